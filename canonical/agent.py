@@ -71,6 +71,10 @@ async def no_states() -> StateHistory:
     return StateHistory("")
 
 
+async def no_files(message: Message) -> Message:
+    return message
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """One activation of an agent: everything it may need, none of it to be fetched through the hub."""
@@ -98,6 +102,8 @@ class Invocation:
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
     """The records of this task so far, of those that stand (`canonical.replay.standing`): what an agent that is started
     again has said already."""
+    with_files: Callable[[Message], Awaitable[Message]] = no_files
+    """A message of the history with the bytes of its files in `inline`."""
     states: Callable[[], Awaitable[StateHistory]] = no_states
     """The states that the log has of the thread: an agent with a state of its own need not tell what is in them."""
 

@@ -47,6 +47,9 @@ class FaultCode(StrEnum):
     GATEWAY_RESTARTED = "gateway_restarted"
     """The gateway stopped while the run was active and the agent could be neither re-attached nor started again."""
     SHUTTING_DOWN = "shutting_down"
+    UNAVAILABLE = "unavailable"
+    """The gateway's own database or store of files is away or full: what was asked for was not stored, and may be
+    asked for again after `details.retry_after` seconds."""
     INTERNAL = "internal"
 
 
@@ -71,6 +74,7 @@ BLAME: Final[dict[FaultCode, Blame]] = {
     FaultCode.EXPIRED: "caller",
     FaultCode.GATEWAY_RESTARTED: "us",
     FaultCode.SHUTTING_DOWN: "us",
+    FaultCode.UNAVAILABLE: "us",
     FaultCode.INTERNAL: "us",
 }
 

@@ -4,7 +4,7 @@
 functions to the rows it keeps, in the transaction that appends the record, so rows and log cannot disagree.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -165,6 +165,7 @@ def interrupt_raised(record: Record, event: InterruptRaised) -> Interrupt:
         answer_schema=event.answer_schema,
         node=event.node,
         ns=event.ns,
+        extra=event.extra,
     )
 
 
@@ -252,9 +253,18 @@ class Fold:
     def apply(self, record: Record) -> None:
         self.seq = record.seq
         if type(record.event) is PartDelta:  # most events of a long answer, of which nothing knows but the message
-            self._extend_message(record.event)
+            self.add_texts(record.event, (record.event.text,), record.seq)
         else:
             self._apply_other(record)
+
+    def add_texts(self, event: PartDelta, texts: Sequence[str], seq: int) -> None:
+        """Apply several deltas, of which the last has this seq, and which differ from `event` in their text only."""
+        self.seq = seq
+        said = self._messages.get(event.message_id or "")
+        if said is not None:
+            self.size += sum(map(len, texts))
+            index = len(said.parts) - 1 if event.index is None else event.index
+            said.deltas.setdefault(index, []).extend(texts)
 
     def _apply_other(self, record: Record) -> None:
         event = record.event
@@ -317,14 +327,6 @@ class Fold:
             given=True,
             parts=list(message.parts),
         )
-
-    def _extend_message(self, event: PartDelta) -> None:
-        said = self._messages.get(event.message_id or "")
-        if said is None:  # the view began in the middle of the message
-            return
-        self.size += len(event.text)
-        index = len(said.parts) - 1 if event.index is None else event.index
-        said.deltas.setdefault(index, []).append(event.text)
 
     def _message(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded, record: Record) -> None:
         message_id = event.message_id or ""

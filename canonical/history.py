@@ -6,7 +6,7 @@ output, and beside them the messages, each once, by id. Callers make revisions t
 a parent, so a run from an older one begins a branch; the newest revision is the thread's state.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Final, cast
@@ -167,6 +167,10 @@ class StateHistory:
             case _:
                 pass
         return None
+
+    def add_texts(self, event: PartDelta, texts: Sequence[str], seq: int) -> None:
+        """As of a `Fold`."""
+        self.fold.add_texts(event, texts, seq)
 
     # What makes a revision
 

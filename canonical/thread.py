@@ -139,6 +139,8 @@ class Interrupt(Value):
     """Who asked, and where inside the agent."""
     action: str | None = None
     answer: Json = None
+    extra: Extra = {}
+    """As its event has it: what one protocol alone has words for, under that protocol's name."""
 
     @property
     def open(self) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from canonical.agent import AgentInfo, Introspectable
 from canonical.assistant import Assistants
 from canonical.cron import Cron
-from canonical.fault import Fault, FaultCode, FaultError
+from canonical.fault import FaultCode, FaultError
 from canonical.history import StateHistory
 from canonical.hub import (
     Answers,
@@ -27,7 +27,6 @@ from canonical.hub import (
 )
 from canonical.message import FilePart
 from canonical.run_input import RunInput
-from canonical.state import RunStatus
 from canonical.store import Store
 from canonical.thread import Artifact, Run, Task, Thread
 from canonical.value import Json, JsonObject
@@ -38,13 +37,14 @@ from gateway.clock import Clock
 from gateway.fronted import Fronted
 from gateway.ids import new_id
 from gateway.outbound import Fetcher
-from gateway.runs import deletion, lifecycle, pruning, thread_commands
+from gateway.runs import deletion, pruning, thread_commands
 from gateway.runs import submission as command
+from gateway.runs.cluster import Cluster
 from gateway.runs.crons import Crons
 from gateway.runs.engine import Engine
 from gateway.runs.expiry import Expiry
-from gateway.runs.lifecycle import Start
 from gateway.runs.output_schema import find_schema_error
+from gateway.runs.recovery import Recovery
 from gateway.runs.retention import Idle, Retention
 from gateway.runs.signature import Signer
 from gateway.runs.state_updates import StateUpdates
@@ -57,7 +57,8 @@ from gateway.storage import assistants, items, queries
 from gateway.storage.blobs import Blobs
 from gateway.storage.checkpoints import Attached
 from gateway.storage.journal import Journal
-from gateway.storage.queries import Due, LiveRun
+from gateway.storage.notices import Remote
+from gateway.storage.queries import Due
 from gateway.storage.reads import Reads
 from gateway.storage.size import check_size
 from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
@@ -67,6 +68,9 @@ _KEPT = Policy()
 
 _SWEEP = 3600
 """Seconds between sweeps of the artifact store, and how old an unnamed file must be to go."""
+
+_EXPIRY = 30
+"""Beats of a node that leads from one look at the threads that expire to the next."""
 
 _LATEST = 2**62
 """Microseconds that a start may be delayed by: with the time of the day, it is a number that a database can hold."""
@@ -96,11 +100,14 @@ class Hub:
         webhook_secret: str | None = None,
         crons: Mapping[str, CronSubmit] = MappingProxyType({}),
         power: bool = False,
+        pooler: str | None = None,
         standby: bool = False,
+        cluster: str | None = None,
         retention: Policy = _KEPT,
         clock: Clock | None = None,
     ) -> None:
-        """`standby` = wait for the database while another gateway uses it."""
+        """`pooler` = the URL by which PostgreSQL is read. `standby` = wait for the database while another gateway uses
+        it. `cluster` = share it with others, as the node of this name."""
         self.registry = registry
         self._standby = standby
         self.instance = ""
@@ -110,7 +117,15 @@ class Hub:
         self._fetcher = fetcher
         self._clock = clock or Clock()
         self._swept = self._clock.now()
-        self.journal = Journal(journal_url, power=power, clock=self._clock, on_commit=self._handle_commits)
+        self.journal = Journal(
+            journal_url,
+            power=power,
+            pooler=pooler,
+            clock=self._clock,
+            on_commit=self._handle_commits,
+            shared=cluster is not None,
+            on_remote=self._handle_remotes,
+        )
         self.reads = Reads(self.journal, blobs, limits.inline, limits.thread)
         self.engine = Engine(
             self.journal,
@@ -126,20 +141,34 @@ class Hub:
         )
         signer = None if webhook_secret is None else Signer(webhook_secret)
         self._deliverer = Deliverer(self.journal, self.reads, fetcher, writers, webhook_protocols, signer)
+        self._recovery = Recovery(self.journal, self.engine, self._deliverer, registry.get)
         self._uploads = Uploads(self.journal, self.reads, blobs)
         self._state_updates = StateUpdates(self.journal, self.reads, blobs, registry.get_reachable)
         self._probed = -_PROBE
         """When a write was last tried for `ready`, by the monotonic clock."""
         self._tasks = Tasks()
         self._expiry = Expiry(self.journal, limits, self._erase_expired, self._clock)
-        self.retention = Retention(self.journal, retention, self._erase_idle, self._clock)
+        self.retention = Retention(self.journal, retention, self._erase_idle, self._clock, self._leads)
         self._parking = [each.agent for each in registry.all() if isinstance(each.agent, InProcess)]
         self._items = items.Store(self.journal, self._clock, limits.input)
         self.store: Store = self._items
         self._assistants = assistants.Assistants(self.journal, self._clock, limits)
         self.assistants: Assistants = self._assistants
         by_protocol = {protocol: partial(submit, self) for protocol, submit in crons.items()}
-        self.crons = Crons(self.journal, self._clock, limits, by_protocol, fetcher.check)
+        self.crons = Crons(self.journal, self._clock, limits, by_protocol, fetcher.check, self._leads)
+        self.cluster = None if cluster is None else self._make_cluster(cluster)
+        """None = the database is this gateway's alone."""
+
+    def _make_cluster(self, name: str) -> Cluster:
+        return Cluster(
+            self.journal,
+            name,
+            self.engine,
+            self._recovery,
+            self._clock,
+            lead=self._lead,
+            forget_paused=self._forget_paused,
+        )
 
     # Starting and stopping
 
@@ -154,12 +183,17 @@ class Hub:
         try:
             self.instance = await self.journal.write(_instance)
             await self._assistants.start()
-            await self._recover()
+            if self.cluster is None:
+                await self._recover()
+                await self._expiry.start()
+            else:
+                await self.cluster.start()
         except BaseException:
+            if self.cluster is not None:
+                await self.cluster.leave()
             await self.journal.close()
             raise
         self.crons.start()
-        await self._expiry.start()
         self.retention.start()
         self._tasks.spawn(self._sweep_forever(), "sweep")
 
@@ -172,12 +206,16 @@ class Hub:
         """Subscriptions end first, so that no request holds the server up; then runs are released, and the rest is
         committed."""
         self.close_readers()
+        if self.cluster is not None:
+            self.cluster.close()
         await self.crons.stop()
         await self._expiry.stop()
         await self.retention.stop()
         await self._tasks.stop()
         await self._deliverer.stop()
         await self.engine.stop()
+        if self.cluster is not None:
+            await self.cluster.leave()
         await self.journal.close()
 
     async def ready(self) -> str | None:
@@ -203,32 +241,17 @@ class Hub:
         live = await self.journal.query(queries.live_runs)
         for found in live:
             self.reads.mark_open(found.pk, "run", found.run.run_id)
-        for found in live:
-            if found.run.status is RunStatus.RUNNING:
-                await self.engine.recover(Start(found.owner, found.thread_id, found.task, found.run, found.pk))
-        for found in live:
-            if found.run.status is RunStatus.PENDING:
-                await self._requeue(found)
-        for due in await self.journal.query(queries.due_webhooks):
-            task = await self.journal.row(Task, due.owner, due.webhook.task_id)
-            if task is not None:
-                await self._deliverer.follow(due, task)
-
-    async def _requeue(self, found: LiveRun) -> None:
-        try:
-            self.registry.get(found.agent)
-        except FaultError:
-            fault = Fault(code=FaultCode.AGENT_UNREACHABLE, message=f"Agent {found.agent} is no longer configured")
-            await self.journal.write(lifecycle.fail_pending, found.owner, found.thread_id, found.run.run_id, fault)
-            return
-        self.engine.slots.offer(found.owner, found.thread_id, found.agent)
+        await self._recovery.take_up(live)
+        await self._recovery.deliver(await self.journal.query(queries.due_webhooks))
 
     async def _sweep_forever(self) -> None:
         while True:
             with suppress(FaultError):  # logged: the next time
-                await self.sweep_files()
+                if self._leads():
+                    await self.sweep_files()
             await asyncio.sleep(_SWEEP)
-            await self._items.sweep()
+            if self._leads():
+                await self._items.sweep()
 
     async def sweep_files(self) -> int:
         """Remove the files that no event names, but for those that may be on their way into one. Returns how many."""
@@ -243,9 +266,26 @@ class Hub:
         for each in published:
             ended = self.reads.handle_commit(each)
             self._expiry.handle_commit(each)
+            if self.cluster is not None and self._parking:
+                self.cluster.handle_commit(each)
             for task_id in ended:
                 self._forget_paused(each.owner, task_id)
         self.reads.trim()
+
+    # Among other nodes
+
+    def _handle_remotes(self, remotes: Sequence[Remote]) -> None:
+        if self.cluster is not None:
+            self.cluster.handle_remotes(remotes)
+
+    def _leads(self) -> bool:
+        """Whether this gateway does what is to be done once, and not once a node. All of it may be done twice."""
+        return self.cluster is None or self.cluster.leads
+
+    def _lead(self, beats: int) -> None:
+        self.crons.look()
+        if beats % _EXPIRY == 0:
+            self._tasks.spawn(self._expiry.start(), "expiry")
 
     # Agents
 

@@ -1,8 +1,9 @@
-"""PostgreSQL for tests: a schema of their own, in the database of DATABASE_URL or at the standard local port."""
+"""PostgreSQL for tests: a schema of their own, in the database of DATABASE_URL, in that at the standard local port, or,
+where there is neither, in one that is started for them."""
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, LiteralString, cast
@@ -14,34 +15,52 @@ import pytest
 
 from gateway.storage import migrations
 from gateway.storage.database import HEAD
+from tests.postgres_server import postgres_server
 from tests.skip import missing
 
-SERVER: Final = os.environ.get("DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
+_LOCAL: Final = "postgresql://postgres@127.0.0.1:5432/postgres"
 _SCHEMA: Final = Path(migrations.__file__).parent / "postgresql.sql"
 
 
+_started: Final = ExitStack()
+
+
 @cache
-def _find_problem() -> str | None:
-    """Why there is no server to test with."""
-    try:
-        psycopg.connect(SERVER, connect_timeout=5).close()
-    except psycopg.Error as error:
-        return " ".join(str(error).split())
-    return None
+def server() -> str:
+    """The URL of the database; skips or fails the calling test if there is none."""
+    named = os.environ.get("DATABASE_URL")
+    if named is not None or os.environ.get("BABELGATE_PEERS") == "off":
+        return _require(named or _LOCAL)
+    if _find_problem(_LOCAL) is None:
+        return _LOCAL
+    return _started.enter_context(postgres_server()).url
 
 
-def need_server() -> None:
-    """Skip the calling test where there is none, and fail it where there must be one (BABELGATE_PEERS=required)."""
-    problem = _find_problem()
+def stop_server() -> None:
+    """The one that was started."""
+    _started.close()
+
+
+def _require(url: str) -> str:
+    problem = _find_problem(url)
     if problem is None:
-        return
+        return url
     if os.environ.get("BABELGATE_PEERS") == "required":
         pytest.fail(f"there is no PostgreSQL: {problem}")
     missing(f"PostgreSQL (DATABASE_URL names one): {problem}")
 
 
+def _find_problem(url: str) -> str | None:
+    """Why it is no server to test with."""
+    try:
+        psycopg.connect(url, connect_timeout=5).close()
+    except psycopg.Error as error:
+        return " ".join(str(error).split())
+    return None
+
+
 def connect(schema: str = "public") -> psycopg.Connection[Any]:
-    return psycopg.connect(SERVER, autocommit=True, options=f"-csearch_path={schema} -csynchronous_commit=off")
+    return psycopg.connect(server(), autocommit=True, options=f"-csearch_path={schema} -csynchronous_commit=off")
 
 
 def run(connection: psycopg.Connection[Any], *statements: str) -> None:
@@ -51,13 +70,13 @@ def run(connection: psycopg.Connection[Any], *statements: str) -> None:
 
 def url_of(schema: str) -> str:
     """The database, with this schema for everything."""
-    return f"{SERVER}{'&' if '?' in SERVER else '?'}options={quote(f'-csearch_path={schema} -csynchronous_commit=off')}"
+    url = server()
+    return f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema} -csynchronous_commit=off')}"
 
 
 @contextmanager
 def new_schema() -> Generator[str]:
     """The name of an empty one."""
-    need_server()
     name = f"babelgate_test_{uuid4().hex}"
     with connect() as connection:
         run(connection, f"CREATE SCHEMA {name}")

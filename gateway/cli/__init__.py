@@ -45,6 +45,7 @@ _SERVE: Final = _examples(
     "babelgate serve weather=http://127.0.0.1:8333 planner=my_agents.plan:agent",
     "babelgate serve weather=http://127.0.0.1:8333#forecast",
     "babelgate serve http://127.0.0.1:8333          # all agents of that server",
+    "babelgate serve --workers 4 --database postgresql://user@host/name",
     'BABELGATE_KEYS=\'{"alice": "secret"}\' babelgate serve --host 0.0.0.0',
 )
 _RUN: Final = _examples(
@@ -149,6 +150,12 @@ def babelgate() -> None:
     help="The database that stores everything, or postgresql://user@host/name.  [default: sqlite:///babelgate.db]",
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Processes that serve the port together, on PostgreSQL: one for each core.  [default: 1]",
+)
+@click.option(
     "--allow-anonymous",
     is_flag=True,
     default=None,
@@ -166,6 +173,7 @@ def serve(
     host: str | None,
     port: int | None,
     database: str | None,
+    workers: int | None,
     allow_anonymous: bool | None,
     log_level: str | None,
 ) -> None:
@@ -185,6 +193,7 @@ def serve(
         "host": host,
         "port": port,
         "database": database,
+        "workers": workers,
         "allow_anonymous": allow_anonymous,
         "log_level": log_level,
     }

@@ -24,6 +24,8 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
     yield ""
     yield from _agents(registry, working)
     yield from _row("database", settings.database_shown)
+    if settings.workers > 1:
+        yield from _row("workers", f"{settings.workers} processes")
     if not settings.keys:
         who = "anyone on this machine" if is_loopback(settings.host) else "anyone who can reach it"
         yield from _row("callers", f"{who}: there are no API keys")

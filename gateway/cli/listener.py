@@ -25,12 +25,14 @@ def is_loopback(host: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Take the port. Raises CliError. TCP is named outright: only then does asyncio turn Nagle's algorithm off, which
-    costs 40 ms a call."""
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """Take the port; `shared` = together with others who do so. Raises CliError. TCP is named outright: only then does
+    asyncio turn Nagle's algorithm off, which costs 40 ms a call."""
     family, address = _resolve(host, port)
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        _share(listener)
     with _explain_errors(host, port):
         try:
             listener.bind(address)
@@ -39,6 +41,20 @@ def bind(host: str, port: int) -> socket.socket:
             raise
     listener.setblocking(False)
     return listener
+
+
+def claim(host: str, port: int) -> socket.socket:
+    """Take the port for those who bind to it as `shared`, and nobody else has it. No call comes to it: it does not
+    listen. Raises CliError."""
+    listener = bind(host, port)
+    _share(listener)  # only now: else it could be taken beside the workers of another gateway
+    return listener
+
+
+def _share(listener: socket.socket) -> None:
+    """Each connection goes to one of those who listen, by a hash of both addresses (socket(7), SO_REUSEPORT). One that
+    is gone gets none from that moment on."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
 def listen(listener: socket.socket, backlog: int = 2048) -> None:

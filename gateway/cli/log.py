@@ -100,9 +100,10 @@ class BufferedHandler(logging.StreamHandler[TextIO]):
                 self._lines.clear()
 
 
-def set_up_logging(level: str) -> None:
-    """Our own lines at the level that was asked for; of the libraries, what goes wrong."""
-    handler = BufferedHandler(sys.stderr)
+def set_up_logging(level: str, *, buffered: bool = True) -> None:
+    """Our own lines at the level that was asked for; of the libraries, what goes wrong. What is not `buffered` needs no
+    thread. The last call holds."""
+    handler = BufferedHandler(sys.stderr) if buffered else logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if level == "debug" else logging.WARNING)
     log.setLevel(level.upper())

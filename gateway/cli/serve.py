@@ -26,6 +26,7 @@ from gateway.cli.errors import USAGE, CliError
 from gateway.cli.listener import base_url, bind, is_loopback, listen
 from gateway.cli.log import set_up_logging
 from gateway.cli.target import read_targets
+from gateway.cli.workers import serve_by_workers
 from gateway.http.app import create_app, open_hub
 from gateway.http.connection import protocol_options, raise_open_files
 from gateway.hub import Hub
@@ -59,10 +60,16 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
             code=USAGE,
         )
 
-    def ready(gateway: Gateway) -> None:
-        click.echo("\n".join(banner(settings, gateway.url, gateway.registry)))
+    def work(settings: Settings, tell: Callable[[str], object]) -> None:
+        def ready(gateway: Gateway) -> None:
+            tell("\n".join(banner(settings, gateway.url, gateway.registry)))
 
-    start(settings, wanted.servers, ready, strict=bool(targets))
+        start(settings, wanted.servers, ready, strict=bool(targets))
+
+    if settings.workers > 1:
+        serve_by_workers(settings, work)
+    else:
+        work(settings, click.echo)
 
 
 def start(
@@ -90,7 +97,7 @@ def serve_until_stopped(
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> None:
     """The same, but the process goes on. `more` = agents that are objects of this process. Raises CliError."""
-    with bind(settings.host, settings.port) as listener:
+    with bind(settings.host, settings.port, shared=settings.workers > 1) as listener:
         set_up_logging(settings.log_level)
         raise_open_files()
         runner = asyncio.Runner(loop_factory=new_event_loop)

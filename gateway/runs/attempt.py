@@ -7,7 +7,7 @@ else, nobody knows that it will, so readers keep what they have; and one that on
 cancelled, contradicts nothing.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from canonical.event import Event, MessageStarted, PartDelta, Record, RunEnded, RunStarted, encode_event
@@ -72,16 +72,15 @@ class Attempt:
         """How the agent said that it ended."""
         return self._recorder.ended
 
-    def take(self, event: Event) -> Iterable[Entry]:
+    def take_delta(self, event: PartDelta) -> Entry | None:
+        """The way of most events of a long answer; None for what `take` has to look at. Raises agent_invalid."""
+        if self._said is not None:
+            return None
+        return self._recorder.record(self._rename_message(event) if self._names else event)
+
+    def take(self, event: Event) -> Iterator[Entry]:
         """Raises agent_invalid, or agent_not_replayable where an upstream tells something else than before: while it is
         iterated, too, because what came before is said."""
-        # Most events of a long answer are deltas, and no generator is needed for them.
-        if type(event) is PartDelta and self._said is None:
-            recorded = self._recorder.record(self._rename_message(event) if self._names else event)
-            return () if recorded is None else (recorded,)
-        return self._take(event)
-
-    def _take(self, event: Event) -> Iterator[Entry]:
         if isinstance(event, RunStarted) and event.void is not None and self._said is not None:
             yield from self._start_over(event.void)
             return

@@ -56,13 +56,16 @@ class Crons:
         limits: Limits,
         submit: Mapping[str, Submit],
         check_url: Callable[[str], Awaitable[object]],
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`submit` is by protocol."""
+        """`submit` is by protocol. Of several nodes the one that `leads` looks at the time: if two do for a moment, the
+        run is still one."""
         self._journal = journal
         self._clock = clock
         self._limits = limits
         self._submit = submit
         self._check_url = check_url
+        self._leads = leads
         self._changed = asyncio.Event()
         self._tasks = Tasks()
 
@@ -83,7 +86,7 @@ class Crons:
             self._changed.clear()
             wait = _LOOK
             try:
-                wait = await self._fire_due()
+                wait = await self._fire_due() if self._leads() else _LOOK
             except FaultError as error:
                 if error.fault.code is FaultCode.SHUTTING_DOWN:
                     return
@@ -110,7 +113,7 @@ class Crons:
             await submit(owner, cron, run_id)
         except FaultError as error:
             code = error.fault.code
-            if code in (FaultCode.SHUTTING_DOWN, FaultCode.INTERNAL):
+            if code in (FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE, FaultCode.INTERNAL):
                 raise  # nothing was stored: it stays due
             ends = code is FaultCode.NOT_FOUND and await self._is_thread_gone(owner, cron)
             if not await self._journal.query(_has_run, owner, run_id):
@@ -123,7 +126,7 @@ class Crons:
         return cron.thread_id is not None and await self._journal.query(thread_key, owner, cron.thread_id) is None
 
     def _advance(self, tx: Transaction, owner: str, fired: Cron, *, ends: bool) -> None:
-        known = _get(tx.connection, owner, fired.cron_id)
+        known = _get(tx.connection, owner, fired.cron_id, change=True)
         if known is None or known.next_run != fired.next_run:  # changed meanwhile
             return
         if ends:
@@ -162,7 +165,7 @@ class Crons:
         return made
 
     def _change(self, tx: Transaction, owner: str, cron_id: str, changes: Mapping[str, Any]) -> Cron:
-        known = _get(tx.connection, owner, cron_id)
+        known = _get(tx.connection, owner, cron_id, change=True)
         if known is None:
             raise _not_found(cron_id)
         made = self._apply(known, changes)
@@ -224,8 +227,10 @@ def _delete(tx: Transaction, owner: str, cron_id: str) -> bool:
     return tx.connection.execute(delete(_CRON).where(_its(owner, cron_id))).rowcount > 0
 
 
-def _get(connection: Connection, owner: str, cron_id: str) -> Cron | None:
-    body = connection.execute(select(_CRON.c.body).where(_its(owner, cron_id))).scalar()
+def _get(connection: Connection, owner: str, cron_id: str, *, change: bool = False) -> Cron | None:
+    """`change` = nobody else changes it before the end of the transaction."""
+    found = select(_CRON.c.body).where(_its(owner, cron_id))
+    body = connection.execute(found.with_for_update() if change else found).scalar()
     return None if body is None else decode_snapshot(Cron, body)
 
 

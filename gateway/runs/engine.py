@@ -18,7 +18,7 @@ from gateway.runs import lifecycle
 from gateway.runs.attempt import Attempt, Entry, Past
 from gateway.runs.event_check import EventValidator
 from gateway.runs.invocation import Invocations
-from gateway.runs.lifecycle import Later, Outcome, Start
+from gateway.runs.lifecycle import Later, Moved, Outcome, Start
 from gateway.runs.output_schema import schema_error
 from gateway.runs.pump import Pump, RunKey, close_events
 from gateway.runs.slots import Slots
@@ -60,6 +60,10 @@ class Engine:
         self._window = Window(window)
         self.slots = Slots(find, self._start_next)
         self._pumps: dict[RunKey, Pump] = {}
+        self._at_work: dict[int, Pump] = {}
+        """By thread: at most one run of it is active."""
+        self._ending: set[RunKey] = set()
+        """Runs whose ends are on their way into the journal."""
         self._tasks = Tasks()
         self._stopping = False
 
@@ -87,7 +91,7 @@ class Engine:
     @property
     def active(self) -> Sequence[Start]:
         """The runs whose agents are at work and were not given up."""
-        return [pump.start for pump in self._pumps.values() if not pump.abandoned]
+        return [pump.start for pump in self.pumps()]
 
     async def idle(self) -> None:
         """Until nothing is on its way into the journal but what agents say."""
@@ -98,7 +102,7 @@ class Engine:
         """Run the agent; the slot is taken already. `past`, if it is to say again what it has said."""
         pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk))
         pump.channel.pinned += 1
-        self._pumps[pump.key] = pump
+        self._pumps[pump.key] = self._at_work[start.pk] = pump
         task = asyncio.get_running_loop().create_task(self._drive(pump, past), name=f"run {start.run.run_id}")
         pump.task = task
         task.add_done_callback(lambda _: self._finish(pump))
@@ -123,6 +127,27 @@ class Engine:
             pump.abandoned = True
             pump.reason = RunReason.CALLER
             pump.task.cancel()
+
+    def let_go(self, pump: Pump) -> None:
+        """Another node has the run by now, or its end: the agent is left alone, and what it still says goes nowhere."""
+        if pump.task is not None and not (pump.abandoned or pump.task.done()):
+            log.warning("run %s goes on without this node", pump.start.run.run_id)
+            pump.abandoned = pump.detached = True
+            pump.task.cancel(DETACH)
+
+    def pumps(self) -> Sequence[Pump]:
+        """Of the agents that are at work and were not given up."""
+        return [pump for pump in self._pumps.values() if not pump.abandoned]
+
+    def pump_on(self, pk: int) -> Pump | None:
+        """The same of the thread with this key."""
+        pump = self._at_work.get(pk)
+        return None if pump is None or pump.abandoned else pump
+
+    def attends(self, pk: int, run_id: str) -> bool:
+        """Whether this node sees to a run that has begun."""
+        pump = self._pumps.get((pk, run_id))
+        return (pump is not None and not pump.detached) or (pk, run_id) in self._ending
 
     def _abandon(self, pump: Pump, outcome: Outcome) -> None:
         if pump.task is not None and not (pump.task.done() or pump.abandoned or self._stopping):
@@ -193,7 +218,10 @@ class Engine:
         pump.channel.pinned -= 1
         if pump.timer is not None:
             pump.timer.cancel()
-        del self._pumps[pump.key]
+        if self._pumps.get(pump.key) is pump:  # else it came back, after another node had it meanwhile
+            del self._pumps[pump.key]
+        if self._at_work.get(pump.start.pk) is pump:
+            del self._at_work[pump.start.pk]
         stopped = pump.stop_outcome
         outcome = stopped if task.cancelled() else task.result()
         if pump.detached and stopped is None and outcome is not None and outcome.status is not RunStatus.SUCCESS:
@@ -206,6 +234,7 @@ class Engine:
     async def _end(self, pump: Pump, outcome: Outcome, releases: str | None = None) -> None:
         start = pump.start
         later: Later | None = None
+        self._ending.add(pump.key)
         try:
             closing, files = await pump.take_rest() or (await self._close_log(start), [])
             later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
@@ -213,6 +242,7 @@ class Engine:
             if error.fault.code is not FaultCode.CONFLICT:  # that is the fence: an erasure or another end came first
                 log.exception("the end of run %s was not stored", start.run.run_id)
         finally:
+            self._ending.discard(pump.key)
             if releases is not None:
                 self.slots.release(releases)
         self.slots.offer_next(start.owner, start.thread_id, later)
@@ -220,7 +250,8 @@ class Engine:
     async def _close_log(self, start: Start) -> list[Entry]:
         """The ends of what is open in the log."""
         recorder = EventValidator(start.task.agent, self._event_limit)
-        recorder.replay(await self._invocations.of_run(start))
+        records, _ = await self._invocations.of_run(start)
+        recorder.replay(records)
         return recorder.close()
 
     async def _write_until_stored(
@@ -254,10 +285,20 @@ class Engine:
         await self._tasks.drain(self._grace)
         await self._tasks.stop()
 
-    async def recover(self, lost: Start) -> None:
-        """Continue a run that was active when the gateway ended, or end it with a fault that says why it cannot."""
-        records = await self._invocations.of_run(lost)
+    async def recover(self, lost: Start, node: str | None = None) -> None:
+        """Continue a run that was active when the gateway ended, or the `node` of it that had it; or end it with a
+        fault that says why it cannot. Raises conflict where the run has ended, or is another node's by now."""
+        while True:
+            try:
+                await self._recover(lost, node)
+            except Moved:  # whoever had it was slow, and not gone: what it said until now counts
+                continue
+            return
+
+    async def _recover(self, lost: Start, node: str | None) -> None:
+        records, seq = await self._invocations.of_run(lost)
         fronted: Fronted | None
+        attaches = False
         try:
             fronted = self._find(lost.task.agent)
         except FaultError:
@@ -266,25 +307,26 @@ class Engine:
         if fronted is not None and fronted.agent is not None:
             bound = lost.run.upstream
             attaches = bool(bound.get("run") or bound.get("task")) and isinstance(fronted.agent, Reattachable)
-            if cancelling and attaches:
-                self._tasks.spawn(self._withdraw(lost, fronted), f"withdraw {lost.run.run_id}")
-            elif attaches:
-                await self._resume(lost, Past(records, reattached=True, stateful=fronted.info.stateful))
+            if attaches and not cancelling:
+                await self._resume(lost, seq, Past(records, reattached=True, stateful=fronted.info.stateful))
                 return
             elif fronted.idempotent and not cancelling:
-                await self._resume(lost, Past(records, reattached=False, stateful=fronted.info.stateful))
+                await self._resume(lost, seq, Past(records, reattached=False, stateful=fronted.info.stateful))
                 return
+        of_node = "" if node is None else f"'s node {node}"
         fault = Fault(
             code=FaultCode.GATEWAY_RESTARTED,
-            message="The gateway stopped while the agent was at work, and the agent can neither be asked for the rest "
-            "nor be started again safely. Send the request again, or declare the agent idempotent.",
+            message=f"The gateway{of_node} stopped while the agent was at work, and the agent can neither be asked for "
+            "the rest nor be started again safely. Send the request again, or declare the agent idempotent.",
         )
         outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
         recorder = EventValidator(lost.task.agent, self._event_limit)
         recorder.replay(records)
         closing = recorder.close()
         # What waits behind it is not offered here: the hub offers all that waits, in the order in which it was created.
-        await self._journal.write(lifecycle.end, lost, outcome, closing)
+        await self._journal.write(lifecycle.end, lost, outcome, closing, seq=seq)
+        if fronted is not None and attaches:
+            self._tasks.spawn(self._withdraw(lost, fronted), f"withdraw {lost.run.run_id}")
 
     async def _withdraw(self, lost: Start, fronted: Fronted) -> None:
         """The upstream of a run that was being cancelled may not have heard of it: attach to it again, and leave."""
@@ -300,7 +342,7 @@ class Engine:
         finally:
             await close_events(events, detach=False)
 
-    async def _resume(self, lost: Start, past: Past) -> None:
-        start = await self._journal.write(lifecycle.restart, lost)
+    async def _resume(self, lost: Start, seq: int, past: Past) -> None:
+        start = await self._journal.write(lifecycle.restart, lost, seq)
         self.slots.take(start.task.agent)
         self.begin(start, past)

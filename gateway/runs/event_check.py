@@ -79,6 +79,8 @@ class EventValidator:
         self.ended: RunEnded | None = None
         self._new_id = new_id
         self._messages: dict[str, _Message] = {}
+        self._growing: tuple[_Message, int] | None = None
+        """The newest open part of the newest message, where a delta has looked for it."""
         self._steps: dict[str, StepStarted] = {}
         self._tools: dict[str, ToolStarted] = {}
         self._artifacts: set[str] = set()
@@ -131,12 +133,45 @@ class EventValidator:
 
     def _record_delta(self, event: PartDelta) -> tuple[Event, bytes]:
         try:
+            added = self._add_text(event)
+            if added is not None:
+                return added
             settled, message = self._delta(event)
         except (AttributeError, TypeError) as error:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent gave a malformed part_delta") from error
         entry = self._validate(settled)
         message.open_parts[settled.index or 0] += len(settled.text)
         return entry
+
+    def _add_text(self, event: PartDelta) -> tuple[Event, bytes] | None:
+        """A delta that adds nothing but text to the newest part, as nearly all do. All of it but the text is of our own
+        then, and text that can be encoded can be read. None = by the way of all others, which may refuse it."""
+        if self._growing is None:
+            message = next(reversed(self._messages.values()), None)
+            newest = None if message is None else message.newest
+            if message is None or newest is None:
+                return None
+            self._growing = message, newest
+        message, index = self._growing
+        text = event.text
+        if (
+            type(text) is not str
+            or event.extra
+            or event.message_id not in (None, message.message_id)
+            or event.index not in (None, index)
+        ):
+            return None
+        settled = PartDelta(message_id=message.message_id, index=index, text=text)
+        try:
+            body = encode_event(settled)
+        except UnicodeEncodeError:
+            return None
+        length, size = message.open_parts[index] + len(text), len(body)
+        if length > self.limit or size > self.limit or self._said + size > self.output_limit:
+            return None
+        message.open_parts[index] = length
+        self._said += size
+        return settled, body
 
     def _end(self, event: RunEnded) -> RunEnded:
         """The end as the log may hold it. How a run ended is the agent's to say, why it was ended is not."""
@@ -163,6 +198,7 @@ class EventValidator:
             closing += [PartEnded(message_id=message.message_id, index=i) for i in message.open_parts]
             closing.append(MessageEnded(message_id=message.message_id))
             del self._messages[message.message_id]
+        self._growing = None
         for call_id, tool in self._tools.items():
             fault = Fault(code=FaultCode.AGENT_FAILED, message="The run ended before the tool answered")
             closing.append(ToolEnded(call_id=call_id, name=tool.name, fault=fault))
@@ -276,6 +312,7 @@ class EventValidator:
         if isinstance(event, PartDelta):
             self._messages[event.message_id or ""].open_parts[event.index or 0] += len(event.text)
             return
+        self._growing = None
         match event:
             case MessageStarted():
                 message_id = event.message_id or ""

@@ -60,9 +60,12 @@ class Expiry:
         self._tasks = Tasks()
 
     async def start(self) -> None:
+        """Look at what is not known here. Of several nodes the one that leads does it now and then: what was made by
+        one that is gone expires, too."""
         for pk in await self._journal.query(passing):
             self._changed.setdefault(pk, None)
-            self._look(pk, 0)
+            if not (self._journal.is_shared and pk in self._looks):
+                self._look(pk, 0)
 
     async def stop(self) -> None:
         if self._timer is not None:
@@ -132,7 +135,9 @@ class Expiry:
         view, seq = found
         thread = view.thread
         left = self._remaining_time(pk, view)
-        if left is None:  # at work: the end of the task comes here again
+        if left is None:  # at work: the end of the task comes here again, if it is at work here
+            if self._journal.is_shared:
+                self._look(pk, _AGAIN)
             return
         if left > 0:
             self._look(pk, left)
@@ -157,8 +162,10 @@ class Expiry:
     def _remaining_time(self, pk: int, view: ThreadView) -> int | None:
         """Microseconds until the thread is to end; None while somebody is at work on it."""
         now, changed = self._clock.steady(), self._changed[pk]
-        if changed is None:
-            changed = self._changed[pk] = now - max(0, self._clock.now() - view.updated_at)
+        if changed is None or self._journal.is_shared:
+            # Another node may have changed it since; of what the two clocks say, the later counts.
+            stored = now - max(0, self._clock.now() - view.updated_at)
+            changed = self._changed[pk] = stored if changed is None else max(changed, stored)
         if view.status == "busy":
             return None
         lasts = self._input_ttl if view.status == "interrupted" else self._ephemeral_ttl

@@ -103,6 +103,7 @@ class Invocations:
             opens_thread=run.first_seq <= 3 and task.first_seq <= 2 and run.attempt <= 1,
             past=past,
             states=partial(self._states, start),
+            with_files=self._load_files,
         )
         if created.cause == "answer":
             call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
@@ -153,10 +154,11 @@ class Invocations:
     async def _snapshot(self, start: Start, name: Hashable, empty: Callable[[], S], until: int | None = None) -> S:
         return await self._reader.snapshot(start.owner, start.thread_id, name, empty, until=until)
 
-    async def of_run(self, start: Start) -> list[Record]:
-        """The records of a run so far, of those that stand."""
+    async def of_run(self, start: Start) -> tuple[list[Record], int]:
+        """The records of a run so far, of those that stand, and the seq up to which the log was read."""
         records = await self.span(start.pk, start.run.first_seq - 1)
-        return standing(record for record in records if record.run_id == start.run.run_id)
+        seq = records[-1].seq if records else 0
+        return standing(record for record in records if record.run_id == start.run.run_id), seq
 
     async def span(self, pk: int, after: int = 0) -> list[Record]:
         records: list[Record] = []

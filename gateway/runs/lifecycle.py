@@ -64,6 +64,14 @@ class Outcome(msgspec.Struct, frozen=True):
     usage: JsonObject | None = None
 
 
+class TakenOver(FaultError):
+    """Another node runs the run: it took this one for gone."""
+
+
+class Moved(FaultError):
+    """The log has grown since what is to be stored was decided on."""
+
+
 _CHANGING: Final = frozenset((RunStarted, InterruptRaised))
 """Events of an agent that are not simply added to what it said before."""
 
@@ -108,15 +116,17 @@ def next_pending(tx: Transaction, state: ThreadState) -> Run | None:
 
 
 def _following(tx: Transaction, state: ThreadState) -> Later | None:
-    """Whose the thread's next run is, and when."""
+    """Whose the thread's next run is, and when. This node is to start it: no other may know that its turn comes."""
     run = next_pending(tx, state)
     if run is not None:
+        tx.take(state.thread.owner, run.run_id)
         return Later(state.tasks[run.task_id].agent, 0)
     waits = {run.run_id: tx.wait(state, run) for run in state.pending}
     scheduled = [run for run in state.pending if waits[run.run_id] > 0]
     if state.running is not None or not scheduled:
         return None
     run = min(scheduled, key=lambda run: waits[run.run_id])
+    tx.take(state.thread.owner, run.run_id)
     return Later(state.tasks[run.task_id].agent, waits[run.run_id])
 
 
@@ -182,8 +192,16 @@ def _fence_attempt(tx: Transaction, start: Start) -> ThreadState:
         state = None
     run = None if state is None else state.runs.get(start.run.run_id)
     if state is None or run is None or run.status is not RunStatus.RUNNING or run.attempt != start.run.attempt:
-        raise FaultError(FaultCode.CONFLICT, f"Run {start.run.run_id} is no longer attempt {start.run.attempt}")
+        taken = run is not None and run.attempt > start.run.attempt
+        fenced = TakenOver if taken else FaultError
+        raise fenced(FaultCode.CONFLICT, f"Run {start.run.run_id} is no longer attempt {start.run.attempt}")
     return state
+
+
+def _check_unmoved(state: ThreadState, seq: int | None) -> None:
+    """Raises Moved."""
+    if seq is not None and state.seq != seq:
+        raise Moved(FaultCode.CONFLICT, f"Thread {state.thread.thread_id} has been written to")
 
 
 def end(
@@ -192,9 +210,12 @@ def end(
     outcome: Outcome,
     closing: Sequence[tuple[Event, bytes]] = (),
     files: Sequence[FilePart] = (),
+    seq: int | None = None,
 ) -> Later | None:
-    """End an activation and say what becomes of its task. Returns what the thread's next run is, if one waits."""
+    """End an activation and say what becomes of its task. Returns what the thread's next run is, if one waits. `seq` =
+    only if the log still ends there."""
     state = _fence_attempt(tx, start)
+    _check_unmoved(state, seq)
     task_id, run_id, attempt = start.task.task_id, start.run.run_id, start.run.attempt
     _say(tx, state, start, closing, files)
     status, reason, fault = outcome.status, outcome.reason, outcome.fault
@@ -300,10 +321,11 @@ def live_of(state: ThreadState, task_id: str) -> list[Run]:
     return [run for run in state.runs.values() if run.task_id == task_id]
 
 
-def restart(tx: Transaction, lost: Start) -> Start:
+def restart(tx: Transaction, lost: Start, seq: int | None = None) -> Start:
     """Begin the next attempt of a run whose pump is gone. It goes on where the lost one was cut off, until its agent
-    says something else than before."""
+    says something else than before. `seq` = only if the log still ends there."""
     state = _fence_attempt(tx, lost)
+    _check_unmoved(state, seq)
     return begin(tx, state, state.runs[lost.run.run_id], resumed=True)
 
 

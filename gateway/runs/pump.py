@@ -18,7 +18,7 @@ from canonical.state import RunReason, RunStatus
 from gateway.runs import lifecycle
 from gateway.runs.attempt import Attempt, Entry
 from gateway.runs.event_check import files_of
-from gateway.runs.lifecycle import Outcome, Start
+from gateway.runs.lifecycle import Outcome, Start, TakenOver
 from gateway.runs.window import Window
 from gateway.storage.blobs import Blobs
 from gateway.storage.journal import Journal, Unstored
@@ -28,7 +28,7 @@ RunKey = tuple[int, str]
 """A thread's key and a run's id. The key is the gateway's own and never given out twice: callers choose ids, so another
 owner's run may have the same one, and so may a run on a thread that was made after this one's was erased."""
 
-_BATCH = 64
+_BATCH = 128
 """Events that a pump takes from an agent that never waits, before it lets others have the loop."""
 _BYTES = 4 * 2**20
 """The same, of them as JSON. They are stored together, and everything else that is to be stored waits meanwhile."""
@@ -69,9 +69,9 @@ class Pump:
     ended: bool = False
     """What is left to store goes with the end of the run."""
     abandoned: bool = False
-    """The run was ended without waiting for the agent any longer."""
+    """The run was ended without waiting for the agent any longer, or goes on elsewhere."""
     detached: bool = False
-    """The gateway stops, and the run is left to the next start."""
+    """The run is left to the next start of the gateway, or to another node."""
     expired: Outcome | None = None
     """It took too long."""
     timer: asyncio.TimerHandle | None = None
@@ -101,13 +101,19 @@ class Pump:
         async for event in events:
             if self.abandoned:
                 return  # whatever it says now goes nowhere: close it
-            if isinstance(event, _WITH_FILES):
-                event = await self._keep_files(event)
-            if not self._put(attempt.take(event)):
-                repeated += 1
-                if repeated % _BATCH == 0:
-                    await asyncio.sleep(0)
-            elif self.full:
+            entry = attempt.take_delta(event) if type(event) is PartDelta else None
+            if entry is not None:  # most events of a long answer
+                self.buffer.append(entry)
+                self.size += len(entry[1])
+            else:
+                if isinstance(event, _WITH_FILES):
+                    event = await self._keep_files(event)
+                if not self._put(attempt.take(event)):
+                    repeated += 1
+                    if repeated % _BATCH == 0:
+                        await asyncio.sleep(0)
+                    continue
+            if len(self.buffer) >= _BATCH or self.size >= _BYTES:
                 await self._room()
             elif not self.flushing:
                 self._schedule(may_wait=type(event) is PartDelta)
@@ -199,8 +205,10 @@ class Pump:
                 self._flush_soon()
             return
         self.refused = error if isinstance(error, FaultError) else Unstored()
+        if isinstance(error, TakenOver):  # the agent's server goes on for another node: it is not told to stop
+            self.detached = self.abandoned = True
         if self.reason is None and self.task is not None:
-            self.task.cancel()
+            self.task.cancel(DETACH if self.detached else None)
 
 
 async def close_events(events: AsyncIterator[Event], *, detach: bool) -> None:

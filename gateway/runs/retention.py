@@ -58,12 +58,15 @@ class Retention:
         policy: Policy,
         erase: Callable[[Idle], Awaitable[bool]],
         clock: Clock,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`erase` says whether the thread is gone: not if something has happened on it meanwhile."""
+        """`erase` says whether the thread is gone: not if something has happened on it meanwhile. Of several nodes the
+        one that `leads` looks for what is over."""
         self._journal = journal
         self._policy = policy
         self._erase = erase
         self._clock = clock
+        self._leads = leads
         self._wall, self._steady = clock.now(), clock.steady()
         self._tasks = Tasks()
         self._woken = asyncio.Event()
@@ -85,7 +88,8 @@ class Retention:
             try:
                 if loop.time() >= due:
                     due = loop.time() + _PERIOD
-                    await self.sweep()
+                    if self._leads():
+                        await self.sweep()
                 else:
                     await self.erase_remnants()
                 await self.give_back()

@@ -39,11 +39,12 @@ class Slots:
         self._by_agent: dict[str, _AgentSlots] = {}
         self._timers: set[asyncio.TimerHandle] = set()
         self._closed = False
+        self._pauses = False
 
     def reserve(self, agent: str) -> bool:
         """Take a slot of the agent, if one is free and nobody waits for it."""
         slots = self._of(agent)
-        if self._closed or slots.waiting or not slots.has_room:
+        if self._closed or self._pauses or slots.waiting or not slots.has_room:
             return False
         slots.used += 1
         return True
@@ -80,6 +81,12 @@ class Slots:
         timer = asyncio.get_running_loop().call_later(later.wait / 1e6, due)
         self._timers.add(timer)
 
+    def pause(self, *, on: bool) -> None:
+        """For now, nothing is started."""
+        self._pauses = on
+        for agent, slots in [] if on else list(self._by_agent.items()):
+            self._serve(agent, slots)
+
     def close(self) -> None:
         """Nothing is started any more."""
         self._closed = True
@@ -88,7 +95,7 @@ class Slots:
 
     def _serve(self, agent: str, slots: _AgentSlots) -> None:
         """Give free slots to the threads that have waited longest."""
-        while slots.waiting and not self._closed and slots.has_room:
+        while slots.waiting and not (self._closed or self._pauses) and slots.has_room:
             owner, thread_id = slots.waiting.popleft()
             slots.queued.discard((owner, thread_id))
             slots.used += 1

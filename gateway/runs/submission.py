@@ -285,6 +285,7 @@ def insert_webhook(
             "url": hook.url,
             "delivered_seq": after,
             "done": False,
+            "node": tx.node,
             "body": body,
         },
     )

@@ -26,7 +26,7 @@ from gateway.runs.signature import Signer
 from gateway.runs.submission import insert_webhook
 from gateway.settings.model import Limits
 from gateway.storage.journal import Journal
-from gateway.storage.queries import Due
+from gateway.storage.queries import Due, webhook_node
 from gateway.storage.reads import Reads
 from gateway.storage.statements import table_of
 from gateway.storage.tables import WebhookRow
@@ -71,12 +71,14 @@ class Deliverer:
 
     async def follow(self, due: Due, task: Task) -> None:
         """Begin to deliver what is due to one webhook, until its task ends. One that is followed already goes on where
-        it is."""
+        it is, also where another node does it."""
+        if self.follows(due) or not await self._is_mine(due):
+            return
         protocol, name = self._protocols.get(due.webhook.dialect), task.thread_id
         if protocol is not None:
             name = (await self._reads.aliases(due.owner, protocol, [name])).get(name, name)
         key = (due.owner, task.task_id, due.webhook.webhook_id)
-        if key in self._running and self._running[key][0] == due.webhook:
+        if self.follows(due):
             return
         self.forget(*key)
         make = self._writers.get(due.webhook.dialect)
@@ -86,6 +88,18 @@ class Deliverer:
         writer = make(due.webhook, task, name)
         following = self._tasks.spawn(self._deliver(due, task, writer), f"webhook of {task.task_id}")
         self._running[key] = due.webhook, following
+
+    def follows(self, due: Due) -> bool:
+        known = self._running.get((due.owner, due.webhook.task_id, due.webhook.webhook_id))
+        return known is not None and known[0] == due.webhook
+
+    async def _is_mine(self, due: Due) -> bool:
+        """Another node may have taken it over, or have been told to forget it or to post elsewhere."""
+        if not self._journal.is_shared:
+            return True
+        hook = due.webhook
+        node = await self._journal.query(webhook_node, due.owner, hook.task_id, hook.webhook_id)
+        return node == self._journal.node
 
     def forget(self, owner: str, task_id: str, webhook_id: str) -> None:
         running = self._running.pop((owner, task_id, webhook_id), None)
@@ -119,6 +133,8 @@ class Deliverer:
         bodies = list(writer.write(record))
         new = record.seq > due.delivered_seq
         for number, body in enumerate(bodies if new else ()):
+            if not await self._is_mine(due):
+                return False
             if not await self._post(due, writer.headers(), body, f"{record.seq}.{number}"):
                 await self._move(due, record.seq, done=True)
                 return False
@@ -195,5 +211,7 @@ def _advance_cursor(tx: Transaction, due: Due, seq: int, *, done: bool, forget: 
         & (table.c.task_id == due.webhook.task_id)
         & (table.c.webhook_id == due.webhook.webhook_id)
     )
+    if tx.node is not None:
+        this &= table.c.node == tx.node
     told = table.delete() if forget else update(table).values(delivered_seq=seq, done=done)
     tx.connection.execute(told.where(this))

@@ -50,7 +50,9 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
         settings = Settings.model_validate(merged)
     except ValidationError as error:
         place = Place(path, file, variables, given)
-        raise ConfigError(*(f"{place.of(loc)}: {said}" for loc, said in _mistakes(error))) from None
+        mistakes = ((place.of(loc), said) for loc, said in _mistakes(error))
+        # What is wrong between options that only flags give has no place.
+        raise ConfigError(*(f"{where}: {said}" if where else said for where, said in mistakes)) from None
     if settings.default_agent not in (None, *settings.agents) and "agents" not in given:
         where = Place(path, file, variables, given).of(("default_agent",))
         raise ConfigError(f"{where}: there is no such agent; there are {', '.join(settings.agents)}")
@@ -183,6 +185,8 @@ def _mistakes(error: ValidationError) -> Iterator[tuple[tuple[str, ...], str]]:
                 message = (
                     "allowed: sqlite:/// and a file, such as sqlite:///babelgate.db, or postgresql://user@host/name"
                 )
+            case "string_pattern_mismatch" if loc[-1:] == ("pooler",):
+                message = "allowed: postgresql://user@host/name"
             case "string_pattern_mismatch":
                 message = "allowed: module:name, such as my_agents.support:graph"
             case "model_type" | "model_attributes_type" | "dict_type":

@@ -430,10 +430,19 @@ class Settings(BaseSettings):
     """Where callers reach the gateway: every URL that it hands out begins with this."""
     database: Annotated[str, Field(pattern=r"^(sqlite:///.+|postgres(ql)?://.+)$")] = "sqlite:///babelgate.db"
     """Where everything is kept: `sqlite:///` and a file, or `postgresql://user@host/name`."""
+    pooler: Annotated[str, Field(pattern=r"^postgres(ql)?://.+$")] | None = None
+    """A pooler of PostgreSQL in front of `database`, such as PgBouncer in transaction mode: the gateway reads by it.
+    What writes and listens is connected to `database` directly."""
     durability: Literal["process", "power"] = "process"
     """What a committed change survives: a killed process, or also a loss of power. PostgreSQL decides by itself."""
     standby: bool = False
     """Where another gateway uses the database, wait until it is gone, and take over what it did."""
+    cluster: bool = False
+    """Share the database with other gateways, each a node of one cluster. PostgreSQL only."""
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
+    """Processes that serve the port together, each a node of one cluster. With more than one, PostgreSQL on Linux."""
+    node: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Name of this node in logs; by default host and process id."""
     blobs: Path | None = None
     """Folder of the files that callers and agents send; by default beside the database, or `babelgate.blobs`."""
     artifacts: Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$")] | None = (
@@ -497,6 +506,36 @@ class Settings(BaseSettings):
         if self.blobs is not None and self.artifacts is not None:
             raise ValueError("blobs and artifacts are both where files are: give one of them")
         return self
+
+    @model_validator(mode="after")
+    def _poolable(self) -> "Settings":
+        if self.pooler is not None and self.database.startswith("sqlite:"):
+            raise ValueError("pooler is for PostgreSQL: give the server itself as database, postgresql://…")
+        return self
+
+    @model_validator(mode="after")
+    def _shareable(self) -> "Settings":
+        if self.workers > 1 and self.database.startswith("sqlite:"):
+            raise ValueError(
+                "several workers need PostgreSQL, since one process alone writes to SQLite: give it as database, "
+                "postgresql://…, or leave workers at 1"
+            )
+        if self.workers > 1 and self.standby:
+            raise ValueError(
+                "standby and workers exclude one another: workers are nodes of a cluster, and wait for none"
+            )
+        if self.cluster and self.database.startswith("sqlite:"):
+            raise ValueError("cluster is for gateways on one PostgreSQL: give it as database, postgresql://…")
+        if self.cluster and self.blobs is None and self.artifacts is None:
+            raise ValueError("cluster needs a place for files that all nodes reach: artifacts, or a folder in blobs")
+        if self.cluster and self.standby:
+            raise ValueError("standby and cluster exclude one another: a node of a cluster waits for none")
+        return self
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other gateways use the database at the same time."""
+        return self.cluster or self.workers > 1
 
     @property
     def database_path(self) -> Path:

@@ -46,7 +46,7 @@ class Assistants:
         return await self._journal.write(_create, owner, made)
 
     async def get(self, owner: str, assistant_id: str) -> Assistant | None:
-        if owner not in self._owners:
+        if owner not in self._owners and not self._journal.is_shared:
             return None
         return await self._journal.query(_get, owner, assistant_id)
 

@@ -178,7 +178,7 @@ class FolderBlobs(Blobs):
         try:
             self._write(self.path(blob), file)
         except OSError as error:
-            raise FaultError(FaultCode.INTERNAL, "The gateway could not store a file.") from error
+            raise FaultError(FaultCode.UNAVAILABLE, "The gateway could not store a file.") from error
 
     async def renew(self, blob: str) -> bool:
         return await asyncio.to_thread(self._touch, blob)

@@ -1,6 +1,6 @@
 """The database that a journal is kept in: which one it is, its schema and migrations."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -11,7 +11,7 @@ from canonical.fault import FaultCode, FaultError
 from gateway.settings.model import hide_password
 from gateway.storage.sqlite import Sqlite
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 14))
 """Those in `gateway/storage/migrations/versions`, oldest first. What a release writes that the one before cannot
 read is a revision of its own, also where no table changes: then the one before says so, and reads nothing wrong."""
 HEAD: Final = REVISIONS[-1]
@@ -41,10 +41,16 @@ class Database(Protocol):
 
     def open_writer(self) -> Engine: ...
 
-    def open_readers(self, readers: int) -> Engine: ...
+    def open_readers(self, readers: int) -> Engine:
+        """Raises conflict and OperationalError, where what they read is not what is written here."""
+        ...
 
     def connect(self, writer: Engine) -> Connection:
         """The one connection that writes. Raises conflict, where another gateway has the database."""
+        ...
+
+    def prepare_migration(self, connection: Connection) -> None:
+        """Before the schema is changed. Raises conflict, where others use it."""
         ...
 
     def claim(self, connection: Connection) -> None:
@@ -64,6 +70,11 @@ class Database(Protocol):
         """A transaction in which all reads see the same."""
         ...
 
+    def listen(self) -> AsyncGenerator[str | None]:
+        """What gateways tell one another, by a connection of its own; None at the beginning, and every half minute.
+        Raises OperationalError, when it is lost."""
+        ...
+
     def is_lost(self, connection: Connection) -> bool:
         """Whether the connection is of no use any more."""
         ...
@@ -81,25 +92,36 @@ class Database(Protocol):
         """What the caller is told where the database takes something of one command, or of one read, for impossible."""
         ...
 
+    def is_race(self, error: Exception) -> bool:
+        """Whether another gateway was there first: where several use the database, and else never."""
+        ...
+
+    def make_way(self, connection: Connection, error: Exception) -> None:
+        """After a race, outside of transactions: see that the same does not happen again and again."""
+        ...
+
     def give_back(self, connection: Connection) -> bool:
         """Return some space that is free to the file system, in the writer's transaction. Whether there may be more."""
         ...
 
 
-def open_database(url: str, *, power: bool = False) -> Database:
-    """Nothing is connected yet. Raises invalid."""
+def open_database(url: str, *, power: bool = False, shared: bool = False, pooler: str | None = None) -> Database:
+    """Nothing is connected yet. `shared` = other gateways use it at the same time. `pooler` = the URL of a pooler of
+    PostgreSQL, by which it is read. Raises invalid."""
     if url.startswith("sqlite:"):
+        if shared:
+            raise FaultError(FaultCode.INVALID, "database: several gateways can share one of PostgreSQL, and no other")
         return Sqlite(url, power=power)
     try:
         from gateway.storage.postgres import Postgres
     except ImportError as error:
         raise FaultError(FaultCode.INVALID, f"PostgreSQL needs what babelgate[postgres] installs: {error}") from None
-    return Postgres(url)
+    return Postgres(url, shared=shared, pooler=pooler)
 
 
-def migrate(connection: Connection) -> bool:
+def migrate(connection: Connection, prepare: Callable[[Connection], None] | None = None) -> bool:
     """Bring the schema to `HEAD`; whether the rows have to be folded anew. Alembic is imported only for a database of
-    an earlier release: it costs a quarter of a second and 10 MB.
+    an earlier release, after `prepare`: it costs a quarter of a second and 10 MB.
 
     Raises:
         FaultError: conflict, if a newer release has written the database.
@@ -121,6 +143,8 @@ def migrate(connection: Connection) -> bool:
                 f"the revision {current}, and this release knows those up to {HEAD}. Install the newer release, or "
                 "choose another --database.",
             )
+    if prepare is not None:
+        prepare(connection)
     from alembic import command
     from alembic.config import Config
 

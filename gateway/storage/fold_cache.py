@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
 from adapters._aside import Turns
-from canonical.event import Record
+from canonical.event import Event, Record
 from canonical.fault import FaultCode, FaultError
 from canonical.hub import Snapshot
 
@@ -29,10 +29,12 @@ _EARLIER: Final = "earlier"
 class SnapshotCache:
     """Bounded by the bytes in them; the least recently used go first."""
 
-    def __init__(self, largest: int, most: int = _MOST) -> None:
-        """`largest`: bytes that one may hold, be it kept or not."""
+    def __init__(self, largest: int, most: int = _MOST, rewrites: tuple[type[Event], ...] = ()) -> None:
+        """`largest`: bytes that one may hold, be it kept or not. `rewrites`: records with which earlier ones change,
+        where another gateway may have written them."""
         self._largest = largest
         self._most = most
+        self._rewrites = rewrites
         self._size = 0
         self._kept: OrderedDict[tuple[int, Hashable], Any] = OrderedDict()
         self._forgotten = 0
@@ -56,6 +58,9 @@ class SnapshotCache:
             records = await page(found.seq, until)
             if not records:
                 break
+            if kept is not None and any(isinstance(record.event, self._rewrites) for record in records):
+                self.forget(pk)
+                return await self.get(pk, name, empty, page, until)
             for record in records:
                 found.apply(record)
                 if turns.over:

@@ -60,7 +60,7 @@ _LIVES: Final = _ITEM.c.expires_at.is_(None) | (_ITEM.c.expires_at > _NOW)
 _KEY: Final = (_ITEM.c.owner, _ITEM.c.namespace, _ITEM.c.key)
 _AT: Final = and_(*(column == bindparam(f"at_{column.name}") for column in _KEY))
 _COLUMNS: Final = (_ITEM.c.namespace, _ITEM.c.key, _ITEM.c.value, _ITEM.c.created_at, _ITEM.c.updated_at)
-_OVER: Final = select(*_KEY).where(_ITEM.c.expires_at <= _NOW).limit(_PAGE)
+_OVER: Final = select(*_KEY).where(_ITEM.c.expires_at <= _NOW).limit(_PAGE).with_for_update(skip_locked=True)
 
 _GET: Final = select(*_COLUMNS, _ITEM.c.ttl).where(_AT, _LIVES)
 _REPLACE: Final = update(_ITEM).where(_AT, _LIVES)

@@ -3,6 +3,9 @@
 Commands queue up and run on the writer's thread, in the order in which they came. One transaction takes whatever
 arrived during the last commit; when the writer is idle a command is committed at once. A command that fails, fails
 alone. Records are published to readers, and callers get their answers, after the commit and never before.
+
+Where gateways share a database, each has a writer, and whoever comes second on a thread does it again
+(`gateway.storage.shared`).
 """
 
 import asyncio
@@ -25,13 +28,17 @@ from canonical.state import TERMINAL
 from canonical.stored import decode_event
 from canonical.thread import Run, Task, Thread
 from gateway.clock import Clock
+from gateway.ids import new_id
 from gateway.storage import queries
 from gateway.storage.database import migrate, open_database
+from gateway.storage.listener import Listener
 from gateway.storage.live import Channels
 from gateway.storage.locked import Locked
+from gateway.storage.notices import Remote
 from gateway.storage.row_cache import Row, RowCache, RowChange
+from gateway.storage.shared import SharedTransaction, Stale
 from gateway.storage.short_form import created_id, find_reference, lengthen, plain_id, refer
-from gateway.storage.statements import PAGE, Sql, sql_of, table_of
+from gateway.storage.statements import PAGE, sql_of, table_of
 from gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import Published, Transaction, latest_pk
 
@@ -51,6 +58,15 @@ _GROUP = 512
 _READERS = 4
 _AGAIN: Final = 1.0
 """Seconds after which a lost connection is tried again, where nobody writes."""
+_RETRY_AFTER: Final = 5
+"""Seconds that callers are told to wait when the database is away."""
+_TRIES: Final = 12
+"""How often a command is done that meets those of other gateways. Nothing is waited for in between: whoever comes
+second has waited for the commit of the first already."""
+_TRIES_TOGETHER: Final = 3
+"""How often several at once are; a single one reserves its thread after that."""
+_ENDS: Final = 500
+"""Threads whose newest records are read at once."""
 _TOGETHER: Final = 2048
 """Records of several tasks that are read at once."""
 
@@ -94,14 +110,16 @@ class Unstored(FaultError):
     """The database refused a whole transaction, as on a full disk: the same command may succeed later."""
 
     def __init__(self) -> None:
-        super().__init__(FaultCode.INTERNAL, "The gateway could not store this; nothing was changed.")
+        super().__init__(
+            FaultCode.UNAVAILABLE, "The gateway could not store this; nothing was changed.", retry_after=_RETRY_AFTER
+        )
 
 
 class Unreachable(FaultError):
     """The database could not be read: the same read may succeed later."""
 
     def __init__(self) -> None:
-        super().__init__(FaultCode.INTERNAL, "The gateway could not reach its database.")
+        super().__init__(FaultCode.UNAVAILABLE, "The gateway could not reach its database.", retry_after=_RETRY_AFTER)
 
 
 class Journal:
@@ -110,14 +128,27 @@ class Journal:
         url: str,
         *,
         power: bool = False,
+        pooler: str | None = None,
         clock: Clock | None = None,
         on_commit: Callable[[Sequence[Published]], None] | None = None,
+        shared: bool = False,
+        node: str = "",
+        on_remote: Callable[[Sequence[Remote]], None] | None = None,
     ) -> None:
-        self.database = open_database(url, power=power)
+        """`pooler` = as of `open_database`. `shared` = other gateways use the database at the same time, each under a
+        `node` id of its own. `on_remote` is told on the event loop what they commit, of each thread in the order in
+        which it was committed."""
+        self.database = open_database(url, power=power, shared=shared, pooler=pooler)
+        self.is_shared = shared
+        self.node = node or (new_id() if shared else "")
         self.channels = Channels()
         self._rows = RowCache()
         self._clock = clock or Clock()
         self._on_commit = on_commit
+        self._on_remote = [on_remote] if on_remote is not None else []
+        self._listener: Listener | None = None
+        self.races = 0
+        """How often commands were done again, because another gateway was there first."""
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._failed: str | None = None
@@ -147,6 +178,13 @@ class Journal:
             await asyncio.sleep(_AGAIN)
         self._thread = threading.Thread(target=self._write_forever, name="babelgate-writer", daemon=True)
         self._thread.start()
+        if self.is_shared:
+            self._listener = Listener(self.node, self.database.listen, self._hear, self._look_for_missed)
+            try:
+                await self._listener.start()
+            except BaseException:
+                await self.close()
+                raise
 
     async def _try_to_open(self, *, wait: bool) -> bool:
         """Whether it was not locked, where it may be."""
@@ -163,19 +201,27 @@ class Journal:
     def _open(self) -> None:
         self._writer = self.database.open_writer()
         self._connection = connection = self.database.connect(self._writer)
-        self._tx = Transaction(Sql(self._writer.dialect), self._clock)
+        self._tx = self._make_transaction(self._writer)
         with self.database.writing(connection):
-            stale = migrate(connection)
+            stale = migrate(connection, self.database.prepare_migration)
             self.database.claim(connection)
             self._tx.begin(connection)
-            self._tx.next_pk = latest_pk(connection) + 1
+            self._tx.begin_keys(latest_pk(connection))
             if stale:
                 _fold_anew(self._tx)
         self._readers = self.database.open_readers(_READERS)
 
+    def _make_transaction(self, writer: Engine) -> Transaction:
+        sql = sql_of(writer.dialect)
+        if not self.is_shared:
+            return Transaction(sql, self._clock)
+        return SharedTransaction(sql, self._clock, self.node)
+
     async def close(self) -> None:
         """Commit what is queued, then let go of the database."""
         self._closed = True
+        if self._listener is not None:
+            await self._listener.stop()
         if self._thread is not None:
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
@@ -231,8 +277,9 @@ class Journal:
         return done
 
     def _write_forever(self) -> None:
+        commit = self._commit_shared if self.is_shared else self._commit
         while (group := self._next_group()) is not None:
-            self._commit(group)
+            commit(group)
         if self._unclear is not None:
             self._hand_over(_refuse(self._unclear.results))
 
@@ -269,7 +316,7 @@ class Journal:
         lost, self._connection = self._connection, None
         if lost is not None:
             _discard(lost)
-        self._tx.forget()
+        self._tx.forget_all()
         connection = self.database.connect(self._writer)
         try:
             if self._unclear is not None:
@@ -320,9 +367,73 @@ class Journal:
             done = _refuse(_Result(write, None, None) for write in group)
         self._hand_over(done)
 
+    def _commit_shared(self, group: list[_Write]) -> None:
+        """The same where other gateways write, too. What one of them made stale is done again, and where a command
+        fails, the group is divided until it is alone: no savepoint holds rows that others wait for."""
+        tx, database = cast("SharedTransaction", self._tx), self.database
+        parts, tries = [group], 0
+        while parts:
+            part = parts.pop()
+            done = _Commit()
+            try:
+                connection = self._reconnect() if self._is_lost() else cast("Connection", self._connection)
+                with database.writing(connection):
+                    tx.begin(connection)
+                    tx.reserves = tries >= _TRIES_TOGETHER
+                    done.results = [_Result(write, *self._try(write)) for write in part]
+                    with database.together(connection):
+                        done.published = tx.finish()
+                    tx.confirm()
+                self._failed = None
+            except Exception as error:
+                tx.forget()
+                if isinstance(error, FaultError) or self._is_unstorable(error):
+                    left = [write for each in (part, *reversed(parts)) for write in each]
+                    self._note_failure(error, len(left))
+                    if database.unclear and self._unclear is None:
+                        self._unclear = done
+                        left = left[len(part) :]
+                    self._hand_over(_refuse(_Result(write, None, None) for write in left))
+                    return
+                tries += 1
+                if self._is_race(error) and tries < (_TRIES if len(part) == 1 else _TRIES_TOGETHER):
+                    self.races += 1
+                    database.make_way(cast("Connection", self._connection), error)
+                    parts.append(part)
+                    continue
+                if len(part) > 1:
+                    middle = len(part) // 2
+                    parts += (part[middle:], part[:middle])
+                else:
+                    cause = error.__cause__ if isinstance(error, _Spoiled) else None
+                    fault = self._fault_of(cause if isinstance(cause, Exception) else error)
+                    self._hand_over(_Commit(results=[_Result(part[0], None, fault)]))
+            else:
+                self._hand_over(done)
+            tries = 0
+
+    def _try(self, write: _Write) -> tuple[Any, BaseException | None]:
+        """Raises Stale, where what the command failed at was not there any more."""
+        try:
+            return self._plain(write)
+        except _Spoiled as spoiled:
+            error = cast("Exception", spoiled.__cause__)
+            if self._is_race(error):
+                raise error from None
+            if cast("SharedTransaction", self._tx).is_stale():
+                raise Stale from error
+            raise
+
+    def _is_race(self, error: Exception) -> bool:
+        return isinstance(error, Stale) or self.database.is_race(error)
+
     def _is_unstorable(self, error: Exception) -> bool:
         """Whether it is the database's or the disk's, and not that of one command."""
-        return isinstance(error, OperationalError) and self.database.refusal(error) is None
+        return (
+            isinstance(error, OperationalError)
+            and self.database.refusal(error) is None
+            and not self.database.is_race(error)
+        )
 
     def _note_failure(self, error: Exception, commands: int) -> None:
         reason = " ".join(str(error.__cause__ or error).split())
@@ -371,17 +482,23 @@ class Journal:
             connection.exec_driver_sql("RELEASE command")
             del tx.published[shown:], tx.changed[changed:]
             tx.forget()
-            if isinstance(error, FaultError):
-                return None, error
-            if isinstance(error, IntegrityError):
-                return None, FaultError(FaultCode.CONFLICT, "An id in this request is taken already.")
-            refusal = self.database.refusal(error)
-            if refusal is not None:
-                return None, refusal
-            log.exception("a command failed")
-            return None, FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")
+            return None, self._fault_of(error)
         connection.exec_driver_sql("RELEASE command")
         return result, None
+
+    def _fault_of(self, error: Exception) -> FaultError:
+        """What the caller of a command that failed alone is told."""
+        if isinstance(error, FaultError):
+            return error
+        if isinstance(error, IntegrityError):
+            return FaultError(FaultCode.CONFLICT, "An id in this request is taken already.")
+        if self._is_race(error):
+            return Unstored()
+        refusal = self.database.refusal(error)
+        if refusal is not None:
+            return refusal
+        log.error("a command failed", exc_info=error)
+        return FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")
 
     def _deliver(
         self, published: Sequence[Published], changed: Sequence[RowChange], results: Sequence[_Result]
@@ -401,13 +518,45 @@ class Journal:
             else:
                 done.set_exception(result.error)
 
+    # Hearing of other gateways
+
+    def add_hearer(self, hearer: Callable[[Sequence[Remote]], None]) -> None:
+        """It is told before `on_remote` is."""
+        self._on_remote.insert(0, hearer)
+
+    def _hear(self, remotes: Sequence[Remote]) -> None:
+        tx = cast("SharedTransaction", self._tx)
+        for remote in remotes:
+            tx.note_remote(remote)
+            if remote.rewritten:
+                self.channels.forget(remote.pk)
+            if remote.erased:
+                self.channels.close(remote.pk)
+            else:
+                self.channels.note(remote.pk, remote.seq)
+        for hearer in self._on_remote:
+            hearer(remotes)
+
+    async def _look_for_missed(self) -> None:
+        """What was committed while nobody listened to threads that somebody here reads, or runs on, or did lately."""
+        known = self.channels.ends()
+        try:
+            ends = await self.query(read_ends, list(known))
+        except FaultError as error:  # there is another look
+            log.warning("it was not found out what other gateways have committed: %s", error)
+            return
+        missed = [Remote(pk, ends[pk], rewritten=True) for pk, seq in known.items() if ends.get(pk, 0) > seq]
+        missed += [Remote(pk, seq, erased=True) for pk, seq in known.items() if pk not in ends]
+        if missed:
+            self._hear(missed)
+
     # Reading
 
     async def row(self, kind: type[Row], owner: str, row_id: str) -> Row | None:
         """A thread, a task or a run, from memory where it changed lately; None if there is none. Raises
         shutting_down."""
         self._check_open()
-        found = self._rows.get(kind, owner, row_id)
+        found = None if self.is_shared else self._rows.get(kind, owner, row_id)
         if found is None:
             found = await self.query(_read_row, kind, owner, row_id)
         return found
@@ -532,6 +681,18 @@ def read_page(connection: Connection, pk: int, after: int, limit: int, until: in
     wanted = (pk, after, after + limit if until is None else min(until, after + limit))
     with closing(sql_of(connection.dialect).page.iterate(connection, wanted)) as rows:
         return decode_records(connection, pk, rows, limit)
+
+
+def read_ends(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
+    """By key of a thread that is there, the newest record."""
+    thread, event = table_of(ThreadRow), table_of(EventRow)
+    last = select(func.max(event.c.seq)).where(event.c.thread_pk == thread.c.pk).scalar_subquery()
+    found: dict[int, int] = {}
+    for begun in range(0, len(pks), _ENDS):
+        some = pks[begun : begun + _ENDS]
+        rows = connection.execute(select(thread.c.pk, last).where(thread.c.pk.in_(some)))
+        found.update((pk, seq) for pk, seq in rows)
+    return found
 
 
 def decode_records(

@@ -2,7 +2,8 @@
 wake-up for all who wait for more.
 
 A reader is a cursor, not a queue: it takes from the ring if its cursor is inside and reads a page from the journal
-otherwise. So a slow reader costs nothing and holds nobody up, and nothing overflows.
+otherwise. So a slow reader costs nothing and holds nobody up, and nothing overflows. What another gateway has
+committed is in no ring here: its readers are woken, and read pages.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ class Channel:
 
     def __init__(self, ring: int) -> None:
         self.seq = 0
-        """Of the newest record that was published here; 0 before the first."""
+        """Of the newest record that was published here, or told of by another gateway; 0 before the first."""
         self.readers = 0
         self.pinned = 0
         """Runs that are active on the thread."""
@@ -37,6 +38,9 @@ class Channel:
         self._waiters: dict[asyncio.Future[None], None] = {}
 
     def publish(self, records: Sequence[Record], sizes: Sequence[int]) -> None:
+        if self.seq and records[0].seq != self.seq + 1 and not self._closes_gap(records):
+            self.wake()
+            return
         self._records.extend(records)
         self._sizes.extend(sizes)
         self._bytes += sum(sizes)
@@ -48,6 +52,21 @@ class Channel:
         if surplus:
             del self._records[:surplus], self._sizes[:surplus]
         self.wake()
+
+    def _closes_gap(self, records: Sequence[Record]) -> bool:
+        """Another gateway has written to the thread, too: its records are before these, or after them and told of
+        already. Whether these are the newest; the ring holds none but what follows each other."""
+        if records[0].seq <= self.seq:
+            return False
+        self.forget()
+        return True
+
+    def note(self, seq: int) -> None:
+        """Another gateway has committed records up to this one."""
+        if seq > self.seq:
+            self.forget()
+            self.seq = seq
+            self.wake()
 
     def after(self, cursor: int) -> list[Record] | None:
         """The records after `cursor`; None if the ring does not reach back that far."""
@@ -109,6 +128,20 @@ class Channels:
 
     def publish(self, pk: int, records: Sequence[Record], sizes: Sequence[int]) -> None:
         self.get(pk).publish(records, sizes)
+
+    def note(self, pk: int, seq: int) -> None:
+        channel = self._channels.get(pk)
+        if channel is not None:
+            channel.note(seq)
+
+    def ends(self) -> dict[int, int]:
+        """By key of a thread, the newest record that is known here."""
+        return {pk: channel.seq for pk, channel in self._channels.items()}
+
+    def forget(self, pk: int) -> None:
+        channel = self._channels.get(pk)
+        if channel is not None:
+            channel.forget()
 
     def close(self, pk: int) -> None:
         channel = self._channels.pop(pk, None)

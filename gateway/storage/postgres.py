@@ -4,29 +4,56 @@ The lock is of the session that writes (a session-level advisory lock, by databa
 it, also after the connection was lost and made anew.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+import logging
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from select import POLLIN, poll
+from typing import Any, Final, LiteralString, cast
 from uuid import uuid4
 
 import psycopg
+from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
-from sqlalchemy import Connection, Engine, create_engine, event, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, select
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
 
 from canonical.fault import FaultCode, FaultError
 from gateway.settings.model import hide_password
 from gateway.storage.locked import Locked
+from gateway.storage.shared import CHANNEL
 from gateway.storage.statements import table_of
 from gateway.storage.tables import MetaRow
 
+log = logging.getLogger("babelgate.journal")
+
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 """All that one read asks for is of one moment, as it is with SQLite."""
-_BEGIN: Final = "BEGIN; SELECT pg_current_xact_id()::text"
 _LOCK: Final = "SELECT pg_advisory_lock(hashtext('babelgate'), hashtext(current_schema()))"
+_SHARE: Final = "SELECT pg_advisory_lock_shared(hashtext('babelgate'), hashtext(current_schema()))"
+_IS_ALONE: Final = "SELECT pg_try_advisory_xact_lock(hashtext('babelgate'), hashtext(current_schema()))"
+_ENTER: Final = "SELECT pg_advisory_lock(hashtext('babelgate enters'), hashtext(current_schema()))"
+"""Of those that share a database, one after the other looks at its schema."""
+_ENTERED: Final = "SELECT pg_advisory_unlock(hashtext('babelgate enters'), hashtext(current_schema()))"
+_STILL: Final = "5s"
+"""A gateway that stands still for that long in the middle of a transaction does not hold up those that share the
+database with it: its session is ended. The server's own `idle_in_transaction_session_timeout` does not begin after
+statements that were sent together (psycopg flushes after the last one, which the server takes for something to do)."""
+_END_STILL: Final = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+    # Between statements that are sent together a session is `active`, and waits for the next one.
+    "AND (starts_with(state, 'idle in transaction') OR (state = 'active' AND wait_event_type = 'Client')) "
+    "AND state_change < clock_timestamp() - %s::interval AND pid IN "
+    "(SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND classid::bigint = hashtext('babelgate')::bigint & 4294967295 "
+    "AND objid::bigint = hashtext(current_schema())::bigint & 4294967295)"
+)
+_SILENCE: Final = 30.0
+"""Seconds after which it is looked again whether the connection is there, and whether a notice was missed."""
 _PATIENCE: Final = "2s"
 """For the lock: the server may be about to find that a gateway which was killed is gone."""
 _KEEPALIVE: Final = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
@@ -44,24 +71,35 @@ _DEFAULTS: Final = {
     "target_session_attrs": "read-write",
 }
 """Parameters of the connection, where the URL does not say otherwise."""
+_RACES: Final = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.LockNotAvailable,
+)
 _WRITER: Final = "writer"
 """The name in `meta` under which the gateway stands that had the database last."""
+_COMMIT: Final = "commit "
+"""With a gateway's UUID, the name in `meta` under which its last commit has its number: what became of one whose answer
+was lost is found there. PostgreSQL's own numbers (`pg_xact_status`) cannot tell after a server was killed: it may have
+given the number to another transaction since."""
 
 
 class Postgres:
     """A `gateway.storage.database.Database`."""
 
-    def __init__(self, url: str) -> None:
-        """Raises invalid."""
-        try:
-            self._url = make_url(url).set(drivername="postgresql+psycopg")
-        except (ArgumentError, ValueError):  # which may have the password in it
-            raise FaultError(FaultCode.INVALID, "database: it is no URL of PostgreSQL") from None
+    def __init__(self, url: str, *, shared: bool = False, pooler: str | None = None) -> None:
+        """`shared` = with other gateways. `pooler` = where transactions that read go: it may give each of them another
+        session. The lock, `LISTEN` and statements that are sent together belong to sessions, and the signs of life of a
+        node must not wait for one that is free. Raises invalid."""
+        self._url = _parse("database", url)
+        self._pooler = None if pooler is None else _parse("pooler", pooler)
         self._shown = hide_password(url)
         self._me = str(uuid4())
+        self._shared = shared
         self._claimed = False
-        self._transaction = ""
-        """Its id, of the writer's last one."""
+        self._commits = 0
+        self._entering = False
         self._committing = False
 
     @property
@@ -75,15 +113,42 @@ class Postgres:
         """It ends with the writer's session."""
 
     def open_writer(self) -> Engine:
-        return self._engine(1, "BEGIN")
+        return self._engine(self._url, 1, "BEGIN")
 
     def open_readers(self, readers: int) -> Engine:
-        return self._engine(readers, _READ)
+        """Raises conflict and OperationalError, where a pooler leads elsewhere."""
+        if self._pooler is None:
+            return self._engine(self._url, readers, _READ)
+        # What one session has prepared, the next one does not know.
+        engine = self._engine(self._pooler, readers, _READ, prepare_threshold=None)
+        try:
+            self._check_pooler(engine)
+        except BaseException:
+            engine.dispose()
+            raise
+        return engine
 
-    def _engine(self, connections: int, begin: str) -> Engine:
-        given = {name: value for name, value in _DEFAULTS.items() if name not in self._url.query}
+    def _check_pooler(self, engine: Engine) -> None:
+        """It reads what is written: a pooler has databases, and a schema, of its own configuration."""
+        if not self._claimed:
+            return
+        meta = table_of(MetaRow)
+        try:
+            with engine.connect() as connection, connection.begin():
+                mine = connection.execute(select(meta.c.value).where(meta.c.name == _COMMIT + self._me)).scalar()
+        except ProgrammingError:  # there is no such table
+            mine = None
+        if mine is None:
+            raise FaultError(
+                FaultCode.CONFLICT,
+                "pooler: it does not lead to the database and schema that are written to. Its search_path is not that "
+                "of database, or its server is another one, or a replica.",
+            )
+
+    def _engine(self, url: URL, connections: int, begin: str, **more: Any) -> Engine:
+        given = {name: value for name, value in _DEFAULTS.items() if name not in url.query} | more
         engine = create_engine(
-            self._url,
+            url,
             pool_size=connections,
             max_overflow=0,
             paramstyle="format",
@@ -111,9 +176,12 @@ class Postgres:
         try:
             driver = _driver(connection)
             driver.execute(f"SET lock_timeout = '{_PATIENCE}'")
-            driver.execute(_LOCK)
+            if self._shared:
+                driver.execute(_ENTER)
+                self._entering = True
+            driver.execute(_SHARE if self._shared else _LOCK)
             driver.execute(_KEEPALIVE, prepare=False)
-            driver.execute("RESET lock_timeout")
+            driver.execute(f"SET lock_timeout = '{_STILL}'" if self._shared else "RESET lock_timeout")
         except psycopg.errors.LockNotAvailable:
             connection.close()
             raise Locked(self._shown) from None
@@ -123,9 +191,21 @@ class Postgres:
             raise OperationalError(_LOCK, None, error) from error
         return connection
 
+    def prepare_migration(self, connection: Connection) -> None:
+        """Raises conflict."""
+        if self._shared and not _is_alone(connection):
+            raise FaultError(
+                FaultCode.CONFLICT,
+                f"{self._shown} is of another release, and gateways of that one use it. Stop them all before the "
+                "first one of this release is started.",
+            )
+
     def claim(self, connection: Connection) -> None:
         """Raises conflict."""
         meta = table_of(MetaRow)
+        if self._shared:  # for an exclusive gateway that had lost it: what that one has in memory is not true any more
+            self._claim_with_others(connection)
+            return
         here = meta.c.name == _WRITER
         if self._claimed:
             last = connection.execute(select(meta.c.value).where(here)).scalar()
@@ -135,27 +215,54 @@ class Postgres:
                     f"{self._shown} was used by another gateway while this one had lost it. Restart this one.",
                 )
         else:
-            connection.execute(meta.delete().where(here))
-            connection.execute(meta.insert(), {"name": _WRITER, "value": self._me})
+            connection.execute(meta.delete().where(here | meta.c.name.startswith(_COMMIT)))
+            rows = {_WRITER: self._me, _COMMIT + self._me: "0"}
+            connection.execute(meta.insert(), [{"name": name, "value": value} for name, value in rows.items()])
             self._claimed = True
+
+    def _claim_with_others(self, connection: Connection) -> None:
+        meta = table_of(MetaRow)
+        if not self._claimed and _is_alone(connection):  # what those that were killed have left
+            connection.execute(meta.delete().where(meta.c.name.startswith(_COMMIT)))
+        self._claimed = True
+        mine = upsert(meta).values(name=_WRITER, value=self._me)
+        connection.execute(mine.on_conflict_do_update(index_elements=[meta.c.name], set_={"value": self._me}))
+        number = upsert(meta).values(name=_COMMIT + self._me, value=str(self._commits))
+        connection.execute(number.on_conflict_do_nothing())
 
     @contextmanager
     def writing(self, connection: Connection) -> Generator[None]:
         driver = _driver(connection)
         self._committing = False
         try:
-            self._transaction = _begin_numbered(driver)
+            driver.execute("BEGIN")
             yield
+            self._commits += 1
             self._committing = True
+            # In one trip: the server takes both, or neither.
+            number = f"UPDATE meta SET value = '{self._commits}' WHERE name = '{_COMMIT}{self._me}'; COMMIT"
+            driver.execute(cast("LiteralString", number), prepare=False)
             _commit(connection, driver)
             self._committing = False
+            if self._entering:
+                driver.execute(_ENTERED)
+                self._entering = False
         except BaseException as error:
             self._committing = self._committing and driver.closed
             _roll_back(connection, driver, error)
             raise
 
-    def together(self, connection: Connection) -> AbstractContextManager[Any]:
-        return _driver(connection).pipeline()
+    @contextmanager
+    def together(self, connection: Connection) -> Generator[None]:
+        pipeline = _driver(connection).pipeline()
+        pipeline.__enter__()
+        try:
+            yield
+        except BaseException:
+            with suppress(psycopg.Error):  # of what was sent after the statement that failed: psycopg would log it
+                pipeline.__exit__(None, None, None)
+            raise
+        pipeline.__exit__(None, None, None)
 
     @contextmanager
     def reading(self, connection: Connection) -> Generator[None]:
@@ -168,8 +275,28 @@ class Postgres:
             _roll_back(connection, driver, error)
             raise
 
+    async def listen(self) -> AsyncGenerator[str | None]:
+        """Raises OperationalError."""
+        try:
+            places, named = create_engine(self._url).dialect.create_connect_args(self._url)
+            given: dict[str, Any] = {**_DEFAULTS, **named, "autocommit": True}
+            async with await psycopg.AsyncConnection[Any].connect(*places, **given) as connection:
+                found = await (await connection.execute(f"SELECT {CHANNEL}")).fetchall()
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(found[0][0])))
+                yield None
+                while True:
+                    async for notice in connection.notifies(timeout=_SILENCE):
+                        yield notice.payload
+                    await connection.execute("SELECT 1")
+                    yield None
+        except psycopg.OperationalError as error:
+            raise OperationalError("LISTEN", None, error) from error
+
     def is_lost(self, connection: Connection) -> bool:
-        return connection.closed or connection.invalidated or _driver(connection).closed
+        if connection.closed or connection.invalidated:
+            return True
+        driver = _driver(connection)
+        return driver.closed or (_is_idle(driver) and _was_hung_up(driver))
 
     @property
     def unclear(self) -> bool:
@@ -177,8 +304,9 @@ class Postgres:
 
     def was_committed(self, connection: Connection) -> bool:
         self._committing = False
-        row = _driver(connection).execute("SELECT pg_xact_status(%s::xid8)", (self._transaction,)).fetchone()
-        return row is not None and row[0] == "committed"
+        mine = (_COMMIT + self._me,)
+        row = _driver(connection).execute("SELECT value FROM meta WHERE name = %s", mine).fetchone()
+        return row is not None and row[0] == str(self._commits)
 
     def refusal(self, error: Exception) -> FaultError | None:
         of_driver = error.orig if isinstance(error, DBAPIError) else error
@@ -188,24 +316,52 @@ class Postgres:
             return FaultError(FaultCode.INVALID, "An id in this request must not contain NUL characters.")
         return None
 
+    def is_race(self, error: Exception) -> bool:
+        of_driver = error.orig if isinstance(error, DBAPIError) else error
+        return self._shared and isinstance(of_driver, _RACES)
+
+    def make_way(self, connection: Connection, error: Exception) -> None:
+        of_driver = error.orig if isinstance(error, DBAPIError) else error
+        if not isinstance(of_driver, psycopg.errors.LockNotAvailable):
+            return
+        with suppress(psycopg.Error):  # of a connection that is lost: the next transaction says so
+            ended = _driver(connection).execute(_END_STILL, (_STILL,)).fetchall()[0][0]
+            log.warning("sessions of %d gateways that stood still in a transaction were ended", ended)
+
     def give_back(self, connection: Connection) -> bool:
         """PostgreSQL's autovacuum does it."""
         return False
+
+
+def _parse(key: str, url: str) -> URL:
+    try:
+        return make_url(url).set(drivername="postgresql+psycopg")
+    except (ArgumentError, ValueError):  # which may have the password in it
+        raise FaultError(FaultCode.INVALID, f"{key}: it is no URL of PostgreSQL") from None
 
 
 def _driver(connection: Connection) -> psycopg.Connection[Any]:
     return cast("psycopg.Connection[Any]", connection.connection.dbapi_connection)
 
 
+def _is_alone(connection: Connection) -> bool:
+    """Whether no other gateway has the database, and none until the transaction ends."""
+    return bool(_driver(connection).execute(_IS_ALONE).fetchall()[0][0])
+
+
 def _is_idle(driver: psycopg.Connection[Any]) -> bool:
     return driver.info.transaction_status == TransactionStatus.IDLE
 
 
-def _begin_numbered(driver: psycopg.Connection[Any]) -> str:
-    """Begin a transaction, and return its id, in one round trip."""
-    cursor = driver.execute(_BEGIN, prepare=False)
-    cursor.nextset()
-    return cursor.fetchall()[0][0]
+def _was_hung_up(driver: psycopg.Connection[Any]) -> bool:
+    """Whether the server has closed a connection on which nothing is asked. Without this look, which takes no trip, the
+    first group after a restart of the server would be refused."""
+    waiting = poll()
+    waiting.register(driver.fileno(), POLLIN)
+    with suppress(psycopg.OperationalError):
+        while not driver.closed and waiting.poll(0):  # its last words, and then the end
+            driver.pgconn.consume_input()
+    return driver.closed
 
 
 def _commit(connection: Connection, driver: psycopg.Connection[Any]) -> None:
@@ -216,7 +372,7 @@ def _commit(connection: Connection, driver: psycopg.Connection[Any]) -> None:
 
 
 def _roll_back(connection: Connection, driver: psycopg.Connection[Any], error: BaseException) -> None:
-    """Raises OperationalError of SQLAlchemy in the place of psycopg's."""
+    """Raises OperationalError and IntegrityError of SQLAlchemy in the place of psycopg's."""
     with suppress(Exception):  # of a connection that is lost, too
         if connection.in_transaction():
             connection.rollback()
@@ -224,3 +380,5 @@ def _roll_back(connection: Connection, driver: psycopg.Connection[Any], error: B
             driver.rollback()
     if isinstance(error, psycopg.OperationalError):
         raise OperationalError("transaction", None, error) from error
+    if isinstance(error, psycopg.IntegrityError):
+        raise IntegrityError("transaction", None, error) from error

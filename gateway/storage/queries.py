@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, false, select, text
+from sqlalchemy import ColumnElement, Connection, TextClause, exists, false, func, or_, select, text
 
-from canonical.hub import Webhook
+from canonical.hub import Scope, Webhook
 from canonical.message import FilePart
-from canonical.state import ENDED
+from canonical.state import ENDED, RunStatus
 from canonical.thread import Interrupt, Run, Task, Thread
 from gateway.storage.short_form import decode_row
 from gateway.storage.statements import sql_of, table_of
@@ -17,6 +17,7 @@ from gateway.storage.tables import (
     OPEN,
     AliasRow,
     BlobUseRow,
+    EventRow,
     InterruptRow,
     RunRow,
     TaskRow,
@@ -25,6 +26,7 @@ from gateway.storage.tables import (
 )
 
 _THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
+_EVENT = table_of(EventRow)
 _INTERRUPT, _ALIAS, _USE, _HOOK = table_of(InterruptRow), table_of(AliasRow), table_of(BlobUseRow), table_of(WebhookRow)
 
 
@@ -36,6 +38,21 @@ def thread_key(connection: Connection, owner: str, thread_id: str) -> int | None
 def thread(connection: Connection, owner: str, thread_id: str) -> Thread | None:
     found = sql_of(connection.dialect).thread.run(connection, (owner, thread_id))
     return decode_row(Thread, found[0][1]) if found else None
+
+
+def standing(connection: Connection, owner: str, pk: int, scope: Scope) -> tuple[int, bool] | None:
+    """Where a thread's log ends, and whether more may come in a scope of it; None if there is no such thread."""
+    last = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).scalar_subquery()
+    end = connection.execute(select(last).where(_THREAD.c.pk == pk)).scalar()
+    if end is None:
+        return None
+    if scope.kind == "thread":
+        return end, True
+    if scope.kind == "task":
+        of_task = task(connection, owner, scope.id or "")
+        return end, of_task is not None and of_task.thread_id == scope.thread_id and not of_task.terminal
+    of_run = run(connection, owner, scope.id or "")
+    return end, of_run is not None and of_run.thread_id == scope.thread_id and not of_run.has_ended
 
 
 def task(connection: Connection, owner: str, task_id: str) -> Task | None:
@@ -120,18 +137,39 @@ class LiveRun:
     task: Task
 
 
-def live_runs(connection: Connection) -> list[LiveRun]:
-    """Pending and running runs, in the order in which they were created."""
+def live_runs(connection: Connection, node: str | None = None, pks: Sequence[int] | None = None) -> list[LiveRun]:
+    """Pending and running runs, in the order in which they were created: all, or those of a node, on all threads or on
+    some."""
+    which: list[ColumnElement[bool] | TextClause] = [text(f"run.{LIVE}")]
+    if node is not None:
+        which.append(_RUN.c.node == node)
+    if pks is not None:
+        which.append(_RUN.c.thread_pk.in_(pks))
     rows = connection.execute(
         select(_RUN.c.owner, _TASK.c.thread_id, _RUN.c.thread_pk, _RUN.c.agent, _RUN.c.body, _TASK.c.body)
         .join(_TASK, (_TASK.c.owner == _RUN.c.owner) & (_TASK.c.task_id == _RUN.c.task_id))
-        .where(text(f"run.{LIVE}"))
+        .where(*which)
         .order_by(_RUN.c.created_at, _RUN.c.thread_pk, _RUN.c.first_seq)
     )
     return [
         LiveRun(owner, thread_id, pk, agent, decode_row(Run, run), decode_row(Task, task))
         for owner, thread_id, pk, agent, run, task in rows
     ]
+
+
+def waiting_threads(connection: Connection, node: str, now: int) -> list[tuple[str, str, str]]:
+    """Owners and ids of threads on which nothing runs, though runs wait whose time has come and that this node is to
+    start; and the agents of these."""
+    other = _RUN.alias()
+    busy = exists().where(other.c.thread_pk == _RUN.c.thread_pk, other.c.status == str(RunStatus.RUNNING))
+    due = or_(_RUN.c.start_after.is_(None), _RUN.c.start_after <= now)
+    rows = connection.execute(
+        select(_RUN.c.owner, _TASK.c.thread_id, _RUN.c.agent)
+        .join(_TASK, (_TASK.c.owner == _RUN.c.owner) & (_TASK.c.task_id == _RUN.c.task_id))
+        .where(text(f"run.{LIVE}"), _RUN.c.status == str(RunStatus.PENDING), _RUN.c.node == node, due, ~busy)
+        .order_by(_RUN.c.created_at, _RUN.c.thread_pk, _RUN.c.first_seq)
+    )
+    return list(dict.fromkeys((owner, thread_id, agent) for owner, thread_id, agent in rows))
 
 
 def open_tasks(connection: Connection) -> list[tuple[int, str]]:
@@ -160,6 +198,12 @@ def _webhook(row: tuple[str, str, str, str, bytes]) -> Webhook:
 _HOOK_COLUMNS = (_HOOK.c.task_id, _HOOK.c.webhook_id, _HOOK.c.dialect, _HOOK.c.url, _HOOK.c.body)
 
 
+def webhook_node(connection: Connection, owner: str, task_id: str, webhook_id: str) -> str | None:
+    """The node that posts to it; None if there is no such webhook, too."""
+    mine = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
+    return connection.execute(select(_HOOK.c.node).where(*mine, _HOOK.c.done.is_(False))).scalar()
+
+
 def webhooks(connection: Connection, owner: str, task_id: str) -> list[Webhook]:
     rows = connection.execute(
         select(*_HOOK_COLUMNS).where(_HOOK.c.owner == owner, _HOOK.c.task_id == task_id).order_by(_HOOK.c.webhook_id)
@@ -167,11 +211,12 @@ def webhooks(connection: Connection, owner: str, task_id: str) -> list[Webhook]:
     return [_webhook(tuple(row)) for row in rows]
 
 
-def due_webhooks(connection: Connection) -> list[Due]:
+def due_webhooks(connection: Connection, node: str | None = None) -> list[Due]:
+    """All, or those of a node."""
     thread = (_THREAD.c.owner == _HOOK.c.owner) & (_THREAD.c.thread_id == _HOOK.c.thread_id)
     rows = connection.execute(
         select(_HOOK.c.owner, _HOOK.c.thread_id, _THREAD.c.pk, _HOOK.c.delivered_seq, *_HOOK_COLUMNS)
         .join(_THREAD, thread)
-        .where(_HOOK.c.done.is_(False))
+        .where(_HOOK.c.done.is_(False), *(() if node is None else (_HOOK.c.node == node,)))
     )
     return [Due(owner, thread_id, pk, _webhook(tuple(rest)), seq) for owner, thread_id, pk, seq, *rest in rows]

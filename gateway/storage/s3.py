@@ -194,7 +194,7 @@ def _faults(what: str, *, missing: bool = False) -> Generator[None]:
 
 def _fault(what: str, error: Exception) -> FaultError:
     log.error("the store of files could not %s: %s", what, _reason(error))
-    return FaultError(FaultCode.INTERNAL, f"The gateway could not {what}: the store of files fails.")
+    return FaultError(FaultCode.UNAVAILABLE, f"The gateway could not {what}: the store of files fails.")
 
 
 def _reason(error: Exception) -> str:

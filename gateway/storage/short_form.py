@@ -9,7 +9,7 @@
 What is not like that is kept as it is, and so is what earlier releases have written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Final, TypeVar
@@ -71,6 +71,21 @@ def shorten(body: bytes) -> bytes:
         if uuid is not None:
             return bytes((_WITH_ID + code,)) + uuid + body[begun + 36 :]
     return bytes((_PLAIN + code,)) + body[end + 1 :]
+
+
+def shorten_all(bodies: Iterable[bytes]) -> list[bytes]:
+    """Events that follow each other: most begin with the same kind and id as the one before."""
+    made: list[bytes] = []
+    head = kept_head = b""
+    for body in bodies:
+        if head and body.startswith(head):
+            made.append(kept_head + body[len(head) :])
+            continue
+        kept = shorten(body)
+        made.append(kept)
+        has_id = _WITH_ID <= kept[0] < _ROW
+        head, kept_head = (body[: len(body) - len(kept) + 17], kept[:17]) if has_id else (b"", b"")
+    return made
 
 
 def beginnings(kind: str) -> tuple[bytes, ...]:

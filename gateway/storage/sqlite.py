@@ -3,7 +3,7 @@
 import fcntl
 import os
 import sqlite3
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -133,6 +133,9 @@ class Sqlite:
     def connect(self, writer: Engine) -> Connection:
         return writer.connect()
 
+    def prepare_migration(self, connection: Connection) -> None:
+        """One gateway uses it at a time."""
+
     def claim(self, connection: Connection) -> None:
         """The lock file says it."""
 
@@ -144,6 +147,10 @@ class Sqlite:
 
     def reading(self, connection: Connection) -> Any:
         return _transaction(connection, "BEGIN")
+
+    def listen(self) -> AsyncGenerator[str | None]:
+        """Raises NotImplementedError."""
+        raise NotImplementedError("one gateway uses it at a time")
 
     def is_lost(self, connection: Connection) -> bool:
         return False
@@ -157,6 +164,12 @@ class Sqlite:
 
     def refusal(self, error: Exception) -> FaultError | None:
         return None
+
+    def is_race(self, error: Exception) -> bool:
+        return False
+
+    def make_way(self, connection: Connection, error: Exception) -> None:
+        """There are none."""
 
     def give_back(self, connection: Connection) -> bool:
         """Some pages. Those of files that were made before there was a retention are used again, and not given back."""

@@ -26,13 +26,17 @@ from canonical.thread import Task
 from gateway.storage import queries
 from gateway.storage.blobs import Blobs
 from gateway.storage.fold_cache import SnapshotCache
-from gateway.storage.journal import Journal, read_tasks
+from gateway.storage.journal import Journal, read_ends, read_tasks
+from gateway.storage.notices import Remote
+from gateway.storage.shared import REWRITES
 from gateway.storage.transaction import Erased, Published
 
 S = TypeVar("S", bound=Snapshot)
 
 _PAGE: Final = 2048
 """Records that are read at once from a log that is read to its end."""
+_LOOK: Final = 30.0
+"""Seconds after which it is looked again whether another gateway has made a thread, should that not have been heard."""
 _BATCH: Final = 128
 """Records that a reader is given at once."""
 _FILES: Final = 4 * 2**20
@@ -62,18 +66,24 @@ class LogReader:
         self._awaited: dict[tuple[str, str], set[asyncio.Future[bool]]] = {}
         """Threads that there are not yet, and who waits for them."""
         self._closed = False
-        self.snapshots = SnapshotCache(largest)
+        self._shared = journal.is_shared
+        """Other gateways write to the same threads: what is open, and where threads are, is asked of the database."""
+        self.snapshots = SnapshotCache(largest, rewrites=REWRITES if self._shared else ())
+        if self._shared:
+            journal.add_hearer(self._handle_remotes)
 
     # What is open, and where threads are: kept on the loop, before anybody hears of a commit
 
     def mark_open(self, pk: int, kind: Kind, open_id: str) -> None:
-        self._live.add((pk, kind, open_id))
+        if not self._shared:
+            self._live.add((pk, kind, open_id))
 
     def handle_commit(self, published: Published) -> Sequence[str]:
         """The ids of the tasks that ended."""
         pk = published.pk
         if published.records[0].seq == 1:
-            self._keys[published.owner, published.thread_id] = pk
+            if not self._shared:
+                self._keys[published.owner, published.thread_id] = pk
             if self._awaited:
                 self._tell(published.owner, published.thread_id)
         ended: list[str] = []
@@ -83,9 +93,9 @@ class LogReader:
                 continue
             match event:
                 case TaskCreated():
-                    self._live.add((pk, "task", event.task_id))
+                    self.mark_open(pk, "task", event.task_id)
                 case RunCreated():
-                    self._live.add((pk, "run", event.run_id))
+                    self.mark_open(pk, "run", event.run_id)
                 case RunEnded():
                     self._live.discard((pk, "run", record.run_id or ""))
                 case TaskChanged() if event.state in TERMINAL:
@@ -102,6 +112,14 @@ class LogReader:
         self._live.difference_update((erased.pk, "task", task_id) for task_id in erased.tasks)
         self._live.difference_update((erased.pk, "run", run_id) for run_id in erased.runs)
         self.snapshots.forget(erased.pk)
+
+    def _handle_remotes(self, remotes: Sequence[Remote]) -> None:
+        for remote in remotes:
+            if remote.erased or remote.rewritten:
+                self.snapshots.forget(remote.pk)
+        if any(remote.created for remote in remotes):  # which ones is not told
+            for owner, thread_id in list(self._awaited):
+                self._tell(owner, thread_id)
 
     def close(self) -> None:
         """Nobody waits for a thread any longer."""
@@ -185,7 +203,7 @@ class LogReader:
         return await self.snapshots.get(pk, (name, inline), empty, page, until)
 
     async def _page(self, pk: int, after: int, until: int | None, *, inline: bool) -> Sequence[Record]:
-        recent = self._journal.channels.get(pk).after(after)
+        recent = None if self._shared else self._journal.channels.get(pk).after(after)
         if recent is None:
             records = await self._journal.page(pk, after, _PAGE, until)
         else:
@@ -199,6 +217,7 @@ class LogReader:
         channel = self._journal.channels.get(pk)
         channel.readers += 1
         try:
+            may_grow = await self._catch_up(owner, pk, scope) if self._shared else True
             while True:
                 batch = channel.after(after)
                 if batch is None:
@@ -207,6 +226,8 @@ class LogReader:
                         return
                     batch = await self._journal.page(pk, after)
                     if not batch and channel.seq > after and not closed:
+                        if self._shared and not await self._journal.query(read_ends, [pk]):
+                            return  # erased by another gateway, which will be heard of
                         continue  # published while the page was read
                 if batch:
                     after = batch[-1].seq
@@ -224,7 +245,7 @@ class LogReader:
                     if ended:
                         return
                     continue
-                if not self._is_open(pk, scope):
+                if not (may_grow and self._is_open(pk, scope)):
                     return
                 if channel.closed:
                     return
@@ -233,6 +254,12 @@ class LogReader:
             channel.readers -= 1
 
     async def await_thread(self, owner: str, thread_id: str) -> bool:
+        while (found := await self._await_thread(owner, thread_id)) is None:
+            pass
+        return found
+
+    async def _await_thread(self, owner: str, thread_id: str) -> bool | None:
+        """None where it is to be looked for again."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiters = self._awaited.setdefault((owner, thread_id), set())
         waiters.add(waiter)  # before the look: a thread that is made meanwhile is told of
@@ -241,7 +268,12 @@ class LogReader:
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
-            return False if self._closed else await waiter
+            if self._closed:
+                return False
+            if not self._shared:
+                return await waiter
+            await asyncio.wait([waiter], timeout=_LOOK)
+            return False if self._closed else None
         else:
             return True
         finally:
@@ -250,8 +282,19 @@ class LogReader:
                 self._awaited.pop((owner, thread_id), None)
 
     def _is_open(self, pk: int, scope: Scope) -> bool:
-        """Whether more may come. A thread is never over; it can only be erased."""
-        return scope.kind == "thread" or (pk, scope.kind, scope.id or "") in self._live
+        """Whether more may come. A thread is never over; it can only be erased. Who shares the database has asked when
+        it began, and reads the end if it was not there yet."""
+        return scope.kind == "thread" or self._shared or (pk, scope.kind, scope.id or "") in self._live
+
+    async def _catch_up(self, owner: str, pk: int, scope: Scope) -> bool:
+        """Begin with what is committed at this moment, wherever it was: the caller may have heard of it from another
+        gateway sooner than this one. Whether more may come after that. Raises not_found."""
+        found = await self._journal.query(queries.standing, owner, pk, scope)
+        if found is None:  # erased since its key was read
+            raise FaultError(FaultCode.NOT_FOUND, f"Thread {scope.thread_id} not found")
+        end, is_open = found
+        self._journal.channels.note(pk, end)
+        return is_open
 
     async def _select_in_scope(
         self, owner: str, pk: int, scope: Scope, batch: Sequence[Record]
@@ -268,12 +311,16 @@ class LogReader:
             if type(record.event) not in _ENDS:
                 continue
             if scope.kind == "task" and isinstance(record.event, RunRemoved):
-                ended = not self._is_open(pk, scope)
-                if ended and record.seq > (await self._task(owner, scope)).last_seq:
+                ended = self._shared or not self._is_open(pk, scope)
+                if ended and await self._is_after_end(owner, scope, record):
                     return held[:place], True
             if _ends(scope, record):
                 return held[: place + 1], True
         return held, False
+
+    async def _is_after_end(self, owner: str, scope: Scope, record: Record) -> bool:
+        task = await self._task(owner, scope)
+        return task.terminal and record.seq > task.last_seq
 
     async def key(self, owner: str, thread_id: str) -> int:
         """Raises not_found."""
@@ -282,6 +329,8 @@ class LogReader:
             key = await self._journal.query(queries.thread_key, owner, thread_id)
             if key is None:
                 raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
+            if self._shared:
+                break
             if self._erasures == erasures:
                 self._keys[owner, thread_id] = key
                 self.trim()

@@ -40,6 +40,17 @@ class MetaRow(Row, table=True):
     value: str
 
 
+class NodeRow(Row, table=True):
+    """A gateway that shares the database with others."""
+
+    node_id: str = Field(primary_key=True)
+    """A UUID, of one life of its process."""
+    name: str
+    """For people."""
+    seen_at: int = Field(sa_type=BigInteger)
+    """Microseconds since 1970, UTC, by the database's clock: no two machines agree on the time."""
+
+
 class ThreadRow(Row, table=True):
     __table_args__ = (
         Index("thread_id", "owner", "thread_id", unique=True),
@@ -155,6 +166,9 @@ class RunRow(Row, table=True):
     first_seq: int
     last_seq: int
     removed: bool = Field(sa_column_kwargs={"server_default": false()})
+    node: str | None = None
+    """Of gateways that share the database, the one that runs it, or that starts it when its turn comes; None = it is
+    nobody's, or the database is one gateway's."""
     body: bytes = Field(sa_type=LargeBinary)
 
 
@@ -215,6 +229,8 @@ class WebhookRow(Row, table=True):
     url: str
     delivered_seq: int
     done: bool
+    node: str | None = None
+    """As of a run: the gateway that posts to it."""
     body: bytes = Field(sa_type=LargeBinary)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import msgspec
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from canonical.event import (
     Event,
@@ -21,6 +21,7 @@ from canonical.event import (
     Record,
     RunCreated,
     RunRemoved,
+    RunStarted,
     TaskCreated,
     ThreadChanged,
     encode_event,
@@ -42,7 +43,7 @@ from canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
 from gateway.clock import Clock
 from gateway.storage.prepared import Statement
 from gateway.storage.row_cache import RowChange
-from gateway.storage.short_form import created_id, decode_row, encode_row, refer, shorten
+from gateway.storage.short_form import created_id, decode_row, encode_row, refer, shorten, shorten_all
 from gateway.storage.statements import Sql, table_of
 from gateway.storage.tables import (
     MetaRow,
@@ -125,6 +126,8 @@ class _Rows:
         self.runs: dict[tuple[str, str], tuple[ThreadState, Run, bool]] = {}
         self.interrupts: dict[tuple[str, str, str], tuple[ThreadState, Interrupt, int]] = {}
         """With the seq of the record that raised it, 0 if the row exists."""
+        self.taken: set[tuple[str, str]] = set()
+        """The runs that this gateway is to see to from now on."""
         self.touched: dict[int, ThreadState] = {}
         """Whose logs have grown."""
 
@@ -146,6 +149,8 @@ class Transaction:
         self.touched = 0
         """Goes up with every change, so that a command can be seen to have failed before it changed anything."""
         self.next_pk = 1
+        self.node: str | None = None
+        """This gateway, where several share the database."""
         self._by_agent: Counter[str] = Counter()
         self._by_owner: Counter[str] = Counter()
         self._counted: dict[tuple[str, str], str] | None = None
@@ -191,6 +196,10 @@ class Transaction:
         for key in self._starts_added:
             self._starts.pop(key, None)
         self._starts_added = []
+
+    def forget_all(self) -> None:
+        """Other gateways may have had the database meanwhile."""
+        self.forget()
 
     def flush(self) -> None:
         """Write what is buffered, a table at a time: each call into the database gives up the interpreter's lock, and
@@ -243,12 +252,19 @@ class Transaction:
         event, body = _read_back(event)
         record = Record(1, self.now(), None, None, 0, event)
         thread = thread_after(thread_created(thread_id, owner, record), record)
-        state = ThreadState(pk=self.next_pk, thread=thread, newest_run=(0, False))
-        self.next_pk += 1
+        state = ThreadState(pk=self.new_key(), thread=thread, newest_run=(0, False))
         self._states[owner, thread_id] = state
         self._rows.threads[state.pk] = True
         self._append(state, record, body)
         return state
+
+    def begin_keys(self, latest: int) -> None:
+        """The highest one that is in use."""
+        self.next_pk = latest + 1
+
+    def new_key(self) -> int:
+        self.next_pk += 1
+        return self.next_pk - 1
 
     def forget_thread(self, state: ThreadState) -> None:
         """The current command erases the thread: write what is known of it, so that its rows are all there to be
@@ -274,13 +290,10 @@ class Transaction:
         self.flush()
 
     def _load(self, owner: str, thread_id: str) -> ThreadState | None:
-        found = self.sql.thread.run(self.connection, (owner, thread_id))
-        if not found:
+        state = self._load_thread(owner, thread_id)
+        if state is None:
             return None
-        pk, body = found[0]
-        state = ThreadState(pk=pk, thread=decode_row(Thread, body))
-        for state.seq, state.at in self.sql.head.run(self.connection, (pk,)):
-            pass
+        pk = state.pk
         for (body,) in self.sql.open_tasks.run(self.connection, (pk,)):
             task = decode_row(Task, body)
             state.tasks[task.task_id] = task
@@ -293,6 +306,17 @@ class Transaction:
         for (body,) in self.sql.open_interrupts.run(self.connection, (pk,)):
             interrupt = decode_row(Interrupt, body)
             state.interrupts[interrupt.task_id, interrupt.interrupt_id] = interrupt
+        return state
+
+    def _load_thread(self, owner: str, thread_id: str) -> ThreadState | None:
+        """Its row, and the end of its log."""
+        found = self.sql.thread.run(self.connection, (owner, thread_id))
+        if not found:
+            return None
+        pk, body = found[0]
+        state = ThreadState(pk=pk, thread=decode_row(Thread, body))
+        for state.seq, state.at in self.sql.head.run(self.connection, (pk,)):
+            pass
         return state
 
     # Tasks and runs that may have ended long ago
@@ -364,18 +388,21 @@ class Transaction:
             return
         self.touched += 1
         self._rows.touched[state.pk] = state
-        pk, seq, at = state.pk, state.seq, max(self.now(), state.at)
+        pk, at = state.pk, max(self.now(), state.at)
         task, run = _reference(state, task_id), _reference(state, run_id)
+        bodies = [body for _, body in said]
+        seqs = range(state.seq + 1, state.seq + 1 + len(said))
+        records = [Record(seq, at, task_id, run_id, attempt, event) for seq, (event, _) in zip(seqs, said, strict=True)]
+        self._events += [
+            (pk, seq, at, task, run, attempt, kept) for seq, kept in zip(seqs, shorten_all(bodies), strict=True)
+        ]
         published = self._publication(state)
-        for event, body in said:
-            seq += 1
-            record = Record(seq, at, task_id, run_id, attempt, event)
-            self._events.append((pk, seq, at, task, run, attempt, shorten(body)))
-            published.records.append(record)
-            published.sizes.append(len(body))
-            if type(event) is not PartDelta:
+        published.records.extend(records)
+        published.sizes.extend(map(len, bodies))
+        for record in records:
+            if type(record.event) is not PartDelta:
                 self._fold(state, record)
-        state.seq, state.at = seq, at
+        state.seq, state.at = seqs[-1], at
 
     def _append(self, state: ThreadState, record: Record, body: bytes) -> None:
         self.touched += 1
@@ -427,6 +454,8 @@ class Transaction:
                 task_id = record.task_id or ""
                 agent = self._agent_of(state, task_id)
                 self._note_run(state, run_created(record, event, task_id, state.thread.thread_id, agent), new=True)
+            case RunStarted():
+                self._rows.taken.add((state.thread.owner, record.run_id or ""))
             case RunRemoved():
                 found = self.find_run(state.thread.owner, event.run_id)
                 if found is not None:
@@ -512,11 +541,14 @@ class Transaction:
             return "busy"
         if any(task.waiting for task in state.tasks.values()):
             return "interrupted"
-        if state.newest_run is None:
-            state.newest_run = (0, False)
-            for seq, status in self.sql.newest_run.run(self.connection, (state.pk,)):
-                state.newest_run = (seq, status in ERRED)
-        return "error" if state.newest_run[1] else "idle"
+        newest = state.newest_run or self._read_newest_run(state)
+        return "error" if newest[1] else "idle"
+
+    def _read_newest_run(self, state: ThreadState) -> tuple[int, bool]:
+        state.newest_run = (0, False)
+        for seq, status in self.sql.newest_run.run(self.connection, (state.pk,)):
+            state.newest_run = (seq, status in ERRED)
+        return state.newest_run
 
     def _write_tasks(self, rows: _Rows) -> None:
         new: list[tuple[Any, ...]] = []
@@ -544,10 +576,11 @@ class Transaction:
             if inserted:
                 place = (state.pk, run.task_id, run.agent)
                 span = (run.created_at, run.start_after, run.first_seq, run.last_seq)
-                new.append((owner, run_id, *place, status, run.attempt, *span, run.removed, body))
+                new.append((owner, run_id, *place, status, run.attempt, *span, run.removed, self.node, body))
             else:
                 changed = started if run.status is RunStatus.RUNNING else stopped
-                changed.append((owner, run_id, status, run.attempt, run.last_seq, run.removed, body))
+                node = self.node if (owner, run_id) in rows.taken else None
+                changed.append((owner, run_id, status, run.attempt, run.last_seq, run.removed, node, body))
         self._many(self.sql.update_run, stopped)
         self._many(self.sql.insert_run, new)
         self._many(self.sql.update_run, started)
@@ -567,6 +600,14 @@ class Transaction:
     def _agent_of(self, state: ThreadState, task_id: str) -> str:
         task = state.tasks.get(task_id)
         return (task or self.need_task(state.thread.owner, task_id)).agent
+
+    def take(self, owner: str, run_id: str) -> None:
+        """See to a run that waits: of gateways that share the database, this one starts it when its turn comes."""
+        if self.node is not None:
+            run = table_of(RunRow)
+            waits = (run.c.owner == owner, run.c.run_id == run_id, run.c.status == str(RunStatus.PENDING))
+            self.connection.execute(update(run).where(*waits).values(node=self.node))
+            self.touched += 1
 
     # Starts to come
 

@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from canonical.event import RunCreated
+import httpx
+
+from canonical.event import Record, RunCreated
 from tests.crash.agents import expected, file_of
 from tests.crash.load import ASKING, CALLERS, REPEATABLE, STATEFUL
 from tests.crash.world import Known, Run, World
 from tests.gateway.scene import RESTARTED
-from tests.gateway.stage import Stage
 from tests.pairs.a2a import A2A
 from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
@@ -21,17 +22,29 @@ _BOUND: Final = 45.0
 _TOGETHER: Final = 6
 """Runs that are looked at side by side."""
 _TASKS: Final = """
-    SELECT task_id, task.agent, min(run.removed) FROM task JOIN run USING (owner, task_id)
+    SELECT task.task_id, task.agent, min(CASE WHEN run.removed THEN 1 ELSE 0 END)
+    FROM task JOIN run ON run.owner = task.owner AND run.task_id = task.task_id
     JOIN thread ON thread.pk = task.thread_pk
     WHERE NOT thread.ephemeral
-    GROUP BY task_id ORDER BY task.created_at
+    GROUP BY task.owner, task.task_id ORDER BY task.created_at
 """
 """But for those of threads that do not stay."""
 _OPEN: Final = "SELECT task_id, agent, state FROM task WHERE state NOT IN ('completed','failed','cancelled','rejected')"
 
 
+class Scene(Protocol):
+    """One gateway, or several that are one to their callers, and their database."""
+
+    @property
+    def http(self) -> httpx.AsyncClient: ...
+
+    def rows(self, statement: str, /) -> list[tuple[Any, ...]]: ...
+
+    def records(self, statement: str, /) -> list[Record]: ...
+
+
 class Checks:
-    def __init__(self, stage: Stage, world: World) -> None:
+    def __init__(self, stage: Scene, world: World) -> None:
         self.stage = stage
         self.world = world
         self.faults: list[str] = []
@@ -168,7 +181,7 @@ class Checks:
 
     def _judge(self, run: Run, seen: Seen) -> None:
         attempts = self.stage.rows(f"SELECT max(attempt) FROM run WHERE task_id = '{run.task_id}'")[0][0] or 1
-        ending = "cut off" if seen.state == "failed" and seen.fault.startswith(RESTARTED) else seen.state
+        ending = "cut off" if seen.state == "failed" and RESTARTED in seen.fault else seen.state
         self.endings[ending] = self.endings.get(ending, 0) + 1
         agent, whole = run.agent, expected(run.agent, run.text, attempts)
         if ending == "failed" and agent.startswith("far") and self.upstream_lost:
@@ -206,7 +219,7 @@ class Checks:
         assert len(shown) <= len(now), f"{len(shown)} frames were shown, and {len(now)} are there"
 
 
-def _text_of(stage: Stage, task_id: str) -> str:
+def _text_of(stage: Scene, task_id: str) -> str:
     """What the agent was told, as the log has it."""
     records = stage.records(f"SELECT thread_pk FROM task WHERE task_id = '{task_id}'")
     created = next(

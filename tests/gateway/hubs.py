@@ -60,6 +60,10 @@ OWNER = "alice"
 _BOUND = 30.0
 """Seconds that any wait may take before it says what did not come. Long, because machines may be busy; nothing
 sleeps."""
+_TURNS = 1000
+"""Of the loop that are made at once."""
+_PAUSE = 0.002
+"""Seconds between two looks for what takes its time."""
 
 
 async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = _BOUND) -> T:
@@ -71,9 +75,12 @@ async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = _BO
 
 
 async def turned(holds: Callable[[], bool]) -> None:
-    """Turn the loop until something holds that nobody tells of."""
-    while not holds():  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    """Turn the loop until something holds that nobody tells of. What does not hold soon is looked for only now
+    and then: who looks all the time takes the processor from those who bring it about."""
+    for turns in itertools.count():
+        if holds():
+            return
+        await asyncio.sleep(0 if turns < _TURNS else _PAUSE)
 
 
 async def gone(hub: Hub, thread_id: str, owner: str = OWNER) -> None:
@@ -86,7 +93,7 @@ async def gone(hub: Hub, thread_id: str, owner: str = OWNER) -> None:
             except FaultError as error:
                 assert error.fault.code is FaultCode.NOT_FOUND
                 return
-            await asyncio.sleep(0)  # what is in memory is given without a turn of the loop
+            await asyncio.sleep(_PAUSE)
 
     await within(look(), f"the erasure of {thread_id}")
 
@@ -209,8 +216,9 @@ def fronted(
 class House:
     """Makes hubs on one folder, checks the invariants of every database, and stops what a test left running."""
 
-    def __init__(self, folder: Path, postgres: str | None = None) -> None:
+    def __init__(self, folder: Path, postgres: str | None = None, pooler: str | None = None) -> None:
         self.folder = folder
+        self._pooler = pooler
         self._postgres = postgres
         """The database, if it is not to be a file in the folder."""
         self._hubs: list[Hub] = []
@@ -226,6 +234,7 @@ class House:
         webhook_protocols: Mapping[str, str] | None = None,
         crons: Mapping[str, CronSubmit] | None = None,
         webhook_secret: str | None = None,
+        cluster: str | None = None,
         name: str = "hub.db",
     ) -> Hub:
         """A hub that is not started yet."""
@@ -243,6 +252,8 @@ class House:
             crons=crons or {},
             webhook_secret=webhook_secret,
             retention=retention or Retention(),
+            pooler=self._pooler,
+            cluster=cluster,
             clock=clock,
         )
         self._hubs.append(hub)

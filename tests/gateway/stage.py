@@ -218,6 +218,7 @@ class Stage:
     def __init__(self, folder: Path, nursery: Nursery, settings: Mapping[str, Any], port: int | None = None) -> None:
         """`port` = the one that all of its gateways listen on; without it each takes a free one."""
         self.folder = folder
+        self._port = port
         if port is not None:
             (folder / "port").write_text(str(port))
         self.http = loopback.client()
@@ -225,8 +226,18 @@ class Stage:
         self._nursery = nursery
         self._pid: int | None = None
         self._url: str = settings.get("database") or f"sqlite:///{folder / 'gateway.db'}"
+        self._blobs = Path(settings.get("blobs") or folder / "gateway.blobs")
         given = {"database": self._url, "network": {"allow": ["127.0.0.0/8"]}, **settings}
         (folder / "babelgate.yaml").write_text(json.dumps(given))
+
+    @property
+    def pid(self) -> int | None:
+        return self._pid
+
+    async def ended(self) -> None:
+        """Until it has ended by itself."""
+        self._pid = None
+        assert await self._nursery.ended() is None
 
     @property
     def dead(self) -> bool:
@@ -235,6 +246,8 @@ class Stage:
     async def start(self) -> httpx.AsyncClient:
         await self.http.aclose()
         self._pid, url = await self._nursery.start(self.folder)
+        if self._port is not None:  # what it says may be the URL of whatever stands before it
+            url = f"http://127.0.0.1:{self._port}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         self.http = loopback.client(base_url=url, timeout=httpx.Timeout(_BOUND), limits=limits)
         return self.http
@@ -244,6 +257,10 @@ class Stage:
         if self._pid is not None:
             os.kill(self._pid, signal.SIGKILL)
             self._pid = None
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._pid is not None:
+            os.kill(self._pid, number)
 
     async def kill_while_it_starts(self, seconds: float) -> None:
         """So long after it began."""
@@ -262,7 +279,7 @@ class Stage:
         return await self.start()
 
     def check(self) -> None:
-        self.query(partial(check_database, blobs=self.folder / "gateway.blobs"))
+        self.query(partial(check_database, blobs=self._blobs))
 
     def query(self, read: Callable[[Connection], T]) -> T:
         engine = open_database(self._url).open_readers(1)

@@ -313,7 +313,7 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when
     await disk.fill()
     with pytest.raises(FaultError) as error:
         await submit(hub, "echo", LARGE)
-    assert error.value.fault.code is FaultCode.INTERNAL
+    assert error.value.fault.code is FaultCode.UNAVAILABLE
     assert "x" * 50 not in error.value.fault.message
     assert hub.journal.failure is not None
     disk.empty()
@@ -332,6 +332,7 @@ async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkey
 async def test_a_gateway_whose_database_cannot_be_written_to_is_not_ready(hubs: House) -> None:
     """Before anybody has tried."""
     hub = await hubs.start(fronted("echo", Echo()))
+    await hub.retention.stop()  # which writes when it starts
     await hub.journal.write(lambda tx: tx.connection.exec_driver_sql("PRAGMA query_only=ON"))
     assert hub.journal.failure is None
     assert "readonly" in (await hub.ready() or "")
@@ -352,7 +353,7 @@ async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room
     await within(going.closed.wait())
     disk.empty()
     task = await ends(hub, receipt)
-    assert task.fault is not None and task.fault.code is FaultCode.INTERNAL
+    assert task.fault is not None and task.fault.code is FaultCode.UNAVAILABLE
     records = await log(hub, receipt)
     assert not any(isinstance(record.event, PartDelta) for record in records)
     assert "later" not in str(records)

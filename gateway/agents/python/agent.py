@@ -7,7 +7,7 @@ with the recorded answers, and what it says again is matched against the log and
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 from canonical import Agent, AgentInfo, Declined, Event, FaultCode, FaultError, Invocation
 from canonical.event import InterruptAnswered, InterruptRaised, RunEnded
 from canonical.replay import ReplayCursor, ReplayPlan, replay_plan
+from canonical.thread import next_run_id
 from canonical.value import Json
 from gateway.agents.python.paused import PausedGenerators
 from gateway.agents.python.signature import Signature, describe, signature_of
@@ -58,10 +59,11 @@ class _End:
 
 
 class _Steps(Protocol):
-    """A started generator, sync or async. Each step gives what it yields, or its end."""
+    """A started generator, sync or async. Each step gives what it yields, or its end; that of an async one may raise
+    StopAsyncIteration instead."""
 
-    async def send(self, value: object) -> object: ...
-    async def throw(self, error: Exception) -> object: ...
+    def send(self, value: object) -> Awaitable[object]: ...
+    def throw(self, error: Exception) -> Awaitable[object]: ...
     async def close(self) -> None: ...
 
 
@@ -70,22 +72,14 @@ class _AsyncSteps:
         self._iterator = iterator
         self._generator = cast("AsyncGenerator[object, object]", iterator) if hasattr(iterator, "asend") else None
 
-    async def send(self, value: object) -> object:
-        try:
-            if self._generator is None:
-                return await self._iterator.__anext__()
-            return await self._generator.asend(value)
-        except StopAsyncIteration:
-            return _End()
+    def send(self, value: object) -> Awaitable[object]:
+        return self._iterator.__anext__() if self._generator is None else self._generator.asend(value)
 
-    async def throw(self, error: Exception) -> object:
+    def throw(self, error: Exception) -> Awaitable[object]:
         """Raises `error` where there is no generator to take it, and what the generator raises."""
         if self._generator is None:
             raise error
-        try:
-            return await self._generator.athrow(error)
-        except StopAsyncIteration:
-            return _End()
+        return self._generator.athrow(error)
 
     async def close(self) -> None:
         if self._generator is not None:
@@ -132,6 +126,8 @@ class _Call:
     utterance: YieldEncoder
     asked: int = 0
     """How many questions it waits on."""
+    run_id: str = ""
+    """In which run it asked them."""
     listed: type[list[Json]] | type[tuple[Json, ...]] | None = None
     """What it gets the answers in; None for one question that stood alone."""
 
@@ -145,6 +141,8 @@ class _Call:
             if any(answer.action != "answer" for answer in answers):
                 return await self.steps.throw(Declined(values))
             return await self.steps.send(values[0] if self.listed is None else self.listed(values))
+        except StopAsyncIteration:
+            return _End()
         except BaseException as error:
             told = _translate_error(error, self.name)
             if told is error:
@@ -153,9 +151,6 @@ class _Call:
 
     def events(self, item: object) -> Sequence[Event]:
         """Of an item or of the end; takes note of what it asks."""
-        if type(item) is str:  # first: most of what an agent says is tokens
-            self.asked, self.listed = 0, None
-            return self.utterance.say(item)
         if isinstance(item, _End):
             self.asked = 0
             return self.utterance.answer(item.value)
@@ -217,6 +212,11 @@ class InProcess:
         try:
             while True:
                 item = await (going.next(answers) if story is None else _next(going, answers, said))
+                if story is None and type(item) is str:  # most of what an agent says is tokens
+                    answers = ()
+                    for event in going.utterance.say(item):
+                        yield event
+                    continue
                 events = going.events(item)
                 repeated: Sequence[Event] = ()
                 if story is not None:
@@ -229,6 +229,7 @@ class InProcess:
                     return
                 if going.asked and not answers:
                     break
+            going.run_id = call.run_id
             self.parking.park(call.owner, call.task_id, going)
             pausing = True
         finally:
@@ -249,7 +250,7 @@ class InProcess:
         is simply called, with the answers; what it gave is the `_End`."""
         if call.cause == "answer":
             parked = self.parking.take(call.owner, call.task_id)
-            if parked is not None and parked.asked == len(call.answers):
+            if parked is not None and parked.asked == len(call.answers) and await _waits_for(parked, call):
                 return parked, None
             if parked is not None:
                 await parked.close()
@@ -292,6 +293,15 @@ class InProcess:
         if story is None:
             raise _not_replayable_error("its records do not tell how it came to its question")
         return story
+
+
+async def _waits_for(parked: _Call, call: Invocation) -> bool:
+    """Whether it waits for these answers. Where gateways share a database another one may have gone on with the task
+    since it asked, and asked again."""
+    if next_run_id(parked.run_id) == call.run_id:
+        return True
+    asked = [record.run_id for record in await call.past() if isinstance(record.event, InterruptRaised)]
+    return bool(asked) and asked[-1] == parked.run_id
 
 
 def _blocks(function: Callable[..., Any]) -> bool:

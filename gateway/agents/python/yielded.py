@@ -191,9 +191,13 @@ class YieldEncoder:
     def say(self, item: object) -> Sequence[Event]:
         """The events of one yielded item. Questions come last: whatever was open is closed before them. Raises
         agent_invalid."""
-        if type(item) is str:
-            return self._token(item if item.isascii() else check_text(item))
-        return self._say(item)
+        if type(item) is not str:
+            return self._say(item)
+        if not item.isascii():
+            check_text(item)
+        if self._part:
+            return (PartDelta(text=item),) if item else ()
+        return self._token(item)
 
     def answer(self, value: object) -> list[Event]:
         """The events of a returned value: text is a whole message, other JSON the structured output. Raises

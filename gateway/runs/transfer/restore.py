@@ -295,8 +295,7 @@ def restore_thread(tx: Transaction, reader: Reader, begin: Place, owner: str, th
                 return Restored("same")
             tx.touched += 1
             tx.forget_erased(owner, thread_id)
-            pk = tx.next_pk
-            tx.next_pk += 1
+            pk = tx.new_key()
             _Thread(tx, pk, owner, thread_id).write(of_thread)
     except (OperationalError, IntegrityError):
         raise

@@ -139,6 +139,13 @@ CREATE TABLE meta (
 	PRIMARY KEY (name)
 );
 
+CREATE TABLE node (
+	node_id VARCHAR COLLATE "C" NOT NULL,
+	name VARCHAR COLLATE "C" NOT NULL,
+	seen_at BIGINT NOT NULL,
+	PRIMARY KEY (node_id)
+);
+
 CREATE TABLE remnant (
 	thread_pk BIGINT NOT NULL,
 	PRIMARY KEY (thread_pk)
@@ -157,6 +164,7 @@ CREATE TABLE run (
 	first_seq INTEGER NOT NULL,
 	last_seq INTEGER NOT NULL,
 	removed BOOLEAN DEFAULT false NOT NULL,
+	node VARCHAR COLLATE "C",
 	body BYTEA NOT NULL,
 	PRIMARY KEY (owner, run_id)
 );
@@ -217,6 +225,8 @@ CREATE INDEX thread_created ON thread (owner, created_at);
 
 CREATE INDEX thread_expires ON thread (pk) WHERE expires;
 
+CREATE SEQUENCE thread_key;
+
 CREATE UNIQUE INDEX thread_id ON thread (owner, thread_id);
 
 CREATE INDEX thread_status ON thread (owner, status, created_at);
@@ -248,6 +258,7 @@ CREATE TABLE webhook (
 	url VARCHAR COLLATE "C" NOT NULL,
 	delivered_seq INTEGER NOT NULL,
 	done BOOLEAN NOT NULL,
+	node VARCHAR COLLATE "C",
 	body BYTEA NOT NULL,
 	PRIMARY KEY (owner, task_id, webhook_id)
 );

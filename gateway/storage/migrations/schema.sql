@@ -71,7 +71,7 @@ CREATE TABLE run (
 	start_after BIGINT, 
 	first_seq INTEGER NOT NULL, 
 	last_seq INTEGER NOT NULL, 
-	body BLOB NOT NULL, removed BOOLEAN DEFAULT 0 NOT NULL, 
+	body BLOB NOT NULL, removed BOOLEAN DEFAULT 0 NOT NULL, node VARCHAR, 
 	PRIMARY KEY (owner, run_id)
 )
  WITHOUT ROWID
@@ -138,7 +138,7 @@ CREATE TABLE webhook (
 	url VARCHAR NOT NULL, 
 	delivered_seq INTEGER NOT NULL, 
 	done BOOLEAN NOT NULL, 
-	body BLOB NOT NULL, 
+	body BLOB NOT NULL, node VARCHAR, 
 	PRIMARY KEY (owner, task_id, webhook_id)
 );
 
@@ -274,4 +274,11 @@ CREATE INDEX thread_updated ON thread (owner, updated_at);
 
 CREATE INDEX thread_status ON thread (owner, status, created_at);
 
-CREATE INDEX thread_status_updated ON thread (owner, status, updated_at)
+CREATE INDEX thread_status_updated ON thread (owner, status, updated_at);
+
+CREATE TABLE node (
+	node_id VARCHAR NOT NULL, 
+	name VARCHAR NOT NULL, 
+	seen_at BIGINT NOT NULL, 
+	PRIMARY KEY (node_id)
+)

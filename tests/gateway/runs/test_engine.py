@@ -20,6 +20,7 @@ from canonical.event import (
     Custom,
     RunEnded,
 )
+from gateway.runs import lifecycle
 from gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
@@ -36,6 +37,7 @@ from tests.gateway.hubs import (
     say,
     states,
     submit,
+    turned,
     within,
 )
 
@@ -303,3 +305,25 @@ async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs
         each.end()
     for receipt in receipts:
         await ends(hub, receipt)
+
+
+async def test_an_agent_whose_run_was_begun_anew_elsewhere_is_let_go_of_and_ends_nothing(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    (start,) = hub.engine.active
+    seq = (await log(hub, receipt))[-1].seq
+    with pytest.raises(lifecycle.Moved):
+        await within(hub.journal.write(lifecycle.restart, start, seq - 1))
+    begun = await within(hub.journal.write(lifecycle.restart, start, seq))
+    going.say("lost")
+    await within(going.closed.wait(), "the end of the agent")
+    await within(hub.engine.idle())
+    run = await hub.reads.run(OWNER, receipt.run_id)
+    assert (run.status, run.attempt) == (RunStatus.RUNNING, 2)
+    await within(turned(lambda: hub.engine.slots.reserve("a")), "its slot")
+    hub.engine.slots.release("a")
+    await within(hub.engine.recover(begun))
+    fault = (await ends(hub, receipt)).fault
+    assert fault is not None and fault.code is FaultCode.GATEWAY_RESTARTED

@@ -541,6 +541,24 @@ def test_what_is_recorded_reads_back_as_it_was_shown(events: list[Event]) -> Non
     assert [event for event, _ in said] == recorded(*events, close=False)
 
 
+@examples(100)
+@given(st.lists(st.text(st.characters()), max_size=5), st.sampled_from((None, "m")), st.sampled_from((None, 0)))
+def test_text_that_is_added_to_the_newest_part_reads_back_as_it_was_said(
+    texts: list[str], message_id: str | None, index: int | None
+) -> None:
+    mine = recorder(10**7)
+    for event in (MessageStarted(message_id="m"), opened()):
+        mine.record(event)
+    for text in texts:
+        said = PartDelta(text=text, message_id=message_id, index=index)
+        if any("\ud800" <= sign <= "\udfff" for sign in text):
+            with pytest.raises(FaultError, match="not JSON"):
+                mine.record(said)
+            continue
+        event, body = cast("tuple[Event, bytes]", mine.record(said))
+        assert event == decode_event(body) == PartDelta(message_id="m", index=0, text=text)
+
+
 def test_a_state_is_kept_as_what_is_new_in_it_and_read_whole() -> None:
     said = [f"{number} " * 20 for number in range(60)]
     states = [StateSaved(values={"said": said[: count + 1], "count": count}) for count in range(60)]

@@ -91,6 +91,25 @@ def test_every_key_of_the_file_arrives(file: Path) -> None:
     assert list(settings.agents) == ["echo", "weather", "planner", "slow"]
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("cluster: true", "one PostgreSQL"),
+        ("cluster: true\ndatabase: sqlite:///x.db\nblobs: files", "one PostgreSQL"),
+        ("cluster: true\ndatabase: postgresql://x/y", "a place for files that all nodes reach"),
+        ("cluster: true\ndatabase: postgresql://x/y\nblobs: files\nstandby: true", "exclude one another"),
+    ],
+)
+def test_gateways_share_only_what_can_be_shared(file: Path, given: str, said: str) -> None:
+    (found,) = problems(file, given)
+    assert said in found
+
+
+def test_gateways_share_a_postgresql_and_a_place_for_files(file: Path) -> None:
+    for files in ("blobs: /shared", "artifacts: s3://bucket"):
+        assert written(file, f"cluster: true\ndatabase: postgresql://x/y\n{files}").cluster
+
+
 def test_without_agents_the_demo_agents_are_served(file: Path) -> None:
     assert tuple(load().agents) == DEMO
     assert tuple(written(file, "").agents) == DEMO
@@ -121,6 +140,12 @@ def test_a_flag_goes_before_a_variable_and_that_before_the_file(file: Path, monk
     settings = load(file, {"port": 3})
     assert (settings.port, settings.host, settings.database) == (3, "variable", "sqlite:///file.db")
     assert (settings.limits.run, settings.limits.body) == (2, 1), "sections are joined key by key"
+
+
+def test_what_is_wrong_between_flags_is_told_without_a_place() -> None:
+    with pytest.raises(ConfigError) as error:
+        load(None, {"workers": 2})
+    assert str(error.value).startswith("several workers need PostgreSQL")
 
 
 def test_port_is_the_platform_s_word_and_babelgate_port_the_operator_s(
@@ -187,6 +212,9 @@ def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
         ("port: many", "port: a valid integer"),
         ("port: 70000", "port: less than or equal to 65535"),
         ("database: mysql://x", "database: allowed: sqlite:/// and a file"),
+        ("pooler: mysql://x", "pooler: allowed: postgresql://user@host/name"),
+        ("pooler: postgresql://x/y", "pooler is for PostgreSQL"),
+        ("workers: 2", "several workers need PostgreSQL"),
         ("durability: none", "durability: allowed: 'process' or 'power'"),
         ("public_url: agents.example.com", "public_url: an http:// or https:// URL"),
         ("public_url: http://u:p@x", "public_url: a URL without a user and password"),

@@ -201,7 +201,7 @@ def test_a_disk_that_takes_nothing_is_our_fault_and_leaves_nothing(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(FaultError) as error:
         folder.put(b"abc")
-    assert error.value.fault.code is FaultCode.INTERNAL
+    assert error.value.fault.code is FaultCode.UNAVAILABLE
     assert list(folder.folder.glob("??/*")) == []
 
 

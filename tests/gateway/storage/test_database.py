@@ -5,9 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
@@ -18,16 +16,9 @@ from gateway.storage import migrations
 from gateway.storage.database import HEAD, REVISIONS, migrate
 from gateway.storage.sqlite import open_engine
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reaches, submit
+from tests.gateway.storage.revisions import migrate_to
 
 SCHEMA = Path(migrations.__file__).parent / "schema.sql"
-
-
-def migrate_to(revision: str, connection: Connection, *, back: bool = False) -> None:
-    """As an earlier release left it."""
-    config = Config()
-    config.set_main_option("script_location", "gateway.storage:migrations")
-    config.attributes["connection"] = connection
-    (command.downgrade if back else command.upgrade)(config, revision)
 
 
 def test_a_fresh_database_is_migrated_to_what_the_tables_say(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adapters.aief.write.task import TaskView
 from canonical import FaultCode, FaultError, Fold, Invocation, Message, Record, Scope, StateHistory
-from canonical.event import RunCreated
+from canonical.event import RunCreated, RunRemoved, ThreadChanged
 from gateway import demo
 from gateway.runs.invocation import Transcript
 from gateway.storage import journal
@@ -313,6 +313,27 @@ async def test_what_was_just_said_is_in_memory_and_is_not_read_from_the_log(
         for place in (f"/runs/{path}", f"/threads/{thread}/runs/{path}", f"/threads/{thread}/runs/{path}"):
             (await gateway.http.post(place, json=body)).raise_for_status()
     assert read.records == 0
+
+
+async def test_a_log_that_another_gateway_has_rewritten_is_read_from_its_beginning() -> None:
+    cache = SnapshotCache(LARGEST, rewrites=(RunRemoved,))
+    log = [
+        Record(1, 1, None, None, 0, ThreadChanged(metadata={"said": True})),
+        Record(2, 2, None, None, 0, ThreadChanged(metadata={"more": True})),
+    ]
+
+    async def page(after: int, _: int | None) -> Sequence[Record]:
+        return log[after:]
+
+    async def read() -> Any:
+        found = await cache.get(1, "fold", partial(Fold, THREAD), page, None)
+        return found.seq, found.thread is not None and found.thread.metadata
+
+    assert await read() == (2, {"said": True, "more": True})
+    log[0] = Record(1, 1, None, None, 0, ThreadChanged())
+    assert await read() == (2, {"said": True, "more": True})  # nothing says that it has
+    log.append(Record(3, 3, "task", None, 0, RunRemoved(run_id="run", why="deleted")))
+    assert await read() == (3, {"more": True})
 
 
 @pytest.mark.parametrize("turn", [wait, stream, look, remember, step], ids=lambda turn: turn.__name__)

@@ -42,6 +42,44 @@ def test_a_channel_that_opens_in_the_middle_of_a_log_holds_nothing_older() -> No
     assert seqs(channel.after(99)) == [100, 101]
 
 
+def test_what_another_gateway_has_written_in_between_is_no_part_of_the_ring() -> None:
+    channel = Channel(ring=8)
+    publish(channel, 1, 3)
+    channel.note(3)
+    assert seqs(channel.after(1)) == [2, 3]
+    channel.note(5)
+    assert channel.seq == 5 and channel.after(3) is None and channel.after(4) is None
+    assert seqs(channel.after(5)) == []
+    publish(channel, 6, 7)
+    assert seqs(channel.after(5)) == [6, 7] and channel.after(4) is None
+    publish(channel, 10, 10)  # committed here before it is heard of 8 and 9
+    assert seqs(channel.after(9)) == [10] and channel.after(7) is None
+    channel.note(9)
+    assert channel.seq == 10 and seqs(channel.after(9)) == [10]
+    channel.note(12)  # heard of before 11 is published here
+    publish(channel, 11, 11)
+    assert channel.seq == 12 and channel.after(10) is None and seqs(channel.after(12)) == []
+    publish(channel, 13, 13)
+    assert seqs(channel.after(12)) == [13] and channel.after(11) is None
+
+
+async def test_who_waits_is_woken_by_what_another_gateway_has_written_and_not_twice() -> None:
+    channels = Channels()
+    channels.note(1, 7)  # nobody looks at it: there is no channel
+    assert channels.ends() == {}
+    channel = channels.get(1)
+    waiting = asyncio.ensure_future(channel.more())
+    await asyncio.sleep(0)
+    channels.note(1, 7)
+    await within(waiting)
+    again = asyncio.ensure_future(channel.more())
+    await asyncio.sleep(0)
+    channels.note(1, 7)
+    await asyncio.sleep(0)
+    assert not again.done() and channels.ends() == {1: 7}
+    again.cancel()
+
+
 def test_a_batch_larger_than_the_ring_keeps_its_end() -> None:
     channel = Channel(ring=4)
     publish(channel, 1, 10)

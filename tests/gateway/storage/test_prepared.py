@@ -1,15 +1,16 @@
 """Statements: compiled once, run with tuples."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.exc import IntegrityError
 
-from gateway.storage.database import migrate
+from gateway.storage.database import migrate, open_database
 from gateway.storage.prepared import Statement, inserting
 from gateway.storage.sqlite import open_engine
-from gateway.storage.statements import table_of
+from gateway.storage.statements import Sql, sql_of, table_of
 from gateway.storage.tables import MetaRow
 
 _META = table_of(MetaRow)
@@ -42,3 +43,16 @@ def test_a_name_that_the_statement_does_not_have_is_a_mistake(tmp_path: Path) ->
         with pytest.raises(ValueError, match="parameters"):
             Statement(clause, engine.dialect, names)
     engine.dispose()
+
+
+@pytest.mark.parametrize("url", ["sqlite:///a.db", "postgresql://nobody@127.0.0.1/none"])
+def test_what_is_compiled_once_for_a_kind_of_database_is_what_each_would_compile(url: str) -> None:
+    writer, readers = open_database(url).open_writer().dialect, open_database(url).open_readers(1).dialect
+    assert sql_of(writer) is sql_of(readers)
+    own = _made(Sql(writer))
+    assert _made(sql_of(writer)) == own
+    assert len(own) > 10
+
+
+def _made(sql: Sql) -> dict[str, dict[str, Any]]:
+    return {name: vars(statement) for name, statement in vars(sql).items()}

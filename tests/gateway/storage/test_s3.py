@@ -58,7 +58,7 @@ async def fails(blobs: S3Blobs, blob: str, caplog: pytest.LogCaptureFixture) -> 
         caplog.clear()
         with pytest.raises(FaultError) as error:
             await within(use(), "the failure")
-        assert error.value.fault.code is FaultCode.INTERNAL
+        assert error.value.fault.code is FaultCode.UNAVAILABLE
         assert error.value.fault.message.endswith("the store of files fails.")
         (line,) = caplog.messages
         assert "\n" not in line and line.startswith("the store of files could not ") and SECRET not in line
@@ -94,7 +94,7 @@ async def test_a_bucket_that_is_not_there_is_no_file_that_is_not_there(
     assert "NoSuchBucket" in (await blobs.find_failure() or "")
     with pytest.raises(FaultError) as error:
         await blobs.keep(FilePart(inline=DATA))
-    assert error.value.fault.code is FaultCode.INTERNAL
+    assert error.value.fault.code is FaultCode.UNAVAILABLE
 
 
 async def test_a_download_that_breaks_off_does_not_end_as_if_it_were_whole(way: Way, prefix: str) -> None:

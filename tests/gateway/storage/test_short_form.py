@@ -21,6 +21,7 @@ from gateway.storage.short_form import (
     plain_id,
     refer,
     shorten,
+    shorten_all,
 )
 from tests.strategies import json_objects, records
 
@@ -33,6 +34,16 @@ def test_every_event_is_read_as_it_was_written(log: list[Record]) -> None:
         body = encode_event(record.event)
         assert lengthen(shorten(body)) == body
         assert len(shorten(body)) < len(body)
+
+
+@given(st.lists(records(), min_size=1, max_size=3), st.lists(st.binary(min_size=1), max_size=3))
+def test_events_that_follow_each_other_are_kept_as_each_would_be_alone(
+    logs: list[list[Record]], odd: list[bytes]
+) -> None:
+    bodies = [encode_event(record.event) for log in logs for record in log]
+    mixed = [body for each in bodies for body in (each, each, *odd)]
+    for some in (bodies, mixed):
+        assert shorten_all(some) == [shorten(body) for body in some]
 
 
 def test_the_byte_of_a_kind_is_the_same_for_ever_and_every_kind_has_one() -> None:

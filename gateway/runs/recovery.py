@@ -1,0 +1,61 @@
+"""Recovery: runs and webhooks of a gateway that is gone are taken up where it left them."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from canonical.fault import Fault, FaultCode, FaultError
+from canonical.state import RunStatus
+from canonical.thread import Task
+from gateway.fronted import Fronted
+from gateway.runs import lifecycle
+from gateway.runs.engine import Engine
+from gateway.runs.lifecycle import Start
+from gateway.runs.webhooks import Deliverer
+from gateway.storage.journal import Journal
+from gateway.storage.queries import Due, LiveRun
+
+log = logging.getLogger("babelgate.recovery")
+
+
+class Recovery:
+    def __init__(self, journal: Journal, engine: Engine, deliverer: Deliverer, find: Callable[[str], Fronted]) -> None:
+        self._journal = journal
+        self._engine = engine
+        self._deliverer = deliverer
+        self._find = find
+
+    async def take_up(self, live: Sequence[LiveRun], nodes: Mapping[str, str | None] | None = None) -> None:
+        """Queued runs stay queued in order, active runs are re-attached to, started again, or ended with a fault that
+        says why. `nodes` has, by run, the node that had it. Raises what the journal does."""
+        for found in live:
+            if found.run.status is RunStatus.RUNNING:
+                node = None if nodes is None else nodes.get(found.run.run_id)
+                await self._engine.recover(start_of(found), node)
+        for found in live:
+            if found.run.status is RunStatus.PENDING:
+                await self.offer(found)
+
+    async def offer(self, found: LiveRun) -> None:
+        """A run that waits is started when its turn comes."""
+        try:
+            self._find(found.agent)
+        except FaultError:
+            fault = Fault(code=FaultCode.AGENT_UNREACHABLE, message=f"Agent {found.agent} is no longer configured")
+            await self._journal.write(lifecycle.fail_pending, found.owner, found.thread_id, found.run.run_id, fault)
+            return
+        self._engine.slots.offer(found.owner, found.thread_id, found.agent)
+
+    async def deliver(self, webhooks: Sequence[Due], *, anew: bool = False) -> None:
+        """`anew` = from where the database says, whatever was known of it here."""
+        for due in webhooks:
+            if anew:
+                self._deliverer.forget(due.owner, due.webhook.task_id, due.webhook.webhook_id)
+            elif self._deliverer.follows(due):
+                continue
+            task = await self._journal.row(Task, due.owner, due.webhook.task_id)
+            if task is not None:
+                await self._deliverer.follow(due, task)
+
+
+def start_of(found: LiveRun) -> Start:
+    return Start(found.owner, found.thread_id, found.task, found.run, found.pk)

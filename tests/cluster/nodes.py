@@ -1,0 +1,87 @@
+"""Gateways on one database, in the test's process, whose beats are quick; and what becomes of one that is silent."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from canonical import Receipt, Task, TaskState
+from canonical.state import TERMINAL
+from gateway.fronted import Fronted
+from gateway.hub import Hub
+from gateway.runs import nodes
+from gateway.storage import queries
+from tests.gateway.hubs import OWNER, House, within
+from tests.postgres import empty, url_of
+
+_TIMES = {"BEAT": 0.05, "_SEEN": 0.1}
+"""Seconds."""
+_GONE = nodes.GONE
+_SOON = 0.4
+"""After which a node is gone, while one of them is silent: on a busy machine the others may be silent for as long."""
+
+
+async def reached(hub: Hub, receipt: Receipt, *wanted: TaskState) -> Task:
+    """The task, when the database says that it is in one of these states: whoever brought it there."""
+
+    async def look() -> Task:
+        while (task := await hub.journal.query(queries.task, OWNER, receipt.task_id)) is None or (
+            task.state not in wanted
+        ):
+            assert task is None or not task.terminal, f"the task is {task.state}: {task.fault}"
+        return task
+
+    return await within(look(), f"one of {wanted}")
+
+
+async def ended(hub: Hub, receipt: Receipt) -> Task:
+    return await reached(hub, receipt, *TERMINAL)
+
+
+class Nodes:
+    def __init__(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._house = house
+        self._monkeypatch = monkeypatch
+
+    async def start(self, name: str, *agents: Fronted, **settings: Any) -> Hub:
+        return await self._house.start(*agents, cluster=name, **settings)
+
+    async def stop(self, hub: Hub) -> None:
+        await self._house.stop(hub)
+
+    def look_no_more(self, *hubs: Hub) -> None:
+        """Only notices tell them of what others commit."""
+        for hub in hubs:
+            assert hub.cluster is not None
+            self._monkeypatch.setattr(hub.cluster, "_look_at_all", _look_at_nothing)
+
+    def silence(self, hub: Hub) -> None:
+        """It works, and cannot say so: the others take it for gone."""
+        assert hub.cluster is not None
+        self._monkeypatch.setattr(hub.cluster.nodes, "beat", _refuse)
+        self._monkeypatch.setattr(nodes, "GONE", _SOON)
+
+    def hear(self, hub: Hub) -> None:
+        """It can say again that it is there."""
+        assert hub.cluster is not None
+        self._monkeypatch.setattr(nodes, "GONE", _GONE)
+        self._monkeypatch.setattr(hub.cluster.nodes, "beat", type(hub.cluster.nodes).beat.__get__(hub.cluster.nodes))
+
+
+async def _look_at_nothing() -> None: ...
+
+
+def _refuse() -> None:
+    raise OperationalError("the test says so", None, Exception("the test says so"))
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Nodes]:
+    empty(postgres_tables)
+    for name, seconds in _TIMES.items():
+        monkeypatch.setattr(nodes, name, seconds)
+    house = House(tmp_path, url_of(postgres_tables))
+    yield Nodes(house, monkeypatch)
+    await house.close()

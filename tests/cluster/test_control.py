@@ -1,0 +1,104 @@
+"""Several gateways on one database: what a caller says on one of them about a run that is another's."""
+
+import pytest
+
+from canonical import FaultError, RunReason, RunStatus, TaskState
+from gateway.hub import Hub
+from gateway.storage import queries
+from tests.cluster.nodes import Nodes, ended
+from tests.gateway.hubs import OWNER, Scripted, fronted, gone, submit, turned, within
+
+Pair = tuple[Hub, Hub, Scripted, Scripted]
+"""Two nodes, and the agents that they have."""
+
+
+@pytest.fixture(params=["notices", "looks"])
+def told_by(request: pytest.FixtureRequest) -> str:
+    """A node hears of the others by notices; where it does not, by its looks at everything."""
+    return request.param
+
+
+@pytest.fixture
+async def nodes(cluster: Nodes, told_by: str, monkeypatch: pytest.MonkeyPatch) -> Pair:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine, concurrency=2))
+    b = await cluster.start("b", fronted("s", other, concurrency=2))
+    if told_by == "notices":
+        cluster.look_no_more(a, b)
+    else:
+        for hub in (a, b):
+            monkeypatch.setattr(hub.cluster, "handle_remotes", hear_nothing)
+    return a, b, mine, other
+
+
+def hear_nothing(remotes: object) -> None:
+    """Of what other nodes commit."""
+
+
+async def test_a_run_is_cancelled_on_another_node_than_the_one_that_runs_it(nodes: Pair) -> None:
+    a, b, mine, _ = nodes
+    receipt = await submit(a, "s")
+    going = await mine.called()
+    assert (await within(b.cancel(OWNER, receipt.task_id))).state is TaskState.CANCELLING
+    await within(going.cancelled.wait(), "the cancel of the agent")
+    assert (await ended(b, receipt)).state is TaskState.CANCELLED
+    run = await b.journal.query(queries.run, OWNER, receipt.run_id)
+    assert run is not None and (run.status, run.reason) == (RunStatus.CANCELLED, RunReason.CALLER)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "reason"), [("interrupt", RunReason.SUPERSEDED), ("rollback", RunReason.ROLLED_BACK)]
+)
+async def test_a_run_makes_room_for_one_that_comes_to_another_node(
+    nodes: Pair, strategy: str, reason: RunReason
+) -> None:
+    a, b, mine, _ = nodes
+    first = await submit(a, "s")
+    going = await mine.called()
+    second = await submit(b, "s", thread_id=first.thread_id, strategy=strategy)
+    await within(going.cancelled.wait(), "the cancel of the agent")
+    (await mine.called()).say("hello").end()  # by the node that has ended the run before it
+    assert (await ended(b, second)).state is TaskState.COMPLETED
+    run = await b.journal.query(queries.run, OWNER, first.run_id)
+    assert run is not None and run.reason is reason
+
+
+async def test_a_run_waits_on_one_node_for_a_run_of_another(nodes: Pair) -> None:
+    a, b, mine, other = nodes
+    first = await submit(a, "s")
+    going = await mine.called()
+    second = await submit(b, "s", thread_id=first.thread_id)
+    assert not mine.waiting and not other.waiting
+    going.end()
+    (await mine.called()).end()
+    assert (await ended(b, first)).state is TaskState.COMPLETED
+    assert (await ended(b, second)).state is TaskState.COMPLETED
+    assert not other.waiting
+
+
+async def test_the_agent_of_a_thread_that_is_erased_on_another_node_is_stopped(nodes: Pair) -> None:
+    a, b, mine, _ = nodes
+    receipt = await submit(a, "s")
+    going = await mine.called()
+    await within(b.delete_thread(OWNER, receipt.thread_id))
+    await within(going.cancelled.wait(), "the end of the agent")
+    await within(turned(lambda: not a.engine.active), "the end of the run")
+    await gone(b, receipt.thread_id)
+    again = await submit(a, "s")
+    (await mine.called()).end()
+    assert (await ended(a, again)).state is TaskState.COMPLETED
+
+
+async def test_what_an_agent_says_of_a_thread_that_was_erased_on_another_node_goes_nowhere(nodes: Pair) -> None:
+    a, b, mine, _ = nodes
+    mine.stubborn = True
+    receipt = await submit(a, "s")
+    going = await mine.called()
+    await within(b.delete_thread(OWNER, receipt.thread_id))
+    going.say("lost").end()
+    await within(going.closed.wait(), "the end of the agent")
+    await within(turned(lambda: not a.engine.active), "the end of the run")
+    rows = "SELECT count(*) FROM event"
+    assert await b.journal.query(lambda connection: connection.exec_driver_sql(rows).scalar_one()) == 0
+    with pytest.raises(FaultError):
+        await within(b.cancel(OWNER, receipt.task_id))

@@ -1,0 +1,64 @@
+"""Several gateways on one database: what is said on one of them is read live on the others."""
+
+import asyncio
+
+from canonical import Scope, TaskState
+from canonical.event import PartAdded, PartDelta, RunRemoved
+from tests.cluster.nodes import Nodes, ended
+from tests.gateway.hubs import OWNER, Scripted, ends, follow, fronted, log, submit, within
+
+
+async def test_a_run_of_one_node_is_read_on_another_while_it_is_said_and_afterwards(cluster: Nodes) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine))
+    b = await cluster.start("b", fronted("s", other))
+    receipt = await submit(a, "s")
+    going = await mine.called()
+    scope = Scope(receipt.thread_id, "run", receipt.run_id)
+    going.open("one ")
+    live = await follow(b, scope, until=lambda record: type(record.event) is PartAdded)
+    going.more("two ")
+    live += await follow(b, scope, live[-1].seq, until=lambda record: type(record.event) is PartDelta)
+    to_its_end = asyncio.ensure_future(follow(b, scope, live[-1].seq))
+    going.more("three").end()
+    live += await within(to_its_end)
+    assert live == await log(a, receipt, "run") == await log(b, receipt, "run")
+    assert (await ends(b, receipt)).state is TaskState.COMPLETED
+    assert await follow(b, scope) == live
+
+
+async def test_a_reader_goes_on_where_the_run_goes_on(cluster: Nodes) -> None:
+    """On a third node, while the run goes from the first to the second."""
+    agents = [Scripted() for _ in range(3)]
+    a, b, c = [
+        await cluster.start(name, fronted("s", agent, idempotent=True))
+        for name, agent in zip("abc", agents, strict=True)
+    ]
+    receipt = await submit(a, "s")
+    (await agents[0].called()).open("one ")
+    reading = asyncio.ensure_future(follow(c, Scope.task(receipt.task)))
+    await follow(c, Scope.task(receipt.task), until=lambda record: type(record.event) is PartAdded)
+    cluster.silence(c)  # it could take the run over itself
+    cluster.silence(a)
+    again = await agents[1].called()
+    again.open("one ")
+    again.more("two").end()
+    assert (await ended(b, receipt)).state is TaskState.COMPLETED
+    assert await within(reading) == await log(b, receipt, "task")
+
+
+async def test_what_is_removed_on_one_node_is_not_shown_on_another(cluster: Nodes) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine))
+    b = await cluster.start("b", fronted("s", other))
+    receipt = await submit(a, "s")
+    (await mine.called()).say("secret").end()
+    await ends(a, receipt)
+    thread = Scope(receipt.thread_id)
+    assert "secret" in str(await log(b, receipt))
+    reading = asyncio.ensure_future(follow(a, thread, until=lambda record: isinstance(record.event, RunRemoved)))
+    await within(b.remove_run(OWNER, receipt.run_id))
+    await within(reading)
+    for hub in (a, b):
+        shown = await follow(hub, thread, until=lambda record: isinstance(record.event, RunRemoved))
+        assert "secret" not in str(shown)

@@ -1,0 +1,132 @@
+"""Several gateways on one database: what is to be done once is done by one of them."""
+
+from typing import Any
+
+import pytest
+
+from canonical import TaskState, ThreadChange
+from canonical.event import Custom
+from gateway.clock import Clock
+from gateway.hub import Hub
+from tests.cluster.nodes import Nodes, ended
+from tests.gateway.hubs import OWNER, Echo, Scripted, fronted, gone, submit, turned, within
+from tests.gateway.runs.test_crons import SETTINGS, count_runs, hourly, known, moved_on
+from tests.gateway.runs.test_webhooks import Receiver, Saying, hook
+from tests.gateway.runs.test_webhooks import receiver as receiver
+from tests.gateway.test_clock import HOUR, Wall
+
+HOOKED: Any = {"writers": {"test-1": Saying}}
+
+
+def leads(hub: Hub) -> bool:
+    assert hub.cluster is not None
+    return hub.cluster.leads
+
+
+async def test_a_cron_runs_once_whoever_made_it(cluster: Nodes) -> None:
+    wall = Wall()
+    nodes = [await cluster.start(name, fronted("a", Echo()), clock=Clock(wall), **SETTINGS) for name in "abc"]
+    await within(turned(lambda: sum(map(leads, nodes)) == 1), "a node that leads")
+    cron = await next(hub for hub in nodes if not leads(hub)).crons.create(OWNER, hourly())
+    wall.moved += HOUR
+    after = await moved_on(nodes[0], cron)
+    assert after.next_run == (cron.next_run or 0) + HOUR
+    assert await count_runs(nodes[0]) == 1
+
+
+async def test_a_cron_runs_once_where_two_nodes_lead_for_a_moment(
+    cluster: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall = Wall()
+    nodes = [await cluster.start(name, fronted("a", Echo()), clock=Clock(wall), **SETTINGS) for name in "abc"]
+    for hub in nodes:
+        monkeypatch.setattr(hub.crons, "_leads", lambda: True)
+    cron = await nodes[0].crons.create(OWNER, hourly())
+    wall.moved += HOUR
+    for hub in nodes:
+        hub.crons.look()
+    assert (await moved_on(nodes[0], cron)).next_run == (cron.next_run or 0) + HOUR
+    for hub in nodes:
+        await within(hub.engine.idle())
+    assert await count_runs(nodes[0]) == 1
+    assert (await known(nodes[0], cron)).next_run == (cron.next_run or 0) + HOUR
+
+
+async def test_a_webhook_is_told_the_rest_by_the_node_that_takes_it_over(cluster: Nodes, receiver: Receiver) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("a", mine, idempotent=True), **HOOKED)
+    b = await cluster.start("b", fronted("a", other, idempotent=True), **HOOKED)
+    receipt = await submit(a, "a", webhook=hook(receiver))
+    first = await mine.called()
+    first.say(Custom(name="x"))
+    assert await receiver.receives(2) == ["working", "1 x"]
+    cluster.silence(a)
+    second = await other.called()
+    second.say(Custom(name="x"), Custom(name="y")).end()
+    assert (await ended(b, receipt)).state is TaskState.COMPLETED
+    assert await receiver.receives(4) == ["working", "1 x", "2 y", "completed"]
+
+
+async def test_a_webhook_that_is_deleted_on_another_node_is_told_nothing_more(
+    cluster: Nodes, receiver: Receiver
+) -> None:
+    agent = Scripted()
+    a = await cluster.start("a", fronted("a", agent), **HOOKED)
+    b = await cluster.start("b", fronted("a", Echo()), **HOOKED)
+    receipt = await submit(a, "a", webhook=hook(receiver))
+    going = await agent.called()
+    await receiver.receives(1)
+    assert await b.delete_webhook(OWNER, receipt.task_id, "w")
+    going.say(Custom(name="x")).end()
+    await ended(a, receipt)
+    other = await submit(a, "a", webhook=hook(receiver, webhook_id="v"))
+    (await agent.called()).end()
+    await ended(a, other)
+    assert await receiver.receives(3) == ["working", "working", "completed"]
+
+
+async def test_the_same_webhook_given_on_another_node_goes_on_where_it_is(cluster: Nodes, receiver: Receiver) -> None:
+    agent = Scripted()
+    a = await cluster.start("a", fronted("a", agent), **HOOKED)
+    b = await cluster.start("b", fronted("a", Echo()), **HOOKED)
+    receipt = await submit(a, "a", webhook=hook(receiver))
+    going = await agent.called()
+    await receiver.receives(1)
+    await within(b.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id)))
+    going.say(Custom(name="x")).end()
+    await ended(a, receipt)
+    assert await receiver.receives(3) == ["working", "1 x", "completed"]
+    assert len(receiver.got) == 3
+
+
+async def test_a_thread_with_a_time_to_live_ends_though_the_node_that_made_it_is_gone(
+    cluster: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.hub._EXPIRY", 2)
+    a = await cluster.start("a", fronted("a", Echo()))
+    b = await cluster.start("b", fronted("a", Echo()))
+    thread = await a.create_thread(OWNER, ThreadChange(ttl=1))
+    await cluster.stop(a)
+    await gone(b, thread.thread_id)
+
+
+async def test_a_thread_that_was_used_on_another_node_does_not_end_too_soon(cluster: Nodes) -> None:
+    """The node that made it counts from what it saw itself."""
+    wall = Wall()
+    steady = Wall()
+    a = await cluster.start("a", fronted("a", Echo()), clock=Clock(wall, steady))
+    b = await cluster.start("b", fronted("a", Echo()), clock=Clock(wall, steady))
+    look = vars(a)["_expiry"]._end
+    thread = await a.create_thread(OWNER, ThreadChange(ttl=3600))
+    wall.moved += HOUR * 3 // 4
+    steady.moved += HOUR * 3 // 4
+    await ended(b, await submit(b, "a", thread_id=thread.thread_id))
+    wall.moved += HOUR // 2
+    steady.moved += HOUR // 2
+    pk = await a.journal.query(lambda connection: connection.exec_driver_sql("SELECT pk FROM thread").scalar_one())
+    await look(pk)
+    assert await b.reads.thread(OWNER, thread.thread_id)
+    wall.moved += HOUR
+    steady.moved += HOUR
+    await look(pk)
+    await gone(b, thread.thread_id)

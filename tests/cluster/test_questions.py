@@ -1,0 +1,79 @@
+"""Several gateways on one database: a question is answered wherever its answer comes."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from canonical import Ask, Receipt, TaskState
+from canonical.fold import Fold
+from gateway.agents.python.agent import InProcess, wrap
+from gateway.fronted import Fronted
+from gateway.hub import Hub
+from tests.cluster.nodes import Nodes, ended, reached
+from tests.gateway.hubs import OWNER, answer, log, submit, turned, within
+
+
+def two_questions(text: str) -> Generator[Ask | str, Any]:
+    first = yield Ask("First?")
+    second = yield Ask("Second?")
+    yield f"{first} and {second}"
+
+
+def agent() -> Fronted:
+    return Fronted(*wrap(two_questions, "ask"))
+
+
+def hear_nothing(remotes: object) -> None:
+    """Of what other nodes commit."""
+
+
+def parked(hub: Hub) -> int:
+    agent = hub.registry.get("ask").agent
+    assert isinstance(agent, InProcess)
+    return len(agent.parking)
+
+
+async def told(hub: Hub, receipt: Receipt) -> str:
+    fold = Fold(receipt.thread_id, OWNER, await log(hub, receipt, "task"))
+    return fold.messages()[-1].text
+
+
+async def test_a_question_is_answered_on_another_node(cluster: Nodes) -> None:
+    a = await cluster.start("a", agent())
+    b = await cluster.start("b", agent())
+    receipt = await submit(a, "ask")
+    await reached(a, receipt, TaskState.INPUT_REQUIRED)
+    await answer(b, receipt.task_id, "one")
+    await reached(b, receipt, TaskState.INPUT_REQUIRED)
+    await answer(b, receipt.task_id, "two")
+    assert (await ended(b, receipt)).state is TaskState.COMPLETED
+    assert await told(b, receipt) == "one and two"
+
+
+async def test_a_generator_that_waits_where_it_was_asked_first_is_not_taken_for_the_one_that_asked_last(
+    cluster: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = await cluster.start("a", agent())
+    b = await cluster.start("b", agent())
+    assert a.cluster is not None
+    monkeypatch.setattr(a.cluster, "handle_remotes", hear_nothing)  # it hears of nothing in time
+    receipt = await submit(a, "ask")
+    await reached(a, receipt, TaskState.INPUT_REQUIRED)
+    await answer(b, receipt.task_id, "one")
+    await reached(b, receipt, TaskState.INPUT_REQUIRED)
+    assert parked(a) == 1
+    await answer(a, receipt.task_id, "two")
+    assert (await ended(a, receipt)).state is TaskState.COMPLETED
+    assert await told(a, receipt) == "one and two"
+
+
+async def test_a_generator_whose_question_was_answered_elsewhere_is_closed(cluster: Nodes) -> None:
+    a = await cluster.start("a", agent())
+    b = await cluster.start("b", agent())
+    receipt = await submit(a, "ask")
+    await reached(a, receipt, TaskState.INPUT_REQUIRED)
+    cluster.look_no_more(a, b)
+    await within(turned(lambda: parked(a) == 1), "a generator that waits")
+    await within(b.cancel(OWNER, receipt.task_id))
+    await within(turned(lambda: parked(a) == 0), "the end of the generator")

@@ -1,0 +1,102 @@
+"""Several gateways on one database that do the same thing at the same time: one of them does it."""
+
+import asyncio
+
+from canonical import FaultCode, FaultError, TaskState
+from canonical.event import RunStarted
+from gateway.hub import Hub
+from gateway.runs.recovery import start_of
+from gateway.storage import queries
+from tests.cluster.nodes import Nodes, ended
+from tests.cluster.test_takeover import said
+from tests.gateway.hubs import OWNER, Activation, Held, Scripted, fronted, log, submit, turned, within
+
+
+async def the_call(*agents: Scripted) -> Activation:
+    """Of whichever agent is called."""
+    await within(turned(lambda: any(agent.waiting for agent in agents)), "a call")
+    return await next(agent for agent in agents if agent.waiting).called()
+
+
+def has_room(hub: Hub) -> bool:
+    """Whether no slot of the agent is taken, of the one that it has."""
+    free = hub.engine.slots.reserve("s")
+    if free:
+        hub.engine.slots.release("s")
+    return free
+
+
+async def test_of_two_nodes_that_take_the_same_run_over_one_does(cluster: Nodes) -> None:
+    agents = [Scripted() for _ in range(3)]
+    a, b, c = [
+        await cluster.start(name, fronted("s", agent, idempotent=True, concurrency=1))
+        for name, agent in zip("abc", agents, strict=True)
+    ]
+    receipt = await submit(a, "s")
+    first = await agents[0].called()
+    (lost,) = await b.journal.query(queries.live_runs)
+    both = (hub.engine.recover(start_of(lost)) for hub in (b, c))
+    told = await within(asyncio.gather(*both, return_exceptions=True))
+    refused = [each for each in told if each is not None]
+    assert [each.fault.code for each in refused if isinstance(each, FaultError)] == [FaultCode.CONFLICT]
+    second = await the_call(*agents[1:])
+    first.say("lost")
+    await within(first.closed.wait(), "the end of the first")
+    second.say("hello").end()
+    winner = b if told[0] is None else c
+    assert (await ended(winner, receipt)).state is TaskState.COMPLETED
+    assert await said(winner, receipt) == ["hello"]
+    for hub in (a, b, c):
+        await within(hub.engine.idle())
+        assert has_room(hub)
+
+
+async def test_a_run_that_waits_and_is_offered_by_two_nodes_begins_once_and_the_other_goes_on(cluster: Nodes) -> None:
+    agents = [Scripted() for _ in range(3)]
+    a, b, c = [
+        await cluster.start(name, fronted("s", agent, concurrency=1)) for name, agent in zip("abc", agents, strict=True)
+    ]
+    await submit(a, "s")
+    await agents[0].called()
+    waits = await submit(a, "s")
+    for hub in (b, c):
+        hub.engine.slots.offer(OWNER, waits.thread_id, "s")
+    activation = await the_call(*agents[1:])
+    await within(asyncio.gather(b.engine.idle(), c.engine.idle()))
+    assert sorted((has_room(b), has_room(c))) == [False, True]
+    activation.end()
+    winner = b if b.engine.active else c
+    assert (await ended(winner, waits)).state is TaskState.COMPLETED
+    started = [record for record in await log(winner, waits) if isinstance(record.event, RunStarted)]
+    assert len(started) == 1
+
+
+async def test_what_a_node_says_while_its_run_is_taken_over_is_in_the_log_and_is_not_said_twice(
+    cluster: Nodes,
+) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine, idempotent=True))
+    b = await cluster.start("b", fronted("s", other, idempotent=True))
+    receipt = await submit(a, "s")
+    first = await mine.called()
+    first.open("one ")
+    channel = a.journal.channels.get(a.engine.active[0].pk)
+    before = channel.seq
+    await within(turned(lambda: channel.seq > before), "a word")
+    (lost,) = await b.journal.query(queries.live_runs)
+    async with Held(b) as held:
+        recovering = asyncio.ensure_future(b.engine.recover(start_of(lost)))
+        await held.queued(recovering)  # it has read the log
+        before = channel.seq
+        first.more("two ")
+        await within(turned(lambda: channel.seq > before), "another word")
+    await within(recovering)
+    second = await other.called()
+    second.open("one ")
+    second.more("two ")
+    second.more("three")
+    second.end()
+    assert (await ended(b, receipt)).state is TaskState.COMPLETED
+    assert "".join(await said(b, receipt)) == "one two three"
+    started = [record for record in await log(b, receipt) if isinstance(record.event, RunStarted)]
+    assert [record.event.goes_on for record in started if isinstance(record.event, RunStarted)] == [False, True]

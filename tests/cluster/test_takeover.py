@@ -1,0 +1,165 @@
+"""Several gateways on one database: what one of them was at, when the others take it for gone."""
+
+import pytest
+
+from canonical import FaultCode, FaultError, Receipt, RunStatus, TaskState, TextPart
+from canonical.event import PartAdded, PartDelta, RunStarted
+from gateway.hub import Hub
+from gateway.runs.cluster import Cluster
+from tests.cluster.nodes import Nodes, ended
+from tests.gateway.hubs import OWNER, Scripted, fronted, log, submit, turned, within
+
+
+async def said(hub: Hub, receipt: Receipt) -> list[str]:
+    """What readers have of a run in the end."""
+    words: list[str] = []
+    for record in await log(hub, receipt, "run"):
+        match record.event:
+            case PartAdded(part=TextPart(text=text)) | PartDelta(text=text):
+                words.append(text)
+            case _:
+                pass
+    return words
+
+
+async def test_a_run_of_a_node_that_is_silent_goes_on_where_another_takes_it_over(cluster: Nodes) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine, idempotent=True, concurrency=1))
+    b = await cluster.start("b", fronted("s", other, idempotent=True))
+    receipt = await submit(a, "s")
+    first = await mine.called()
+    first.open("one ")
+    first.more("two ")
+    await within(turned(lambda: a.journal.channels.get(a.engine.active[0].pk).seq >= 6), "two words")
+    cluster.silence(a)
+    second = await other.called()
+    assert second.call.attempt == 2
+    first.more("lost ")  # it is refused, and the agent let go of
+    await within(first.closed.wait(), "the end of the agent")
+    second.open("one ")
+    second.more("two ")
+    second.more("three")
+    second.end()
+    task = await ended(b, receipt)
+    assert task.state is TaskState.COMPLETED
+    assert "".join(await said(b, receipt)) == "one two three"
+    assert not a.engine.active
+    cluster.hear(a)
+    await within(turned(lambda: a.engine.slots.reserve("s")), "the slot of what was let go of")
+    a.engine.slots.release("s")
+
+
+async def test_a_run_that_cannot_go_on_ends_with_a_fault_that_names_the_node_and_what_waits_behind_it_begins(
+    cluster: Nodes,
+) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine))
+    b = await cluster.start("b", fronted("s", other))
+    receipt = await submit(a, "s")
+    await mine.called()
+    behind = await submit(a, "s", thread_id=receipt.thread_id)
+    cluster.silence(a)
+    (await other.called()).say("hello").end()
+    assert (await ended(b, behind)).state is TaskState.COMPLETED
+    task = await ended(b, receipt)
+    assert task.fault is not None and task.fault.code is FaultCode.GATEWAY_RESTARTED
+    assert a.journal.node in task.fault.message
+
+
+async def test_runs_that_wait_for_a_slot_of_a_node_that_is_gone_begin_elsewhere(cluster: Nodes) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine, concurrency=1))
+    b = await cluster.start("b", fronted("s", other))
+    await submit(a, "s")
+    await mine.called()
+    waits = await submit(a, "s")
+    later = await submit(a, "s", start_in=1_000_000)
+    cluster.silence(a)
+    activations = [await other.called() for _ in range(2)]
+    assert {each.call.run_id for each in activations} == {waits.run_id, later.run_id}
+    for activation in activations:
+        activation.end()
+    for receipt in (waits, later):
+        assert (await ended(b, receipt)).state is TaskState.COMPLETED
+    assert not mine.waiting, "its slot is free again, and it begins nothing while it cannot say that it is there"
+    comes_late = await submit(a, "s")
+    activation = await other.called()
+    assert activation.call.run_id == comes_late.run_id
+    cluster.hear(a)
+    activation.end()
+    assert (await ended(b, comes_late)).state is TaskState.COMPLETED
+    await within(turned(lambda: a.engine.slots.reserve("s")), "a slot of a node that is there again")
+    a.engine.slots.release("s")
+    back = await submit(a, "s")
+    (await mine.called()).end()
+    assert (await ended(b, back)).state is TaskState.COMPLETED
+
+
+async def test_what_a_node_leaves_when_it_is_stopped_is_taken_over(cluster: Nodes) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine, idempotent=True))
+    b = await cluster.start("b", fronted("s", other, idempotent=True))
+    receipt = await submit(a, "s")
+    await mine.called()
+    await cluster.stop(a)
+    (await other.called()).say("hello").end()
+    assert (await ended(b, receipt)).state is TaskState.COMPLETED
+
+
+async def test_a_node_takes_up_at_its_start_what_the_last_one_left(cluster: Nodes) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine, idempotent=True))
+    receipt = await submit(a, "s")
+    await mine.called()
+    await cluster.stop(a)
+    b = await cluster.start("b", fronted("s", other, idempotent=True))
+    (await other.called()).end()
+    assert (await ended(b, receipt)).state is TaskState.COMPLETED
+
+
+async def test_a_node_leaves_runs_of_others_alone_when_it_starts(cluster: Nodes) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine, idempotent=True))
+    receipt = await submit(a, "s")
+    activation = await mine.called()
+    await cluster.start("b", fronted("s", other, idempotent=True))
+    activation.end()
+    assert (await ended(a, receipt)).state is TaskState.COMPLETED
+    assert not other.waiting
+    started = [record for record in await log(a, receipt) if isinstance(record.event, RunStarted)]
+    assert len(started) == 1
+
+
+async def test_a_run_comes_back_to_a_node_that_another_had_taken_for_gone(cluster: Nodes) -> None:
+    mine, other = Scripted(stubborn=True), Scripted()
+    a = await cluster.start("a", fronted("s", mine, idempotent=True))
+    b = await cluster.start("b", fronted("s", other, idempotent=True))
+    receipt = await submit(a, "s")
+    stuck = await mine.called()
+    cluster.silence(a)
+    await other.called()
+    cluster.hear(a)
+    cluster.silence(b)
+    again = await mine.called()
+    assert again.call.attempt == 3
+    stuck.say("lost").end()  # it was let go of long ago
+    await within(stuck.closed.wait(), "the end of the first")
+    again.say("found").end()
+    assert (await ended(a, receipt)).state is TaskState.COMPLETED
+    assert await said(a, receipt) == ["found"]
+    assert (await a.reads.run(OWNER, receipt.run_id)).status is RunStatus.SUCCESS
+
+
+async def test_a_node_that_fails_to_start_is_not_there(cluster: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = await cluster.start("a", fronted("s", Scripted()))
+    start = Cluster.start
+
+    async def fail(joins: Cluster) -> None:
+        await start(joins)
+        raise FaultError(FaultCode.INTERNAL, "the test says so")
+
+    monkeypatch.setattr(Cluster, "start", fail)
+    with pytest.raises(FaultError, match="the test says so"):
+        await cluster.start("b", fronted("s", Scripted()))
+    nodes = "SELECT name FROM node"
+    assert await a.journal.query(lambda connection: connection.exec_driver_sql(nodes).scalars().all()) == ["a"]

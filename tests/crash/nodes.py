@@ -1,0 +1,223 @@
+"""Several gateways on one PostgreSQL, as one to whoever calls them, and campaigns that kill and stop some of them.
+
+Requests go to one node after the other, as a load balancer sends them that leaves out who does not answer. In each
+round one node is killed (SIGKILL), or stopped for longer than the others wait for it (SIGSTOP) and let go on, or the
+server of the database is killed; what must be true then is what `tests.crash.check` says of one gateway.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+from time import monotonic
+from typing import Any, Final
+
+import httpx
+
+from tests.crash.campaign import MOMENTS, ROUNDS_OF_ONE, Moment, Tally, agents, cut_short, take_for_cut, upstream
+from tests.crash.check import Checks
+from tests.crash.load import Load, heard
+from tests.crash.world import World
+from tests.gateway.stage import Nursery, Stage, nursery
+from tests.postgres_server import PostgresServer
+from tests.serving import listen
+from tests.transport import Transport
+
+_BOUND: Final = 90.0
+_KINDS: Final = ("kill", "stop", "server")
+"""One after the other."""
+
+
+class RoundRobin(httpx.AsyncBaseTransport):
+    def __init__(self) -> None:
+        self._ways: dict[str, Transport] = {}
+        """By host and port."""
+        self._turn = 0
+
+    def add(self, url: httpx.URL) -> None:
+        self._ways[url.netloc.decode()] = Transport()
+
+    async def leave_out(self, url: httpx.URL) -> None:
+        """Whoever waits for an answer of it is cut off."""
+        way = self._ways.pop(url.netloc.decode(), None)
+        if way is not None:
+            await way.aclose()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        for _ in range(len(self._ways) - 1):
+            try:
+                return await self._ask(request)
+            except httpx.ConnectError:
+                continue
+        return await self._ask(request)
+
+    async def _ask(self, request: httpx.Request) -> httpx.Response:
+        self._turn += 1
+        place = list(self._ways)[self._turn % len(self._ways)]
+        host, _, port = place.rpartition(":")
+        request.url = request.url.copy_with(host=host, port=int(port))
+        request.headers["host"] = place
+        return await self._ways[place].handle_async_request(request)
+
+
+class Cluster:
+    """Its nodes, each in a folder of its own; it stands where `Checks` and `Load` want one gateway."""
+
+    def __init__(self, folder: Path, born: list[Nursery], settings: Mapping[str, Any]) -> None:
+        self.nodes: list[Stage] = []
+        for number, its in enumerate(born):
+            place = folder / f"node-{number}"
+            place.mkdir()
+            with listen() as free:
+                port = free.getsockname()[1]
+            self.nodes.append(Stage(place, its, settings, port))
+        self.balancer = RoundRobin()
+        self.http = self.new_client()
+        self.rows, self.records = self.nodes[0].rows, self.nodes[0].records
+
+    def new_client(self) -> httpx.AsyncClient:
+        self.http = httpx.AsyncClient(
+            transport=self.balancer, base_url="http://gateway.test", timeout=30, trust_env=False
+        )
+        return self.http
+
+    async def start(self, *nodes: Stage) -> None:
+        for node in nodes:
+            await node.start()
+            self.balancer.add(node.http.base_url)
+
+    async def leave_out(self, node: Stage) -> None:
+        await self.balancer.leave_out(node.http.base_url)
+
+    async def close(self) -> None:
+        for node in self.nodes:
+            await self.leave_out(node)
+            await node.close()
+
+
+class NodeCampaign(Tally):
+    """`folder` holds a database for some rounds each."""
+
+    def __init__(
+        self, folder: Path, born: list[Nursery], far: Stage, seed: int, together: int, server: PostgresServer
+    ) -> None:
+        super().__init__(seed)
+        self.random = Random(seed)
+        self.longest = 0.0
+        """Seconds from the end of what callers did until all runs had ended, at the most."""
+        self._folder, self._born, self._far = folder, born, far
+        self._together, self._server = together, server
+
+    def summary(self) -> str:
+        return f"the longest wait for runs to end: {self.longest:.1f} s\n{super().summary()}"
+
+    async def rounds(self, count: int) -> None:
+        while count > 0:
+            some = min(count, ROUNDS_OF_ONE)
+            folder = self._folder / f"nodes-{self.round}"
+            folder.mkdir()
+            await self._on_one(folder, some)
+            count -= some
+
+    async def _on_one(self, folder: Path, count: int) -> None:
+        cluster = Cluster(
+            folder,
+            self._born,
+            {
+                "agents": agents(self._far),
+                "limits": {"cancel_grace": 2},
+                "database": self._server.add_schema(f"nodes_{self.round}"),
+                "blobs": str(folder / "gateway.blobs"),
+                "cluster": True,
+                # What answers say of URLs must not depend on the node that says it.
+                "public_url": "http://gateway.test",
+            },
+        )
+        world = World()
+        load, checks = Load(world, self.random), Checks(cluster, world)
+        try:
+            await cluster.start(*cluster.nodes)
+            for _ in range(count):
+                self.round += 1
+                await self._one(cluster, load, checks)
+                self.note_faults(checks, folder)
+                self.after_each(self)
+            for node in cluster.nodes:
+                if "Traceback" in node.complaints():
+                    self.faults.append(f"round {self.round}, seed {self.seed}: a traceback in {node.folder}/stderr.txt")
+        finally:
+            await cluster.close()
+        self.add(cluster, world, checks)
+
+    async def _one(self, cluster: Cluster, load: Load, checks: Checks) -> None:
+        kind, victim = _KINDS[self.round % len(_KINDS)], self.random.choice(cluster.nodes)
+        did = asyncio.Event()
+
+        def act() -> None:
+            if did.is_set():
+                return
+            did.set()
+            match kind:
+                case "server":
+                    self._server.kill()
+                case "stop":
+                    victim.signal(signal.SIGSTOP)
+                case _:
+                    victim.kill()
+
+        async def follow() -> None:
+            """What becomes of it, while callers go on."""
+            await did.wait()
+            if kind == "server":
+                await asyncio.to_thread(self._server.start)
+            else:
+                await cluster.leave_out(victim)
+
+        moment = Moment(act, self.random.choice(MOMENTS), self.random.randrange(1, 60))
+        http = cluster.new_client()
+        http.event_hooks = {"response": [heard, moment.response]}
+        if kind == "server":
+            http.event_hooks["response"].append(take_for_cut)
+        load.move(http)
+        world_before = len(load.world.runs)
+        async with asyncio.timeout(_BOUND), asyncio.TaskGroup() as group:
+            following = group.create_task(follow())
+            work = [group.create_task(cut_short(each(), checks)) for each in load.draw(self._together)]
+            await asyncio.wait(work)
+            act()
+            await following
+        self.count(kind)
+        started = monotonic()
+        early = kind == "kill" and self.random.random() < 0.5
+        if kind == "kill":
+            await victim.killed()
+        if early:
+            await cluster.start(victim)
+        load.move(cluster.new_client())
+        await load.send_again()
+        await checks.settle()
+        self.longest = max(self.longest, monotonic() - started)
+        await checks.all()
+        if kind == "stop":
+            victim.signal(signal.SIGCONT)
+            async with asyncio.timeout(_BOUND):  # what it had begun to write is refused, and it is a node again
+                while (await victim.http.get("/readyz")).status_code != 200:
+                    pass
+            cluster.balancer.add(victim.http.base_url)
+            for run in load.world.runs[world_before:]:
+                run.settled = False
+            await checks.all()
+        elif kind == "kill" and not early:
+            await cluster.start(victim)
+
+
+@asynccontextmanager
+async def node_campaign(
+    folder: Path, seed: int, server: PostgresServer, *, nodes: int = 3, together: int = 14
+) -> AsyncGenerator[NodeCampaign]:
+    """As `campaign`, with so many gateways."""
+    async with upstream(folder) as far, AsyncExitStack() as stack:
+        born = [await stack.enter_async_context(nursery()) for _ in range(nodes)]
+        yield NodeCampaign(folder, born, far, seed, together, server)

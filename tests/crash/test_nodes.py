@@ -1,0 +1,18 @@
+"""A few rounds with three gateways; `make cluster-test` has as many as one likes."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash.nodes import node_campaign
+from tests.postgres_server import postgres_server
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_what_one_of_several_gateways_acknowledged_is_there_for_all_whatever_is_killed(tmp_path: Path) -> None:
+    with postgres_server() as server:
+        async with node_campaign(tmp_path, 5, server, together=6) as made:
+            await made.rounds(3)
+    assert not made.faults, made.summary()
+    assert set(made.kills) == {"kill", "stop", "server"} and sum(made.acknowledged.values()) > 3

@@ -1,0 +1,259 @@
+"""Nodes: who is there, who is taken for gone, and what becomes of what it was to see to."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from gateway.runs.nodes import BEAT, GONE, Adopted, Look, Nodes, Watch
+from gateway.storage.database import open_database
+from tests.gateway.hubs import within
+from tests.postgres import connect, empty, run, url_of
+
+SECOND = 1_000_000
+
+
+# Who is gone, as one node sees it
+
+
+def look(watch: Watch, now: float, **nodes: tuple[float, float]) -> list[str]:
+    """`nodes` are their last signs of life and the ages of these, in seconds."""
+    told = [(name, round(seen * SECOND), round(age * SECOND)) for name, (seen, age) in nodes.items()]
+    return [node_id for node_id, _ in watch.find_gone(now, told)]
+
+
+def test_a_node_without_a_sign_of_life_for_eight_seconds_is_gone() -> None:
+    watch = Watch()
+    found = {now: look(watch, now, a=(0, now), b=(now, 0)) for now in (0.0, 2.0, 4.0, 6.0, 8.0, 10.0)}
+    assert found == {0.0: [], 2.0: [], 4.0: [], 6.0: [], 8.0: [], 10.0: ["a"]}
+
+
+def test_a_node_that_is_found_silent_at_the_first_look_is_given_two_beats_more() -> None:
+    watch = Watch()
+    assert look(watch, 0, a=(0, 1000)) == []
+    assert look(watch, BEAT, a=(0, 1000 + BEAT)) == []
+    assert look(watch, 2 * BEAT, a=(0, 1000 + 2 * BEAT)) == ["a"]
+
+
+def test_when_the_databases_clock_is_set_forward_nobody_is_gone() -> None:
+    watch = Watch()
+    ages = (0, 0, 3600, 1, 1)
+    assert [look(watch, now, a=(now, ages[number])) for number, now in enumerate((0, 2, 4, 6, 8))] == [[]] * 5
+
+
+def test_a_node_that_did_not_look_for_a_while_takes_nobody_for_gone_at_once() -> None:
+    """It was stopped, or the database answered nobody: the others could not say that they are there, either."""
+    watch = Watch()
+    assert look(watch, 0, a=(0, 0)) == []
+    assert look(watch, 30, a=(0, 30)) == []
+    assert look(watch, 32, a=(31, 1)) == []
+    assert look(watch, 34, a=(33, 1)) == []
+
+
+def test_a_node_that_comes_back_is_watched_anew() -> None:
+    watch = Watch()
+    for now in (0, 2, 4, 6, 8):
+        assert look(watch, now, a=(0, now)) == []
+    assert look(watch, 10, a=(10, 0)) == []
+    assert look(watch, 12, a=(10, 2)) == []
+
+
+# On a database
+
+
+class Station:
+    """Nodes on one database, whose clocks and beats are the test's."""
+
+    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.url = url
+        self.nodes: list[Nodes] = []
+        self._numbers = count()
+        self._monkeypatch = monkeypatch
+        self.set_time(1000)
+        monkeypatch.setattr("gateway.runs.nodes.monotonic", lambda: self.now)
+
+    async def join(self, name: str = "") -> tuple[Nodes, Adopted]:
+        number = next(self._numbers)
+        node = Nodes(open_database(self.url), f"id-{number}", name or f"node-{number}", lambda _: None)
+        self.nodes.append(node)
+        return node, await within(node.join())
+
+    async def beat(self, *nodes: Nodes) -> list[Look]:
+        return [await asyncio.to_thread(node.beat) for node in nodes]
+
+    async def pass_time(self, *alive: Nodes) -> list[Look]:
+        """As long as it takes to be gone for all but `alive`; the last look of each of these."""
+        looks: list[Look] = []
+        for _ in range(round(GONE / BEAT) + 1):
+            self.set_time(self.now + BEAT)
+            looks = await self.beat(*alive)
+        return looks
+
+    def set_time(self, now: float) -> None:
+        """On all clocks."""
+        self.now = now
+        clock = text(f"({round(now * SECOND)})::bigint")
+        self._monkeypatch.setattr("gateway.runs.nodes._NOW", clock)
+
+
+def connect_to(url: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(url, autocommit=True)
+
+
+@pytest.fixture
+async def station(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Station]:
+    empty(postgres_tables)
+    made = Station(url_of(postgres_tables), monkeypatch)
+    yield made
+    for node in made.nodes:
+        with suppress(DBAPIError):
+            await within(node.leave())
+
+
+def put_run(url: str, run_id: str, node: str | None, status: str = "running", pk: int = 1) -> None:
+    with connect_to(url) as other:
+        other.execute(
+            "INSERT INTO run VALUES ('o', %s, %s, 't', 'a', %s, 1, 1, NULL, 1, 1, false, %s, '')",
+            (run_id, pk, status, node),
+        )
+
+
+def put_webhook(url: str, webhook_id: str, node: str | None, *, done: bool = False) -> None:
+    with connect_to(url) as other:
+        other.execute(
+            "INSERT INTO webhook VALUES ('o', 'task', %s, 't', 'd', 'http://x', 1, %s, %s, '{}')",
+            (webhook_id, done, node),
+        )
+
+
+def nodes_of(url: str) -> dict[str, str | None]:
+    with connect_to(url) as other:
+        return dict(other.execute("SELECT run_id, node FROM run ORDER BY run_id").fetchall())
+
+
+async def test_a_node_takes_over_at_its_start_what_is_nobodys_and_leaves_what_is_anothers(station: Station) -> None:
+    first, _ = await station.join()
+    put_run(station.url, "mine", first.node_id, pk=1)
+    put_run(station.url, "alone", None, pk=2)
+    put_run(station.url, "left", "who was there", "pending", pk=3)
+    put_run(station.url, "ended", "who was there", "success", pk=4)
+    put_webhook(station.url, "due", "who was there")
+    put_webhook(station.url, "told", "who was there", done=True)
+    second, adopted = await station.join()
+    assert sorted(adopted.runs) == [("o", "alone", None), ("o", "left", "who was there")]
+    assert adopted.webhooks == (("o", "task", "due"),)
+    assert nodes_of(station.url) == {
+        "alone": second.node_id,
+        "ended": "who was there",
+        "left": second.node_id,
+        "mine": first.node_id,
+    }
+
+
+async def test_what_a_node_that_is_gone_had_is_taken_over_by_one_of_the_others(station: Station) -> None:
+    gone, _ = await station.join("gone")
+    others = [(await station.join())[0] for _ in range(2)]
+    for number in range(3):
+        put_run(station.url, f"r{number}", gone.node_id, pk=number)
+    looks = await station.pass_time(*others)
+    assert [each.gone for each in looks if each.gone] == [("gone",)]
+    (adopted,) = [each.adopted for each in looks if each.adopted]
+    assert [run_id for _, run_id, _ in adopted.runs] == ["r0", "r1", "r2"]
+    assert len(set(nodes_of(station.url).values())) == 1
+    assert gone.node_id not in nodes_of(station.url).values()
+
+
+async def test_two_that_look_at_the_same_time_take_nothing_over_twice(station: Station) -> None:
+    nodes = [(await station.join())[0] for _ in range(3)]
+    for number in range(50):
+        put_run(station.url, f"r{number}", None, pk=number)
+    looks = await asyncio.gather(*(station.beat(node) for node in nodes))
+    taken = [each for (found,) in looks for each in found.adopted.runs]
+    assert len(taken) == len(set(taken)) == 50
+
+
+async def test_a_run_that_begins_elsewhere_meanwhile_is_not_taken_over(station: Station) -> None:
+    node, _ = await station.join()
+    other, _ = await station.join()
+    put_run(station.url, "r", None, "pending")
+    with connect_to(station.url) as starting:
+        starting.autocommit = False
+        run(starting, f"UPDATE run SET status = 'running', node = '{other.node_id}'")
+        assert [look.adopted for look in await station.beat(node)] == [Adopted()]
+        starting.commit()
+    assert [look.adopted for look in await station.beat(node)] == [Adopted()]
+    assert nodes_of(station.url) == {"r": other.node_id}
+
+
+async def test_a_node_that_was_taken_for_gone_hears_of_it_and_is_there_again(station: Station) -> None:
+    slow, _ = await station.join()
+    other, _ = await station.join()
+    put_run(station.url, "r", slow.node_id)
+    await station.pass_time(other)
+    (found,) = await station.beat(slow)
+    assert found.was_gone
+    assert not found.adopted
+    assert nodes_of(station.url) == {"r": other.node_id}
+    (found,) = await station.beat(slow)
+    assert not found.was_gone
+
+
+async def test_a_sign_of_life_at_the_last_moment_counts(station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, _ = await station.join()
+    other, _ = await station.join()
+    put_run(station.url, "r", slow.node_id)
+    take_over: Callable[..., Any] = other.take_over
+
+    def late(connection: Any, gone: Any) -> Any:
+        if gone:
+            slow.beat()
+        return take_over(connection, gone)
+
+    monkeypatch.setattr(other, "take_over", late)
+    assert [found.gone for found in await station.pass_time(other)] == [()]
+    assert nodes_of(station.url) == {"r": slow.node_id}
+
+
+async def test_what_a_node_leaves_is_taken_over_with_the_next_beat_of_another(station: Station) -> None:
+    leaves, _ = await station.join()
+    stays, _ = await station.join()
+    put_run(station.url, "r", leaves.node_id)
+    await within(leaves.leave())
+    (found,) = await station.beat(stays)
+    assert found.adopted.runs == (("o", "r", leaves.node_id),)
+
+
+async def test_a_node_that_is_about_to_leave_takes_nothing_over(station: Station) -> None:
+    leaves, _ = await station.join()
+    stays, _ = await station.join()
+    put_run(station.url, "r", None)
+    leaves.adopts = False
+    assert [found.adopted for found in await station.beat(leaves)] == [Adopted()]
+    (found,) = await station.beat(stays)
+    assert found.adopted.runs == (("o", "r", None),)
+
+
+async def test_one_of_the_nodes_leads_and_another_one_when_it_is_gone(station: Station) -> None:
+    first, _ = await station.join()
+    second, _ = await station.join()
+    assert [found.leads for found in await station.beat(first, second)] == [True, False]
+    assert [found.leads for found in await station.pass_time(second)] == [True]
+
+
+async def test_a_node_that_loses_its_connection_says_that_it_is_there_by_another(station: Station) -> None:
+    node, _ = await station.join()
+    mine = node.connect()
+    with mine.begin():
+        process = mine.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    with connect() as other:
+        other.execute("SELECT pg_terminate_backend(%s, 10000)", (process,))
+    with pytest.raises(DBAPIError):
+        await station.beat(node)
+    node.disconnect()
+    assert [found.was_gone for found in await station.beat(node)] == [False]

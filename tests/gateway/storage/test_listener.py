@@ -1,0 +1,341 @@
+"""What a gateway hears of others that share its database: it shows at once what is committed anywhere."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canonical import Fold, Message, Record, RunStatus, Scope, Submission, TaskState, TextPart
+from canonical.event import MessageStarted, PartAdded, RunEnded, TaskChanged, ThreadChanged, encode_event
+from canonical.fault import FaultCode, FaultError
+from canonical.run_input import RunInput
+from canonical.thread import Thread
+from gateway.ids import new_id
+from gateway.runs import deletion, lifecycle
+from gateway.runs import submission as command
+from gateway.runs.lifecycle import Outcome, Start
+from gateway.runs.submission import Ids, Submitted
+from gateway.settings.model import Limits
+from gateway.storage import postgres
+from gateway.storage.blobs import FolderBlobs
+from gateway.storage.journal import Journal
+from gateway.storage.notices import Remote
+from gateway.storage.reads import Reads
+from gateway.storage.transaction import Published, Transaction
+from tests.gateway.hubs import turned, within
+from tests.postgres import connect, empty, url_of
+
+THREAD = Scope("t")
+
+
+class Node:
+    def __init__(self, url: str, folder: Path) -> None:
+        self.heard: list[Remote] = []
+        self.journal = Journal(url, shared=True, on_commit=self._commit, on_remote=self.heard.extend)
+        self.reads = Reads(self.journal, FolderBlobs(folder, 2**20), 2**20, 2**24)
+        self.write = self.journal.write
+
+    def _commit(self, published: Sequence[Published]) -> None:
+        for each in published:
+            self.reads.handle_commit(each)
+
+    async def follow(self, scope: Scope = THREAD, after: int = 0) -> list[Record]:
+        async with aclosing(self.reads.follow("o", scope, after)) as batches:
+            return [record async for batch in batches for record in batch]
+
+    def records(self, scope: Scope = THREAD, after: int = 0) -> AsyncIterator[Record]:
+        async def one_by_one() -> AsyncGenerator[Record]:
+            async with aclosing(self.reads.follow("o", scope, after)) as batches:
+                async for batch in batches:
+                    for record in batch:
+                        yield record
+
+        return one_by_one()
+
+
+@asynccontextmanager
+async def opened(url: str, folder: Path) -> AsyncGenerator[Node]:
+    node = Node(url, folder)
+    await node.journal.open()
+    try:
+        yield node
+    finally:
+        node.journal.channels.close_all()
+        node.reads.close()
+        await within(node.journal.close())
+
+
+@pytest.fixture
+def url(postgres_tables: str) -> str:
+    empty(postgres_tables)
+    return url_of(postgres_tables)
+
+
+@pytest.fixture
+async def nodes(url: str, tmp_path: Path) -> AsyncGenerator[Sequence[Node]]:
+    async with opened(url, tmp_path) as a, opened(url, tmp_path) as b:
+        yield (a, b)
+
+
+def create(thread_id: str = "t") -> Callable[[Transaction], int]:
+    return lambda tx: tx.create_thread("o", thread_id, ThreadChanged()).pk
+
+
+def change(thread_id: str = "t", **metadata: Any) -> Callable[[Transaction], int]:
+    return lambda tx: tx.append(tx.need_thread("o", thread_id), ThreadChanged(metadata=metadata)).seq
+
+
+def submit(number: int = 1) -> Callable[[Transaction], Submitted]:
+    ids = Ids("t", f"task {number}", f"run {number}", f"message {number}")
+    ask = Submission(agent="a", input=RunInput(messages=(Message.of("hi", role="user"),)), thread_id="t")
+    return lambda tx: command.submit(tx, "o", ask, ids, Limits(), may_start=True)
+
+
+async def begin(node: Node, number: int = 1) -> Start:
+    start = (await within(node.write(submit(number)))).start
+    assert start is not None
+    return start
+
+
+def say(node: Node, start: Start, text: str = "x") -> Awaitable[None]:
+    message_id = new_id()
+    said = (MessageStarted(message_id=message_id), PartAdded(message_id=message_id, index=0, part=TextPart(text=text)))
+    return within(node.write(lifecycle.append, start, [(each, encode_event(each)) for each in said]))
+
+
+def erase(tx: Transaction) -> int:
+    return deletion.erase_thread(tx, "o", "t").pk
+
+
+def end_listeners(schema: str) -> None:
+    with connect(schema) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE query = format('LISTEN %I', 'babelgate_' || md5(current_schema()))"
+        )
+
+
+# Live
+
+
+async def test_what_is_said_on_one_gateway_is_read_live_on_another(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    start = await begin(a)
+    reader = b.records(Scope("t", "run", "run 1"))
+    seen = [await within(anext(reader)) for _ in range(2)]
+    for each in range(20):
+        await say(a, start, str(each))
+        seen += [await within(anext(reader)) for _ in range(2)]
+        assert isinstance(seen[-1].event, PartAdded) and seen[-1].event.part == TextPart(text=str(each))
+    await within(a.write(lifecycle.end, start, Outcome()))
+    seen += [record async for record in reader]
+    assert isinstance(seen[-1].event, RunEnded)
+    assert seen == await a.follow(Scope("t", "run", "run 1"))
+
+
+async def test_readers_of_every_gateway_see_what_all_of_them_write_in_one_order(nodes: Sequence[Node]) -> None:
+    await within(nodes[0].write(create()))
+    readers = [node.records() for node in nodes for _ in range(3)]
+
+    async def read(reader: AsyncIterator[Record]) -> list[int]:
+        return [(await anext(reader)).seq for _ in range(81)]
+
+    async def write(node: Node) -> None:
+        for _ in range(40):
+            await node.write(change())
+
+    reading = [asyncio.ensure_future(read(reader)) for reader in readers]
+    await within(asyncio.gather(*(write(node) for node in nodes)))
+    assert await within(asyncio.gather(*reading)) == [list(range(1, 82))] * 6
+
+
+async def test_of_what_another_gateway_commits_it_is_told_on_the_loop_in_its_order(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    pk = await within(a.write(create()))
+    for _ in range(5):
+        await within(a.write(change()))
+    await within(a.write(erase))
+    await within(turned(lambda: len(b.heard) == 7), "the notices")
+    assert b.heard[0] == Remote(pk, 1, created=True)
+    assert b.heard[1:6] == [Remote(pk, seq) for seq in range(2, 7)]
+    assert b.heard[6] == Remote(pk, 6, erased=True) and a.heard == []
+
+
+async def test_who_waits_for_a_thread_hears_that_another_gateway_has_made_it(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    waiting = asyncio.ensure_future(b.reads.await_thread("o", "t"))
+    await within(a.write(create("another one")))
+    await within(turned(lambda: len(b.heard) == 1), "the notice")
+    assert not waiting.done()
+    await within(a.write(create()))
+    assert await within(waiting) is True
+
+
+async def test_readers_of_a_thread_that_another_gateway_erases_come_to_an_end(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    await within(a.write(create()))
+    reader = b.records()
+    assert (await within(anext(reader))).seq == 1
+    await within(a.write(erase))
+    assert [record async for record in reader] == []
+
+
+# What somebody was told by another gateway is known here
+
+
+async def test_a_read_knows_what_another_gateway_has_acknowledged(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    start = await begin(a)
+    for each in range(20):
+        one, other = (a, b) if each % 2 else (b, a)
+        await within(one.write(change(n=each)))
+        assert (await other.reads.thread("o", "t")).metadata == {"n": each}
+        assert (await other.reads.snapshot("o", "t", Fold, partial(Fold, "t"))).seq == (
+            await one.reads.snapshot("o", "t", Fold, partial(Fold, "t"))
+        ).seq
+    await within(a.write(lifecycle.end, start, Outcome()))
+    assert (await b.reads.run("o", "run 1")).status is RunStatus.SUCCESS
+    assert (await b.reads.task("o", "task 1")).state is TaskState.COMPLETED
+
+
+async def test_a_run_that_another_gateway_has_begun_or_ended_is_followed_to_its_end(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    for number in range(1, 11):
+        start = await begin(a, number)
+        reader = b.records(Scope("t", "task", f"task {number}"))
+        assert (await within(anext(reader))).event.kind == "task_created"
+        await within(a.write(lifecycle.end, start, Outcome()))
+        rest = [record async for record in reader]
+        assert isinstance(rest[-1].event, TaskChanged)
+        late = await within(b.follow(Scope("t", "run", f"run {number}")))
+        assert isinstance(late[-1].event, RunEnded)
+        assert await within(b.follow(Scope("t", "run", f"run {number}"), late[-1].seq)) == []
+
+
+async def test_a_thread_that_another_gateway_has_erased_is_not_there(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    await begin(a)
+    await b.reads.snapshot("o", "t", Fold, partial(Fold, "t"))
+    await within(a.write(erase))
+    for asked in (
+        b.reads.thread("o", "t"),
+        b.follow(),
+        b.reads.snapshot("o", "t", Fold, partial(Fold, "t")),
+        b.reads.run("o", "run 1"),
+    ):
+        with pytest.raises(FaultError) as error:
+            await within(asked)
+        assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_a_reader_whose_thread_is_erased_elsewhere_as_it_begins_does_not_wait(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    await within(a.write(create()))
+    key = b.reads.key
+
+    async def slow(owner: str, thread_id: str) -> int:
+        found = await key(owner, thread_id)
+        await within(a.write(erase))
+        await within(turned(lambda: any(remote.erased for remote in b.heard)), "the notice")
+        return found
+
+    vars(b.reads)["key"] = slow
+    with pytest.raises(FaultError) as error:
+        await within(b.follow())
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_an_id_that_was_given_out_again_elsewhere_is_of_the_new_thread(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    await within(a.write(create()))
+    await within(b.write(change(old=True)))
+    assert len(await b.reads.records("o", THREAD)) == 2
+
+    def again(tx: Transaction) -> None:
+        tx.forget_erased("o", "t")
+        tx.create_thread("o", "t", ThreadChanged(metadata={"new": True}))
+
+    await within(a.write(erase))
+    await within(a.write(again))
+    assert (await b.reads.thread("o", "t")).metadata == {"new": True}
+    assert len(await b.reads.records("o", THREAD)) == 1
+
+
+async def test_what_a_removed_run_has_said_is_in_no_memory_of_another_gateway(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    start = await begin(a)
+    await say(a, start, "secret")
+    await within(a.write(lifecycle.end, start, Outcome()))
+    assert any("secret" in repr(record) for record in await b.reads.records("o", THREAD))
+    assert "secret" in repr((await b.reads.snapshot("o", "t", Fold, partial(Fold, "t"))).messages())
+    await within(a.write(deletion.remove_run, "o", "run 1"))
+    assert "secret" not in repr((await b.reads.snapshot("o", "t", Fold, partial(Fold, "t"))).messages())
+    assert not any("secret" in repr(record) for record in await within(b.reads.records("o", THREAD)))
+
+
+# Connections that are lost
+
+
+async def test_what_was_committed_while_nobody_listened_is_found_when_it_listens_again(
+    nodes: Sequence[Node], postgres_tables: str
+) -> None:
+    a, b = nodes
+    await within(a.write(create()))
+    reader = b.records()
+    assert (await within(anext(reader))).seq == 1
+    for seq in range(2, 5):
+        end_listeners(postgres_tables)
+        assert await within(a.write(change())) == seq
+        assert (await within(anext(reader))).seq == seq
+
+
+async def test_a_reader_of_a_thread_that_was_erased_while_nobody_listened_comes_to_an_end(
+    nodes: Sequence[Node], postgres_tables: str
+) -> None:
+    a, b = nodes
+    pk = await within(a.write(create()))
+    reader = b.records()
+    assert (await within(anext(reader))).seq == 1
+    end_listeners(postgres_tables)
+    await within(a.write(erase))
+    assert [record async for record in reader] == []
+    assert any(remote.pk == pk and remote.erased for remote in b.heard)
+
+
+async def test_a_notice_that_did_not_come_is_not_missed_for_long(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_tables: str
+) -> None:
+    monkeypatch.setattr(postgres, "_SILENCE", 0.2)
+    async with opened(url, tmp_path) as node:
+        pk = await within(node.write(create()))
+        reader = node.records()
+        assert (await within(anext(reader))).seq == 1
+        with connect(postgres_tables) as other:  # as a gateway that says nothing of it
+            other.execute(
+                "INSERT INTO event (thread_pk, seq, at, attempt, body) SELECT %s, 2, at, 0, body FROM event "
+                "WHERE thread_pk = %s AND seq = 1",
+                (pk, pk),
+            )
+        assert (await within(anext(reader))).seq == 2
+
+
+async def test_what_is_no_notice_of_a_gateway_does_no_harm(nodes: Sequence[Node], postgres_tables: str) -> None:
+    a, b = nodes
+    with connect(postgres_tables) as other:
+        for said in ("", "what?", '["n",[["x"]]]'):
+            other.execute("SELECT pg_notify('babelgate_' || md5(current_schema()), %s)", (said,))
+    await within(a.write(create()))
+    await within(turned(lambda: len(b.heard) == 1), "the notice")
+    assert await within(b.journal.row(Thread, "o", "t")) is not None
+
+
+async def test_a_gateway_that_cannot_listen_does_not_open(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched, pytest.raises(Exception, match="no_such_column"):
+        patched.setattr(postgres, "CHANNEL", "no_such_column")
+        await within(Journal(url, shared=True).open())
+    async with opened(url, Path()):
+        pass

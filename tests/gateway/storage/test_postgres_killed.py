@@ -1,0 +1,91 @@
+"""A PostgreSQL server that is killed while a gateway uses it, and started again."""
+
+import asyncio
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from canonical.event import ThreadChanged
+from canonical.fault import FaultError
+from gateway import demo
+from gateway.storage.journal import Journal
+from tests.gateway.hubs import turned, within
+from tests.postgres_server import PostgresServer, postgres_server
+from tests.running import running
+
+_THREADS = 8
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[PostgresServer]:
+    with postgres_server() as made:
+        yield made
+
+
+class Writer:
+    """Adds to a thread of its own for as long as it may."""
+
+    def __init__(self, journal: Journal, thread_id: str) -> None:
+        self.acknowledged: list[int] = []
+        self.pk = 0
+        self.refused = 0
+        self._journal, self._thread_id = journal, thread_id
+
+    async def create(self) -> None:
+        made = self._journal.write(lambda tx: tx.create_thread("o", self._thread_id, ThreadChanged()).pk)
+        self.pk = await within(made)
+        self.acknowledged.append(1)
+
+    async def write(self, until: asyncio.Event) -> None:
+        while not until.is_set():
+            written = self._journal.write(
+                lambda tx: tx.append(tx.need_thread("o", self._thread_id), ThreadChanged()).seq
+            )
+            try:
+                self.acknowledged.append(await within(written))
+            except FaultError:
+                self.refused += 1
+
+
+async def test_what_was_acknowledged_outlives_a_server_that_is_killed(server: PostgresServer) -> None:
+    journal, stop = Journal(server.url), asyncio.Event()
+    await journal.open()
+    writers = [Writer(journal, f"t{number}") for number in range(_THREADS)]
+    await asyncio.gather(*(writer.create() for writer in writers))
+    writing = [asyncio.ensure_future(writer.write(stop)) for writer in writers]
+    for _ in range(2):
+        before = sum(len(writer.acknowledged) for writer in writers)
+        more = before + 50
+
+        await within(turned(lambda wanted=more: sum(len(w.acknowledged) for w in writers) > wanted), "commits")
+        await asyncio.to_thread(server.kill)
+        await within(turned(lambda: journal.failure is not None), "the loss")
+        await asyncio.to_thread(server.start)
+        await within(turned(lambda: journal.failure is None), "the connection")
+    stop.set()
+    await within(asyncio.gather(*writing))
+    for writer in writers:
+        seqs = [record.seq for record in await within(journal.page(writer.pk, 0, 100_000))]
+        assert seqs == list(range(1, len(seqs) + 1))
+        # Who was refused may try again: that it is there all the same would be said twice.
+        assert writer.acknowledged == seqs and writer.refused
+    await within(journal.close())
+
+
+async def test_a_gateway_serves_again_when_its_server_is_back(server: PostgresServer, tmp_path: Path) -> None:
+    async with running(tmp_path, {"echo": demo.echo}, database=server.add_schema("gateway")) as gateway:
+
+        async def say(text: str) -> int:
+            body = {"input": [{"role": "user", "parts": [{"content": text}]}], "agent_name": "echo", "mode": "sync"}
+            return (await gateway.http.post("/acp/runs", json=body)).status_code
+
+        assert await within(say("one")) == 200
+        await asyncio.to_thread(server.kill)
+        assert await within(say("two")) >= 500
+        assert (await within(gateway.http.get("/readyz"))).status_code == 503
+        assert (await within(gateway.http.get("/healthz"))).status_code == 200
+        await asyncio.to_thread(server.start)
+        await within(turned(lambda: gateway.hub.journal.failure is None), "the connection")
+        assert await within(say("three")) == 200
+        assert (await within(gateway.http.get("/readyz"))).status_code == 200

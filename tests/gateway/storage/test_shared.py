@@ -1,0 +1,516 @@
+"""Gateways that share a database: whatever two of them do to one thread at the same time, one was first, and the other
+one knew of it."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+from sqlalchemy import Connection
+
+from canonical import Answers, FaultCode, FaultError, Message, RunStatus, Submission, TaskState
+from canonical.event import InterruptRaised, ThreadChanged, encode_event
+from canonical.hub import ThreadChange
+from canonical.run_input import RunInput
+from gateway.runs import deletion, lifecycle, thread_commands
+from gateway.runs import submission as command
+from gateway.runs.lifecycle import Outcome, Start
+from gateway.runs.submission import Ids, Submitted
+from gateway.settings.model import Limits, Queue
+from gateway.storage import postgres, queries
+from gateway.storage.journal import Journal
+from gateway.storage.transaction import Erased, Transaction
+from tests.gateway.hubs import turned, within
+from tests.gateway.invariant import check_database
+from tests.postgres import connect, empty, new_schema, url_of
+
+T = TypeVar("T")
+ROUNDS = 40
+
+
+@pytest.fixture
+def url(postgres_tables: str) -> str:
+    empty(postgres_tables)
+    return url_of(postgres_tables)
+
+
+@asynccontextmanager
+async def opened(url: str, *, shared: bool = True) -> AsyncGenerator[Journal]:
+    journal = Journal(url, shared=shared)
+    await journal.open()
+    try:
+        yield journal
+    finally:
+        await within(journal.close())
+
+
+@pytest.fixture
+async def nodes(url: str) -> AsyncGenerator[Sequence[Journal]]:
+    async with opened(url) as a, opened(url) as b, opened(url) as c:
+        yield (a, b, c)
+        await within(a.query(check_database))
+        assert await within(a.query(find_leftovers)) == []
+
+
+def find_leftovers(connection: Connection) -> list[Any]:
+    """Rows of threads that are not there."""
+    found: list[Any] = []
+    for table in ("event", "task", "run", "interrupt", "thread_value", "blob_use"):
+        here = f"FROM {table} WHERE NOT EXISTS (SELECT FROM thread WHERE pk = thread_pk)"
+        found += connection.exec_driver_sql(f"SELECT DISTINCT '{table}', thread_pk {here}").all()
+    return found
+
+
+def create(thread_id: str) -> Callable[[Transaction], int]:
+    return lambda tx: tx.create_thread("o", thread_id, ThreadChanged()).pk
+
+
+def change(thread_id: str, **metadata: Any) -> Callable[[Transaction], int]:
+    return lambda tx: tx.append(tx.need_thread("o", thread_id), ThreadChanged(metadata=metadata)).seq
+
+
+def metadata(thread_id: str) -> Callable[[Transaction], Any]:
+    return lambda tx: tx.need_thread("o", thread_id).thread.metadata
+
+
+def ids(number: int | str) -> Ids:
+    return Ids(f"thread {number}", f"task {number}", f"run {number}", f"message {number}")
+
+
+def submit(
+    number: int | str, thread_id: str | None = "t", limits: Limits | None = None, *, may_start: bool = True, **more: Any
+) -> Callable[[Transaction], Submitted]:
+    ask = Submission(agent="a", input=RunInput(messages=(Message.of("hi", role="user"),)), thread_id=thread_id, **more)
+    return lambda tx: command.submit(tx, "o", ask, ids(number), limits or Limits(), may_start=may_start)
+
+
+def erase(thread_id: str) -> Callable[[Transaction], Erased]:
+    return lambda tx: deletion.erase_thread(tx, "o", thread_id)
+
+
+def code(result: Any) -> FaultCode | None:
+    return result.fault.code if isinstance(result, FaultError) else None
+
+
+async def at_once(*writes: Awaitable[Any]) -> list[Any]:
+    return await within(asyncio.gather(*writes, return_exceptions=True))
+
+
+async def group(journal: Journal, *commands: Callable[[Transaction], Any], before: Awaitable[Any]) -> list[Any]:
+    """Run the commands as one group, which begins after something else has happened."""
+    held, go = threading.Event(), threading.Event()
+
+    def hold(tx: Transaction) -> None:
+        held.set()
+        assert go.wait(10)
+
+    first = journal.write(hold)
+    assert await asyncio.to_thread(held.wait, 10)
+    writes = [journal.write(each) for each in commands]
+    await within(before)
+    go.set()
+    await within(first)
+    return await at_once(*writes)
+
+
+async def pause(journal: Journal, start: Start) -> None:
+    """Its agent asks something."""
+    asked = InterruptRaised(interrupt_id="q", message=Message.of("which?"))
+    await within(journal.write(lifecycle.append, start, [(asked, encode_event(asked))]))
+    await within(journal.write(lifecycle.end, start, Outcome()))
+
+
+# One thread
+
+
+async def test_what_several_gateways_append_to_one_thread_is_numbered_without_a_gap(
+    nodes: Sequence[Journal], caplog: pytest.LogCaptureFixture
+) -> None:
+    pk = await within(nodes[0].write(create("t")))
+
+    async def append(node: int) -> list[int]:
+        return [await nodes[node].write(change("t", **{str(node): each})) for each in range(ROUNDS)]
+
+    seqs = await within(asyncio.gather(*(append(node) for node in range(3))))
+    assert sorted(chain.from_iterable(seqs)) == list(range(2, 3 * ROUNDS + 2))
+    assert [record.seq for record in await nodes[1].page(pk, 0)] == list(range(1, 3 * ROUNDS + 2))
+    last = {str(node): ROUNDS - 1 for node in range(3)}
+    for node in nodes:
+        assert await within(node.write(metadata("t"))) == last
+    assert sum(node.races for node in nodes) > 0 and caplog.messages == []
+
+
+async def test_a_command_that_only_looks_sees_what_another_gateway_has_just_written(nodes: Sequence[Journal]) -> None:
+    a, b, _ = nodes
+    await within(a.write(create("t")))
+    for each in range(ROUNDS):
+        await within(a.write(change("t", n=each)))
+        assert await within(b.write(metadata("t"))) == {"n": each}
+        await within(b.write(change("t", n=-each)))
+        assert await within(a.write(metadata("t"))) == {"n": -each}
+
+
+async def test_a_refusal_is_of_the_thread_as_it_is_and_not_as_it_was(nodes: Sequence[Journal]) -> None:
+    a, b, _ = nodes
+    begun = await within(a.write(submit(1)))
+    assert begun.start is not None
+    await within(b.write(metadata("t")))  # b knows of a run on it
+    await within(a.write(lifecycle.end, begun.start, Outcome()))
+    assert (await within(b.write(submit(2, strategy="reject")))).start is not None
+    with pytest.raises(FaultError, match="busy"):
+        await within(a.write(submit(3, strategy="reject")))
+
+
+async def test_of_a_group_only_what_is_stale_costs_something_and_each_command_is_done_once_in_its_order(
+    nodes: Sequence[Journal],
+) -> None:
+    a, b, _ = nodes
+    for name in ("t", "u", "v"):
+        await within(b.write(create(name)))
+
+    def fail(tx: Transaction) -> None:
+        change("v", wrong=1)(tx)
+        raise FaultError(FaultCode.CONFLICT, "no")
+
+    done = await group(
+        b,
+        change("t", x=1),
+        change("u", x=1),
+        fail,
+        change("t", x=2),
+        change("v", x=1),
+        before=a.write(change("t", y=1)),
+    )
+    assert [code(each) or each for each in done] == [3, 2, FaultCode.CONFLICT, 4, 2]
+    assert [await within(a.write(metadata(name))) for name in ("t", "u", "v")] == [{"x": 2, "y": 1}, {"x": 1}, {"x": 1}]
+
+
+async def test_a_command_that_fails_in_the_middle_because_it_is_stale_is_done_again(nodes: Sequence[Journal]) -> None:
+    a, b, _ = nodes
+    await within(a.write(create("t")))
+    await within(b.write(metadata("t")))
+    await within(a.write(change("t", ready=True)))
+
+    def begin_if_ready(tx: Transaction) -> int:
+        ready = tx.need_thread("o", "t").thread.metadata
+        change("t", begun=True)(tx)
+        if not ready:
+            raise RuntimeError("not ready")
+        return len(ready)
+
+    assert await within(b.write(begin_if_ready)) == 1
+
+
+# Rules that hold within one gateway hold among several
+
+
+async def test_one_run_is_at_work_on_a_thread(nodes: Sequence[Journal]) -> None:
+    for each in range(ROUNDS):
+        done = await at_once(*(node.write(submit(f"{each} {n}", f"t{each}")) for n, node in enumerate(nodes)))
+        assert sorted(submitted.start is not None for submitted in done) == [False, False, True]
+
+
+async def test_the_first_answer_wins(nodes: Sequence[Journal]) -> None:
+    for each in range(ROUNDS):
+        begun = await within(nodes[0].write(submit(each, f"t{each}")))
+        assert begun.start is not None
+        await pause(nodes[0], begun.start)
+
+        def answer(tx: Transaction, number: str, task_id: str = f"task {each}") -> Submitted:
+            return command.answer(tx, "o", Answers(task_id=task_id, bare=number), ids(number), Limits(), may_start=True)
+
+        done = await at_once(*(node.write(answer, f"{each} {n}") for n, node in enumerate(nodes)))
+        assert sorted(str(code(result)) for result in done) == ["None", "not_awaiting", "not_awaiting"]
+
+
+async def test_what_a_gateway_says_of_a_run_that_another_one_has_taken_over_is_refused(
+    nodes: Sequence[Journal],
+) -> None:
+    a, b, _ = nodes
+    begun = (await within(a.write(submit(1)))).start
+    assert begun is not None
+    again = await within(b.write(lifecycle.restart, begun))
+    for late in (a.write(lifecycle.append, begun, []), a.write(lifecycle.end, begun, Outcome())):
+        with pytest.raises(FaultError, match="no longer attempt 1"):
+            await within(late)
+    await within(b.write(lifecycle.end, again, Outcome()))
+    task = await within(a.write(lambda tx: tx.need_task("o", "task 1")))
+    assert task.state is TaskState.COMPLETED
+
+
+async def test_a_cancel_and_the_end_of_a_run_on_two_gateways_leave_one_end(nodes: Sequence[Journal]) -> None:
+    a, b, _ = nodes
+    for each in range(ROUNDS):
+        begun = (await within(a.write(submit(each, f"t{each}")))).start
+        assert begun is not None
+        ended, cancelled = await at_once(
+            a.write(lifecycle.end, begun, Outcome()), b.write(command.cancel, "o", f"task {each}")
+        )
+        assert not isinstance(ended, BaseException)
+        run = await within(a.query(queries.run, "o", f"run {each}"))
+        assert run is not None and run.status is (RunStatus.SUCCESS if code(cancelled) else RunStatus.CANCELLED)
+
+
+async def test_a_thread_that_two_gateways_make_at_once_is_made_once(nodes: Sequence[Journal]) -> None:
+    for each in range(ROUNDS):
+        made = await at_once(
+            *(node.write(thread_commands.create, "o", f"t{each}", ThreadChange(), "raise") for node in nodes)
+        )
+        assert sorted(str(code(result)) for result in made) == ["None", "conflict", "conflict"]
+    asked = [node.write(thread_commands.create, "o", "t", ThreadChange(), "return") for node in nodes]
+    assert len({thread.created_at for thread in await at_once(*asked)}) == 1
+
+
+async def test_submissions_under_one_alias_are_of_one_thread(nodes: Sequence[Journal]) -> None:
+    for each in range(ROUNDS):
+        done = await at_once(
+            *(node.write(submit(f"{each} {n}", None, alias=f"s{each}")) for n, node in enumerate(nodes))
+        )
+        assert len({submitted.receipt.thread_id for submitted in done}) == 1
+
+
+async def test_a_task_of_one_id_is_made_once(nodes: Sequence[Journal]) -> None:
+    for each in range(ROUNDS):
+        writes = [node.write(submit(f"{each} {n}", None, task_id=f"k{each}")) for n, node in enumerate(nodes)]
+        assert sorted(str(code(result)) for result in await at_once(*writes)) == ["None", "conflict", "conflict"]
+
+
+async def test_runs_that_wait_anywhere_count_for_the_bounds_of_each(nodes: Sequence[Journal]) -> None:
+    limits = Limits(queue=Queue(thread=100, agent=3, owner=100))
+    for each in range(3):
+        await within(nodes[each % 2].write(submit(each, f"t{each}", limits, may_start=False)))
+    for node in nodes:
+        with pytest.raises(FaultError, match="3 runs are already waiting for agent a"):
+            await within(node.write(submit("late", "u", limits, may_start=False)))
+    await within(nodes[2].write(command.cancel, "o", "task 1"))
+    in_one_group = await group(
+        nodes[0],
+        submit("x", "u", limits, may_start=False),
+        submit("y", "v", limits, may_start=False),
+        before=asyncio.sleep(0),
+    )
+    assert [code(each) for each in in_one_group] == [None, FaultCode.QUEUE_FULL]
+
+
+async def test_who_waits_to_start_later_is_found_due_by_a_gateway_that_hears_of_it_late(
+    nodes: Sequence[Journal],
+) -> None:
+    a, b, _ = nodes
+    await within(a.write(submit(1, start_in=0)))
+    await within(b.write(metadata("t")))
+    await within(a.write(submit(2, start_in=3600 * 10**6)))
+
+    def waits(tx: Transaction) -> list[bool]:
+        state = tx.need_thread("o", "t")
+        return [tx.wait(state, run) > 0 for run in state.pending]
+
+    assert await within(b.write(waits)) == [False, True]
+
+
+# Erasure
+
+
+async def test_nothing_is_written_to_a_thread_that_another_gateway_has_erased(nodes: Sequence[Journal]) -> None:
+    a, b, _ = nodes
+    await within(a.write(create("t")))
+    await within(b.write(change("t")))  # b has it in memory
+    await within(a.write(erase("t")))
+    for late in (b.write(change("t")), b.write(metadata("t")), b.write(erase("t"))):
+        with pytest.raises(FaultError) as error:
+            await within(late)
+        assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_of_an_erasure_and_what_is_written_meanwhile_one_comes_first(nodes: Sequence[Journal]) -> None:
+    a, b, c = nodes
+    for each in range(ROUNDS):
+        name = f"t{each}"
+        await within(a.write(create(name)))
+        done = await at_once(
+            a.write(change(name)),
+            b.write(change(name)),
+            c.write(erase(name)),
+            b.write(change(name)),
+            a.write(erase(name)),
+        )
+        assert {code(result) for result in done} <= {None, FaultCode.NOT_FOUND}
+        assert sum(isinstance(result, Erased) for result in done) == 1
+
+
+async def test_what_is_erased_while_records_are_on_their_way_leaves_none_of_them(nodes: Sequence[Journal]) -> None:
+    """The other gateway has inserted its record, and not committed it, when the thread is erased."""
+    a, b, _ = nodes
+    pk = await within(a.write(create("t")))
+    held, go = threading.Event(), threading.Event()
+
+    def slowly(tx: Transaction) -> None:
+        change("t")(tx)
+        tx.sql.insert_event.run_many(tx.connection, tx._events)  # pyright: ignore[reportPrivateUsage]
+        tx._events.clear()  # pyright: ignore[reportPrivateUsage]
+        if not go.is_set():
+            held.set()
+            assert go.wait(10)
+
+    writing = b.write(slowly)
+    assert await asyncio.to_thread(held.wait, 10)
+    await within(a.write(erase("t")))
+    go.set()
+    with pytest.raises(FaultError) as error:
+        await within(writing)
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+    assert await within(a.page(pk, 0)) == []
+
+
+async def test_an_id_that_one_gateway_gives_out_again_is_of_the_new_thread_on_all(nodes: Sequence[Journal]) -> None:
+    a, b, _ = nodes
+    old = await within(a.write(create("t")))
+    await within(b.write(change("t", old=True)))
+    await within(a.write(erase("t")))
+    await within(a.write(thread_commands.create, "o", "t", ThreadChange(), "raise"))
+    assert await within(b.write(change("t", new=True))) == 2
+    assert await within(a.write(metadata("t"))) == {"new": True}
+    assert await within(a.write(lambda tx: tx.need_thread("o", "t").pk)) != old
+
+
+async def test_checkpoints_are_not_written_for_a_run_that_another_gateway_has_taken_over(
+    nodes: Sequence[Journal],
+) -> None:
+    """They are no records of the log: what they rest on was only looked at."""
+    a, b, _ = nodes
+    begun = (await within(a.write(submit(1)))).start
+    assert begun is not None
+
+    def put(tx: Transaction) -> None:
+        state = tx.need_thread("o", "t")
+        if state.runs["run 1"].attempt != 1:
+            raise FaultError(FaultCode.CONFLICT, "no longer")
+        tx.connection.exec_driver_sql("INSERT INTO meta VALUES ('put', '')")
+
+    [done] = await group(a, put, before=b.write(lifecycle.restart, begun))
+    assert code(done) is FaultCode.CONFLICT
+    assert await within(a.query(lambda c: c.exec_driver_sql("SELECT FROM meta WHERE name = 'put'").all())) == []
+
+
+async def test_nobody_takes_a_run_over_between_the_last_look_at_it_and_the_commit(
+    nodes: Sequence[Journal], postgres_tables: str
+) -> None:
+    a, b, _ = nodes
+    begun = (await within(a.write(submit(1)))).start
+    assert begun is not None
+    tx = a._tx  # pyright: ignore[reportPrivateUsage]
+    confirm, held, go = vars(type(tx))["confirm"], threading.Event(), threading.Event()
+
+    def slowly() -> None:
+        confirm(tx)
+        held.set()
+        assert go.wait(30)
+
+    vars(tx)["confirm"] = slowly
+    put = a.write(lambda tx: tx.need_thread("o", "t").runs["run 1"].attempt)
+    assert await asyncio.to_thread(held.wait, 10)
+    taking = b.write(lifecycle.restart, begun)
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE thread%'"
+    with connect(postgres_tables) as other:
+        await within(turned(lambda: taking.done() or other.execute(waits).fetchone() != (0,)), "either")
+    assert not taking.done()
+    go.set()
+    assert await within(put) == 1
+    assert (await within(taking)).run.attempt == 2
+
+
+# The database
+
+
+async def test_a_gateway_that_wants_the_database_for_itself_and_those_that_share_it_exclude_one_another(
+    url: str,
+) -> None:
+    async with opened(url) as one, opened(url) as two:
+        with pytest.raises(FaultError, match="another gateway uses this database"):
+            await Journal(url).open()
+        await within(one.write(create("t")))
+        await within(two.write(change("t")))
+    async with opened(url, shared=False) as alone:
+        with pytest.raises(FaultError, match="another gateway uses this database"):
+            await Journal(url, shared=True).open()
+        assert await within(alone.write(change("t"))) == 3
+
+
+async def test_keys_of_threads_are_given_once_whoever_has_the_database(url: str) -> None:
+    keys: list[int] = []
+    for shared in (False, True, False, True):
+        async with opened(url, shared=shared) as one:
+            keys += [await within(one.write(create(f"{len(keys)} {each}"))) for each in range(3)]
+    async with opened(url) as one, opened(url) as two:
+        names = [f"u{each}" for each in range(200)]
+        made = [(one, two)[each % 2].write(create(name)) for each, name in enumerate(names)]
+        keys += await within(asyncio.gather(*made))
+    assert len(set(keys)) == len(keys) == 212
+
+
+async def test_gateways_that_start_together_on_an_empty_database_make_its_tables_once() -> None:
+    with new_schema() as schema:
+        nodes = [Journal(url_of(schema), shared=True) for _ in range(3)]
+        await within(asyncio.gather(*(node.open() for node in nodes)))
+        await within(nodes[0].write(create("t")))
+        assert [await within(node.write(change("t"))) for node in nodes] == [2, 3, 4]
+        for node in nodes:
+            await within(node.close())
+
+
+async def test_a_database_of_an_earlier_release_is_not_changed_under_gateways_that_use_it(url: str) -> None:
+    async with opened(url) as old:
+        await within(old.write(create("t")))
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute("UPDATE alembic_version SET version_num = '0012'")
+            with pytest.raises(FaultError, match="Stop them all"):
+                await within(Journal(url, shared=True).open())
+            other.execute("UPDATE alembic_version SET version_num = '0013'")
+        assert await within(old.write(change("t"))) == 2
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["between statements", "amid statements sent together"])
+async def test_a_gateway_that_stands_still_in_a_transaction_does_not_hold_up_the_others(
+    url: str, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    monkeypatch.setattr(postgres, "_STILL", "300ms")
+    held, go = threading.Event(), threading.Event()
+
+    def stand(tx: Transaction) -> None:
+        change("t")(tx)
+        with still.database.together(tx.connection) if together else nullcontext():
+            tx.flush()
+            held.set()
+            assert go.wait(30)
+
+    async with opened(url) as still, opened(url) as other:
+        await within(still.write(create("t")))
+        standing = still.write(stand)
+        assert await asyncio.to_thread(held.wait, 10)
+        assert await within(other.write(change("t"))) == 2
+        go.set()
+        with pytest.raises(FaultError):  # Unstored, or of the command that was amid its own statements
+            await within(standing)
+        await within(turned(lambda: still.failure is None), "the connection")
+        assert await within(still.write(change("t"))) == 3
+
+
+async def test_sqlite_is_for_one_gateway(tmp_path: Path) -> None:
+    with pytest.raises(FaultError, match="of PostgreSQL"):
+        Journal(f"sqlite:///{tmp_path / 'a.db'}", shared=True)
+
+
+async def test_what_gateways_that_were_killed_have_left_goes_when_the_first_one_starts_again(
+    url: str, postgres_tables: str
+) -> None:
+    count = "SELECT count(*) FROM meta WHERE name LIKE 'commit %'"
+    with connect(postgres_tables) as other:
+        for _ in range(3):
+            async with opened(url):
+                assert other.execute(count).fetchone() == (1,)
+        async with opened(url), opened(url):
+            assert other.execute(count).fetchone() == (2,)
