@@ -1,4 +1,4 @@
-# serve: set up and start the gateway.  test, check: what a change must pass.  quick: the tests that open no connection.  crash-test: gateways that are killed, ROUNDS times.  mutate-test: REQUESTS that chance has changed.
+# serve: set up and start the gateway.  test, check: what a change must pass.  quick: the tests that open no connection.  crash-test: gateways that are killed, ROUNDS times.  cluster-test: the same with three on one PostgreSQL.  mutate-test: REQUESTS that chance has changed.
 # fix, accept, docs, lock: rewrite what can be.
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,7 +15,7 @@ ROUNDS ?= 60
 REQUESTS ?= 10000
 SEED ?= 1
 
-.PHONY: serve test quick crash-test mutate-test check lint fix accept docs lock
+.PHONY: serve test quick crash-test cluster-test mutate-test check lint fix accept docs lock
 
 serve: .venv/serve.stamp
 	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
@@ -25,7 +25,9 @@ test: .venv/dev.stamp
 quick: .venv/dev.stamp
 	@$(PYTEST) -q --quick -n $(QUICK_PROCESSES) --dist loadfile --durations 10
 crash-test: .venv/dev.stamp
-	@$(BIN)/python -m tests.crash --rounds $(ROUNDS) --seed $(SEED)
+	@$(BIN)/python -m tests.crash --rounds $(ROUNDS) --seed $(SEED) $(if $(POSTGRES),--postgres)
+cluster-test: .venv/dev.stamp
+	@$(BIN)/python -m tests.crash --nodes 3 --rounds $(ROUNDS) --seed $(SEED)
 mutate-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.mutate --requests $(REQUESTS) --seed $(SEED)
 check: lint test

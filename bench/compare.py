@@ -32,11 +32,13 @@ EXAMPLE: Final = """example:
   .venv/bin/python -m bench.compare --json compare.json --svg charts
   .venv/bin/python -m bench.compare --rounds 1 --seconds 0.5 --only ACP
   .venv/bin/python -m bench.compare --read compare.json --svg charts
+  .venv/bin/python -m bench.compare --page docs/performance.md --json compare.json --svg docs/performance
 
 The official servers run in the environments of the tests: `python -m tests.interop.peers` makes them."""
 
 PEERS: Final = Path(__file__).parent.parent / ".peers"
 REFERENCE: Final = Path(__file__).parent / "reference"
+MARK: Final = "<!-- bench.compare -->"
 CALLS: Final = "One piece of work"
 STREAMS: Final = "Stream of 200 tokens"
 
@@ -120,6 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         save(comparison, options.json)
     if options.svg:
         write_charts(comparison, options.svg)
+    if options.page:
+        write_tables(comparison, options.page)
     print(report(comparison))
 
 
@@ -136,6 +140,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="TEXT", help="works whose name holds this")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure, the versions and the machine")
     parser.add_argument("--svg", type=Path, metavar="FOLDER", help="write a bar chart for each table")
+    parser.add_argument("--page", type=Path, metavar="FILE", help=f"put the tables where the page says {MARK}")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: show what --json has written")
     return parser.parse_args(arguments)
 
@@ -222,6 +227,15 @@ def write_charts(comparison: Comparison, folder: Path) -> None:
         if drawn:
             file = re.sub(r"\W+", "-", name.lower()) + ".svg"
             (folder / file).write_text(draw(name, note, drawn), encoding="utf-8")
+
+
+def write_tables(comparison: Comparison, page: Path) -> None:
+    """In the place of the block that follows the mark."""
+    before, mark, after = page.read_text(encoding="utf-8").partition(MARK)
+    begin, end, rest = after.partition("\n```\n\n")
+    if not (mark and end and begin.startswith("\n```\n")):
+        raise SystemExit(f"{page}: no block of code behind {MARK}")
+    page.write_text(f"{before}{mark}\n```\n{report(comparison)}{end}{rest}", encoding="utf-8")
 
 
 def machine() -> dict[str, str | int]:

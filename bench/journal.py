@@ -3,13 +3,16 @@
     .venv/bin/python -m bench.journal sqlite:///new.db
     .venv/bin/python -m bench.journal postgresql://jane@127.0.0.1/empty
 
-The database is to be empty. Shown is the shortest of five rounds.
+The database is to be empty. Shown is the shortest of five rounds. With `--shared` one of PostgreSQL is measured as a
+gateway has it to itself and as several share it, three times in turn, and how long it takes until another gateway shows
+what one has committed.
 """
 
 import argparse
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from statistics import quantiles
 from typing import Final
 
 from canonical.event import PartDelta, ThreadChanged, encode_event
@@ -23,16 +26,20 @@ _RUNS: Final = 32
 _EVENTS: Final = 10_000
 
 
-def _change(tx: Transaction) -> None:
-    tx.append(tx.need_thread("o", "0"), ThreadChanged())
+def _create(tx: Transaction, thread_id: str) -> int:
+    return tx.create_thread("o", thread_id, ThreadChanged()).pk
+
+
+def _change(tx: Transaction, thread_id: str) -> None:
+    tx.append(tx.need_thread("o", thread_id), ThreadChanged())
 
 
 def _say(tx: Transaction, thread_id: str, said: list[tuple[PartDelta, bytes]]) -> None:
     tx.append_all(tx.need_thread("o", thread_id), said, task_id=None, run_id=None, attempt=0)
 
 
-async def measure(url: str) -> None:
-    journal = Journal(url)
+async def measure(url: str, place: str = "", *, shared: bool = False) -> None:
+    journal = Journal(url, shared=shared)
     await journal.open()
 
     async def show(name: str, count: int, work: Callable[[], Awaitable[None]]) -> None:
@@ -41,17 +48,18 @@ async def measure(url: str) -> None:
             begun = time.perf_counter()
             await work()
             took.append(time.perf_counter() - begun)
-        print(f"{name}: {min(took) / count * 1e6:.1f} µs each, {count / min(took):,.0f} a second")
+        how = f"{name}, shared" if shared else name
+        print(f"{how}: {min(took) / count * 1e6:.1f} µs each, {count / min(took):,.0f} a second")
 
     async def one_by_one() -> None:
         for _ in range(500):
-            await journal.write(_change)
+            await journal.write(_change, f"{place}0")
 
     async def streams() -> None:
         said = PartDelta(message_id=new_id(), index=0, text="some words ")
         batch = [(said, encode_event(said))] * 16
         for _ in range(40):
-            await asyncio.gather(*(journal.write(_say, str(each), batch) for each in range(_RUNS)))
+            await asyncio.gather(*(journal.write(_say, f"{place}{each}", batch) for each in range(_RUNS)))
 
     async def small_pages() -> None:
         for seq in range(500):
@@ -63,22 +71,72 @@ async def measure(url: str) -> None:
             after = (await journal.page(long, after))[-1].seq
 
     try:
-        made = [
-            await journal.write(lambda tx, each=each: tx.create_thread("o", str(each), ThreadChanged()).pk)
-            for each in range(_RUNS)
-        ]
+        made = [await journal.write(_create, f"{place}{each}") for each in range(_RUNS)]
         pk, long = made[0], made[-1]
         await show("commands, one after the other", 500, one_by_one)
         await show(f"events of {_RUNS} streams, 16 at a time", 40 * _RUNS * 16, streams)
         event = PartDelta(message_id=new_id(), index=0, text="some words ")
-        await journal.write(_say, str(_RUNS - 1), [(event, encode_event(event))] * _EVENTS)
+        await journal.write(_say, f"{place}{_RUNS - 1}", [(event, encode_event(event))] * _EVENTS)
         await show("reads of one record", 500, small_pages)
         await show(f"records of a log of {_EVENTS}", _EVENTS, replay)
     finally:
         await journal.close()
 
 
+async def measure_together(url: str) -> None:
+    """Two gateways: each on threads of its own, then both on one, then what one says and the other one hears."""
+    nodes = [Journal(url, shared=True) for _ in range(2)]
+    for node in nodes:
+        await node.open()
+    one, other = nodes
+    said = PartDelta(message_id=new_id(), index=0, text="some words ")
+    batch = [(said, encode_event(said))] * 16
+    try:
+        keys = [await one.write(_create, f"together {n}") for n in range(_RUNS)]
+        took: list[float] = []
+        for _ in range(_ROUNDS):
+            begun = time.perf_counter()
+            for _ in range(40):
+                await asyncio.gather(*(nodes[n % 2].write(_say, f"together {n}", batch) for n in range(_RUNS)))
+            took.append(time.perf_counter() - begun)
+        print(f"events of {_RUNS} streams, two gateways in one process: {40 * _RUNS * 16 / min(took):,.0f} a second")
+        begun, races = time.perf_counter(), one.races + other.races
+        await asyncio.gather(*(_write_often(node, 250) for node in nodes))
+        each = (time.perf_counter() - begun) / 500
+        races = one.races + other.races - races
+        print(f"commands of two gateways on one thread: {each * 1e6:.1f} µs each, {races / 500:.2f} times done again")
+        channel, waits, commits = other.channels.get(keys[0]), list[float](), list[float]()
+        for _ in range(500):
+            heard = asyncio.ensure_future(channel.more())
+            begun = time.perf_counter()
+            writing = one.write(_say, "together 0", batch[:1])
+            writing.add_done_callback(lambda _, begun=begun: commits.append(time.perf_counter() - begun))
+            await heard
+            waits.append(time.perf_counter() - begun)
+            await writing
+        for what, times in (("acknowledged", commits), ("heard of by the other gateway", waits)):
+            p50, p99 = quantiles(times, n=100)[49::49]
+            print(f"a command, until it is {what}: p50 {p50 * 1e3:.2f} ms, p99 {p99 * 1e3:.2f} ms")
+    finally:
+        for node in nodes:
+            await node.close()
+
+
+async def _write_often(node: Journal, count: int) -> None:
+    for _ in range(count):
+        await node.write(_change, "together 0")
+
+
+async def compare(url: str) -> None:
+    for turn in range(3):
+        for shared in (False, True):
+            await measure(url, f"{turn} {shared} ", shared=shared)
+    await measure_together(url)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url")
-    asyncio.run(measure(parser.parse_args().url))
+    parser.add_argument("--shared", action="store_true")
+    given = parser.parse_args()
+    asyncio.run(compare(given.url) if given.shared else measure(given.url))

@@ -5,7 +5,7 @@ that the pages are current.
     python -m docs.generate
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -67,8 +67,16 @@ def with_extension() -> str:
         if told is not None:
             losses = (f"{feature} ({carry.how})" for feature, carry in told.items() if carry.level != "full")
             left.setdefault("; ".join(losses), []).append(title)
+    plain = _count_all([adapter.carries[version] for adapter, version in _versions()])
+    extended = _count_all([adapter.extended.get(version, adapter.carries[version]) for adapter, version in _versions()])
+    lines.append(f"| all | {plain} | {extended} |")
     lost = "\n".join(f"- {', '.join(titles)}: {losses}." for losses, titles in left.items())
     return "\n".join(lines) + f"\n\nWhat is lost with it, too:\n\n{lost}"
+
+
+def _count_all(tables: Sequence[Mapping[Feature, Carry]]) -> str:
+    levels = [carry.level for carries in tables for carry in carries.values()]
+    return " ".join(f"{levels.count(level)} {mark}" for level, mark in _MARKS.items()) + f" of {len(levels)}"
 
 
 def _count(carries: Mapping[Feature, Carry]) -> str:

@@ -2,6 +2,7 @@
 the agent's protocol lacks it. The published matrix is made from this, and the pair suite (`tests/pairs`) is run by it:
 a pair leaves out just what a cell says is lost, and shows what the others say."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -10,7 +11,9 @@ from adapters import ADAPTERS, UPSTREAMS
 from adapters.a2a.carries import CARRIES as A2A
 from adapters.a2a.carries import EXTENDED as A2A_EXTENDED
 from adapters.acp.carries import CARRIES as ACP
+from adapters.acp.carries import EXTENDED as ACP_EXTENDED
 from adapters.aief.carries import CARRIES as AIEF
+from adapters.aief.carries import EXTENDED as AIEF_EXTENDED
 from adapters.langchain.carries import CARRIES as LANGCHAIN
 from adapters.langchain.carries import EXTENDED as LANGCHAIN_EXTENDED
 from adapters.openai.carries import CARRIES as OPENAI
@@ -75,7 +78,7 @@ _AGENTS: Final[Mapping[str, Side]] = {
     "a2a-0.3": Side("A2A 0.3", A2A["0.3"]),
     "a2a-1.0": Side("A2A 1.0", A2A["1.0"]),
     "a2a-extended": Side("A2A with the extension", A2A_EXTENDED),
-    "acp": Side("ACP", ACP, {Feature.PROGRESS: Feature.REASONING, Feature.STEP: Feature.REASONING}),
+    "acp": Side("ACP", ACP),
     "aief": Side("AIEF", AIEF),
     "langgraph": Side("LangGraph", {**LANGCHAIN["langgraph"], Feature.FORK: _BRANCH}),
     "langgraph-extended": Side(
@@ -117,6 +120,30 @@ def _servers() -> Iterator[tuple[str, Side]]:
 SERVERS: Final[Mapping[str, Side]] = dict(_servers())
 """The protocols that callers speak, in each of their versions."""
 
+_SUFFIX: Final = "-extended"
+
+PLAIN_AGENTS: Final[Mapping[str, Side]] = {name: side for name, side in AGENTS.items() if not name.endswith(_SUFFIX)}
+EXTENDED_AGENTS: Final[Mapping[str, Side]] = {
+    **{name: AGENTS[name] for name in ("python", "graph")},
+    **{name: side for name, side in AGENTS.items() if name.endswith(_SUFFIX)},
+    "acp-extended": Side("ACP with the extension", ACP_EXTENDED),
+    "aief-extended": Side("AIEF with the extension", AIEF_EXTENDED),
+    "agent-protocol-extended": Side(
+        "Agent Protocol with the extension", {**LANGCHAIN_EXTENDED["agent-protocol"], Feature.FORK: _BRANCH}
+    ),
+}
+"""What is behind a gateway that has the extension wherever there is a wire; `tests/fidelity` measures each."""
+
+
+def _extended_servers() -> Iterator[tuple[str, Side]]:
+    told = [adapter.extended.get(version) for adapter in ADAPTERS for version in adapter.carries]
+    for (name, plain), carries in zip(SERVERS.items(), told, strict=True):
+        yield name, plain if carries is None else Side(plain.title, carries)
+
+
+EXTENDED_SERVERS: Final[Mapping[str, Side]] = dict(_extended_servers())
+"""The same protocols, of callers that ask for the extension. The minimal runtime has none."""
+
 SUPPLIED: Final[Mapping[Feature, Carry]] = {
     Feature.UPLOAD: lossy("kept by the gateway; the agent is given the file with the next input", _ADDED),
     Feature.STREAM: lossy("what was said is told when the agent's server tells it, in one piece", _ADDED),
@@ -146,6 +173,13 @@ def cell(agent: Side, server: Side, feature: Feature) -> Cell:
     return Cell("lossy", losses) if losses else Cell("full")
 
 
+def count(agents: Mapping[str, Side], servers: Mapping[str, Side]) -> Mapping[Level, int]:
+    """How many cells of all their pairs are of each level."""
+    cells = (cell(agent, server, each) for agent in agents.values() for server in servers.values() for each in Feature)
+    found = Counter(each.level for each in cells)
+    return {level: found[level] for level in _MARKS}
+
+
 # The page
 
 
@@ -164,6 +198,18 @@ else has to arrive.
 How many of the {len(Feature)} features arrive, one row a kind of agent, one column a caller's protocol:
 
 {_counts(columns)}
+
+## All pairs together
+
+Of every cell of every pair of a kind of agents, a protocol of callers and a feature:
+
+{_totals()}
+
+Plain are the kinds of agents without the extension, and callers that do not ask for [it](extension.md). With it on both
+sides are Python functions, graphs, and agents behind each protocol with the extension, and callers that ask for it; the
+minimal runtime has none, and is as plain. What is lost with it, too:
+
+{_left()}
 
 ## What the gateway adds
 
@@ -189,6 +235,40 @@ def _counts(columns: list[Side]) -> str:
             levels = [cell(agent, side, feature).level for feature in Feature]
             counted.append(" ".join(f"{levels.count(level)} {mark}" for level, mark in _MARKS.items()))
         lines.append(f"| [{agent.title}](#{_anchor(agent)}) | {' | '.join(counted)} |")
+    return "\n".join(lines)
+
+
+def _totals() -> str:
+    lines = ["| | cells | ● | ◐ | ○ |", "|---|--:|--:|--:|--:|"]
+    for title, agents, servers in (
+        ("plain", PLAIN_AGENTS, SERVERS),
+        ("with the extension on both sides", EXTENDED_AGENTS, EXTENDED_SERVERS),
+    ):
+        counted = count(agents, servers)
+        whole = sum(counted.values())
+        shares = (f"{number} ({_percent(number, whole)})" for number in counted.values())
+        lines.append(f"| {title} | {whole} | {' | '.join(shares)} |")
+    return "\n".join(lines)
+
+
+def _percent(number: int, whole: int) -> str:
+    """Never rounded up."""
+    tenths = number * 1000 // whole
+    return f"{tenths // 10}.{tenths % 10} %"
+
+
+def _left() -> str:
+    """By reason, that which most cells have first."""
+    reasons: Counter[tuple[Level, Feature, str, str]] = Counter()
+    for agent in EXTENDED_AGENTS.values():
+        for server in EXTENDED_SERVERS.values():
+            for feature in Feature:
+                found = cell(agent, server, feature)
+                for at, carry in found.losses:
+                    reasons[found.level, at, carry.how, carry.source] += 1
+    lines = ["| cells | | feature | reason | source |", "|--:|:-:|---|---|---|"]
+    for (level, feature, how, source), number in reasons.most_common():
+        lines.append(f"| {number} | {_MARKS[level]} | {feature} | {how} | {source} |")
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 import hypothesis
 import pytest
 
+from tests.compiled import keep_compiled
 from tests.examples import FEW
 from tests.order import Durations, LongestFirst, listed
 from tests.registration import quicken_registration
@@ -33,6 +34,7 @@ hypothesis.settings.register_profile("quick", parent=hypothesis.settings.get_pro
 hypothesis.settings.load_profile("any machine")
 
 quicken_registration()
+keep_compiled()
 # Nothing that is imported or collected goes away again: to look for it is a fifth of the time of a collection.
 gc.disable()
 
@@ -88,6 +90,14 @@ def postgres_tables() -> Generator[str]:
 
     with new_tables() as schema:
         yield schema
+
+
+def pytest_unconfigure() -> None:
+    """A server that was started for the tests ends with them."""
+    if "tests.postgres" in sys.modules:
+        from tests.postgres import stop_server
+
+        stop_server()
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Write the lock files anew: the run-time one, the developer's on top of it, and one for each foreign SDK.
+"""Write the lock files anew: the run-time one, on top of it the developer's and the image's, and one for each foreign
+SDK.
 
 Versions that still satisfy stay; `--upgrade` takes the newest.
 """
@@ -24,6 +25,8 @@ def main() -> None:
     compile_lock(
         "pyproject.toml", "requirements-dev.lock", "--group", "build", "--group", "dev", "-c", "requirements.lock"
     )
+    extras = ("--extra", "postgres", "--extra", "s3")
+    compile_lock("pyproject.toml", "deploy/requirements.lock", "--group", "build", *extras, "-c", "requirements.lock")
     for source in sorted((ROOT / PEERS).glob("*.in")):
         compile_lock(str(PEERS / source.name), str(PEERS / f"{source.stem}.txt"), "--no-annotate")
 

@@ -1,5 +1,6 @@
 """HTTP clients for servers on loopback."""
 
+from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -31,5 +32,11 @@ class _Client(httpx.AsyncClient):
     def _merge_url(self, url: httpx.URL | str) -> httpx.URL:
         """A path below the base URL is read once, not three times."""
         if self._origin and isinstance(url, str) and url.startswith("/") and not url.startswith("//"):
-            return httpx.URL(self._origin + url)
+            return _read(self._origin + url)
         return super()._merge_url(url)
+
+
+@lru_cache(maxsize=1000)
+def _read(url: str) -> httpx.URL:
+    """Nobody can change one, and many a test asks for the same over and over."""
+    return httpx.URL(url)

@@ -48,12 +48,13 @@ class Listing:
 
     def problems(self) -> Sequence[str]:
         found: list[str] = []
-        for test, why in self.after.items():
+        after = self.after
+        for test, why in after.items():
             if test not in self.before:
                 found.append(f"{test} is skipped and not listed: {why}")
             elif self.before[test] != why:
                 found.append(f"{test} is skipped for another reason than listed: {why}")
-        return [*found, *(f"{test} is listed and not skipped" for test in self.before if test not in self.after)]
+        return [*found, *(f"{test} is listed and not skipped" for test in self.before if test not in after)]
 
 
 class SkipLock:

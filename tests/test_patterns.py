@@ -202,6 +202,13 @@ def _runs(pattern: Pattern) -> list[Callable[[Any], object]]:
     return [ways.get(name, compiled.findall) for name in sorted(methods)]
 
 
+def _most_seconds(run: Callable[[Any], object], given: Any) -> float:
+    """By the clock, which is read eight times faster than what this thread has computed, and never tells less."""
+    began = time.perf_counter()
+    run(given)
+    return time.perf_counter() - began
+
+
 def _seconds(run: Callable[[Any], object], given: Any) -> float:
     began = time.thread_time()
     run(given)
@@ -222,9 +229,9 @@ def slow_text(pattern: Pattern) -> str | None:
             return text.encode("utf-8", "surrogatepass") if isinstance(pattern.text, bytes) else text
 
         for times in FEW:
-            if _seconds(run, said(times)) > SLOW and _surely(run, said(times)) > SLOW:
+            if _most_seconds(run, said(times)) > SLOW and _surely(run, said(times)) > SLOW:
                 return f"{begin!r}, {times} times {word!r}, {end!r}"
-        if _seconds(run, said(MANY)) > NOTICED:
+        if _most_seconds(run, said(MANY)) > NOTICED:
             some, many = _surely(run, said(SOME)), _surely(run, said(MANY))
             if many > NOTICED and many > STEEP * some:
                 return f"{begin!r}, {MANY} times {word!r}, {end!r}: {many:.4f} s, and for a fourth of it {some:.4f} s"

@@ -11,7 +11,9 @@ from canonical import Message, RunInput, Submission
 from gateway.agents.python.agent import wrap
 from gateway.agents.registry import connect
 from gateway.fronted import Fronted
+from gateway.hub import Hub
 from gateway.settings.model import Settings
+from gateway.storage.transaction import Transaction
 from tests.faults.proxy import proxied, status
 from tests.running import running
 
@@ -44,6 +46,17 @@ CALLS: list[Any] = [
 ]
 
 
+CHAT = {"model": "busy", "messages": [{"role": "user", "content": "Hi"}]}
+STARTS: list[Any] = [
+    *(call for call in CALLS if "stream" not in str(call)),
+    ("/v1/chat/completions", CHAT, {}, 429),
+    ("/v1/responses", {"model": "busy", "input": "Hi"}, {}, 429),
+    ("/v1/runs", {"assistant_id": "busy", "input": {"message": "Hi"}}, {}, 429),
+    ("/threads", {}, {}, 429),
+]
+"""What is stored before it is answered."""
+
+
 async def held(text: str) -> None:
     """Never ends."""
     await asyncio.Event().wait()
@@ -68,6 +81,29 @@ async def test_a_full_queue_says_when_to_come_back(
             )
         answer = await asked(gateway.http, path, body, headers)
     assert (answer.status_code, answer.headers.get("retry-after")) == (code, "1"), answer.text
+
+
+@pytest.mark.parametrize(("path", "body", "headers", "code"), STARTS)
+async def test_a_database_that_takes_no_writes_is_no_failure_of_the_gateway_but_a_reason_to_come_back(
+    tmp_path: Path, path: str, body: Any, headers: Any, code: int
+) -> None:
+    """Load balancers and official clients ask again where they are answered 503, and elsewhere."""
+    busy = Fronted(*wrap(held, "busy"))
+    async with running(tmp_path, fronted={"busy": busy}) as gateway:
+        await takes_no_writes(gateway.hub)
+        answer = await gateway.http.post(path, json=body, headers=headers)
+        wanted = code if code == 200 else 503
+        assert (answer.status_code, answer.headers.get("retry-after")) == (wanted, "5"), answer.text
+        assert "could not store this" in answer.text
+
+
+async def takes_no_writes(hub: Hub) -> None:
+    """As on a file system that has become read-only."""
+
+    def connection(tx: Transaction) -> Any:
+        return tx.connection.connection.dbapi_connection
+
+    (await hub.journal.write(connection)).execute("PRAGMA query_only=1")
 
 
 @pytest.mark.parametrize("path", ["/threads", "/agent-protocol/threads"])

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from bench.chart import draw
-from bench.compare import choose_jobs, main
+from bench.compare import MARK, choose_jobs, main
 from bench.comparison import BARE, BARE_WORK, GATEWAY, Comparison, Measured, load, report, rows, save
 from bench.server import Figures
 
@@ -74,6 +74,20 @@ def test_figures_that_were_kept_are_shown_and_drawn_again(tmp_path: Path, capsys
     assert capsys.readouterr().out == f"{report(COMPARISON)}\n"
     assert {each.name for each in (tmp_path / "charts").iterdir()} == {"calls.svg", "streams.svg"}
     assert BARE not in (tmp_path / "charts" / "calls.svg").read_text(encoding="utf-8")
+
+
+def test_the_tables_of_a_page_are_renewed_where_it_says_so(tmp_path: Path) -> None:
+    save(COMPARISON, tmp_path / "compare.json")
+    page = tmp_path / "page.md"
+    page.write_text(f"Before\n\n{MARK}\n```\nold\n\nolder\n```\n\nAfter\n\n```\nother\n```\n", encoding="utf-8")
+    for _ in range(2):
+        main(["--read", str(tmp_path / "compare.json"), "--page", str(page)])
+        assert page.read_text(encoding="utf-8") == (
+            f"Before\n\n{MARK}\n```\n{report(COMPARISON)}\n```\n\nAfter\n\n```\nother\n```\n"
+        )
+    page.write_text("Nothing\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="no block of code"):
+        main(["--read", str(tmp_path / "compare.json"), "--page", str(page)])
 
 
 @pytest.mark.parametrize(("rate", "seconds", "jobs"), [(0.1, 1, 16), (100, 2, 192), (1000, 2, 2000)])

@@ -14,6 +14,7 @@ from gateway.settings.load import load
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
 CONTAINERFILE: Final = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+COMPOSED: Final = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(DEPLOY.glob("compose*.yaml"))]
 MANIFESTS: Final = sorted(DEPLOY.glob("kubernetes/*.yaml"))
 SERVED: Final = (ROOT / "gateway/http/app.py").read_text(encoding="utf-8")
 
@@ -71,8 +72,36 @@ def test_containers_write_only_to_their_volumes() -> None:
         for container in workload["spec"]["template"]["spec"]["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
-    assert compose["services"]["babelgate"]["read_only"] is True
+    for compose in COMPOSED:
+        for service in compose["services"].values():
+            assert service.get("image") != "babelgate" or service["read_only"] is True
+
+
+def test_composed_gateways_are_given_variables_that_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BABELGATE_HOST", "0.0.0.0")  # the image's
+    together = next(each for each in COMPOSED if "proxy" in each["services"])
+    gateways = {name: of for name, of in together["services"].items() if of["image"] == "babelgate"}
+    for name, value in gateways["babelgate-1"]["environment"].items():
+        monkeypatch.setenv(name, '{"alice": "secret"}' if name == "BABELGATE_KEYS" else value)
+    assert load().cluster
+    # One proxy knows them all, and sends to where they listen.
+    proxied = re.findall(r"server ([\w-]+):8000 ", (DEPLOY / "nginx.conf").read_text(encoding="utf-8"))
+    assert proxied == list(gateways)
+
+
+def test_a_pod_may_go_where_two_stay() -> None:
+    [budget] = manifests("PodDisruptionBudget")
+    [deployment] = manifests("Deployment")
+    assert budget["spec"]["minAvailable"] == deployment["spec"]["replicas"] - 1
+    assert budget["spec"]["selector"] == deployment["spec"]["selector"]
+
+
+def test_the_image_has_what_several_gateways_need() -> None:
+    locked = (DEPLOY / "requirements.lock").read_text(encoding="utf-8")
+    names = set(re.findall(r"^([\w.-]+)==", locked, re.MULTILINE))
+    base = set(re.findall(r"^[\w.-]+==\S+", (ROOT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE))
+    assert names >= {"psycopg", "psycopg-binary", "obstore"}
+    assert base <= set(re.findall(r"^[\w.-]+==\S+", locked, re.MULTILINE))
 
 
 def test_the_agents_of_the_example_are_there() -> None:

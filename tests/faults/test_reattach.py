@@ -12,6 +12,7 @@ from gateway.agents.registry import connect
 from gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Stall, status
 from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, hurry, keeps_the_laws, words_of
+from tests.gateway.hubs import turned
 from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -141,8 +142,7 @@ async def test_a_gateway_that_is_back_before_the_server_is_finds_the_run_again(
     async with running(tmp_path, fronted={"held": fronted}) as front.front:
         try:
             async with asyncio.timeout(BOUND):
-                while list(cast("ServerPool", fronted.agent).health.values()) != ["failing"]:  # noqa: ASYNC110
-                    await asyncio.sleep(0)
+                await turned(lambda: list(cast("ServerPool", fronted.agent).health.values()) == ["failing"])
         finally:
             await proxy.open()
         players.go.set()

@@ -17,6 +17,7 @@ from gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Proxy, Stall, Trouble, status
 from tests.faults.stage import BOUND, COOLDOWN, WIRES, Stage, hurry, keeps_the_laws, serves, words_of
 from tests.gateway.heard import hearing
+from tests.gateway.hubs import turned
 from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -38,8 +39,7 @@ FAILINGS: Final[dict[str, Trouble | None]] = {
 async def until(holds: Callable[[], bool]) -> None:
     """Turn the loop until something holds that nobody tells of."""
     async with asyncio.timeout(BOUND):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await turned(holds)
 
 
 async def fail(proxy: Proxy, trouble: Trouble | None) -> None:

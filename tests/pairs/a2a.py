@@ -213,7 +213,9 @@ class _View(View):
             text=text,
             data=tuple(data),
             files=files,
-            questions=tuple(questions_of(said)) if state in ("input_required", "auth_required") else (),
+            questions=tuple(questions_of(said, status["message"]))
+            if state in ("input_required", "auth_required")
+            else (),
             fault="".join(part for part in said if isinstance(part, str)) if state == "failed" else "",
             asides=tuple(self.asides),
             task_id=self.task["id"],
@@ -221,19 +223,23 @@ class _View(View):
         )
 
 
-def questions_of(said: list[Said]) -> list[Question]:
-    """Each is its words, and then data with its id, where it has one."""
+def questions_of(said: list[Said], message: Wire) -> list[Question]:
+    """Each is its words, and then data with its id, where it has one. A single one's schema is in the metadata."""
+    schema = message.get("metadata", {}).get("babelgate", {}).get("schema")
     text, found = "", list[Question]()
     for part in said:
-        if isinstance(part, Data):
-            found.append(Question(text, part.value.get("schema"), part.value.get("value"), part.value["id"]))
+        if isinstance(part, Data) and "id" in part.value:
+            found.append(Question(text, part.value.get("schema", schema), part.value.get("value"), part.value["id"]))
+            text = ""
+        elif isinstance(part, Data):  # in another framework's form
+            found.append(Question(text, value=part.value))
             text = ""
         elif isinstance(part, str):
             text += part
     if text:
         assert not found, "a question without its id"
         # Another A2A server's, which names none, is asked as that asks it.
-        found.append(Question(text))
+        found.append(Question(text, schema))
     return found
 
 

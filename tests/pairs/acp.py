@@ -40,13 +40,19 @@ def message_of(said: tuple[Said, ...]) -> dict[str, Any]:
 def question_of(run: Mapping[str, Any]) -> tuple[Question, ...]:
     if run["status"] != "awaiting":
         return ()
-    parts = run["await_request"]["message"]["parts"]
+    request = run["await_request"]
+    listed = request.get("babelgate", {}).get("questions", [{"id": "", "message": request["message"]}])
+    assert request["message"] == listed[0]["message"]
+    return tuple(_question(each["message"]["parts"], each["id"]) for each in listed)
+
+
+def _question(parts: list[dict[str, Any]], id: str) -> Question:
     text = "".join(part["content"] or "" for part in parts if part["content_type"] == "text/plain")
     schema, value = (
         next((json.loads(part["content"]) for part in parts if part["content_type"] == kind), None)
         for kind in (SCHEMA, "application/json")
     )
-    return (Question(text, schema, value),)
+    return Question(text, schema, value, id)
 
 
 def seen_of(run: Mapping[str, Any], output: list[dict[str, Any]]) -> Seen:
@@ -130,10 +136,17 @@ class Acp(Caller):
         body: dict[str, Any] = {"agent_name": self.agent, "input": [message_of(said)], "mode": mode}
         if self.context_id is not None:
             body["session_id"] = self.context_id
+        if self.metadata:
+            body["metadata"] = self.metadata
         return {"method": "POST", "url": "/acp/runs", "json": body}
 
-    def _answered(self, task_id: str, answers: tuple[Said, ...], mode: str) -> dict[str, Any]:
-        body = {"await_resume": {"type": "message", "message": message_of(answers)}, "mode": mode}
+    def _answered(self, asked: Seen, task_id: str, answers: tuple[Said, ...], mode: str) -> dict[str, Any]:
+        told: dict[str, Any] = {"type": "message", "message": message_of(answers)}
+        if len(answers) > 1:
+            values = [each.value if isinstance(each, Data) else each for each in answers]
+            named = zip(asked.questions, values, strict=True)
+            told["babelgate"] = {"answers": [{"interrupt_id": each.id, "value": value} for each, value in named]}
+        body = {"await_resume": told, "mode": mode}
         return {"method": "POST", "url": f"/acp/runs/{task_id}", "json": body}
 
     async def _run(self, status: int, /, **request: Any) -> Seen:
@@ -152,10 +165,10 @@ class Acp(Caller):
         return self._followed(_View(), **self._asked(said, "stream"))
 
     async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        return await self._run(200, **self._answered(asked.task_id, answers, "sync"))
+        return await self._run(200, **self._answered(asked, asked.task_id, answers, "sync"))
 
     def stream_answer(self, asked: Feed, *answers: Said) -> AbstractAsyncContextManager[Feed]:
-        return self._followed(asked.view, **self._answered(asked.ids.task, answers, "stream"))
+        return self._followed(asked.view, **self._answered(asked.seen, asked.ids.task, answers, "stream"))
 
     async def cancel(self, task_id: str) -> Seen:
         return await self._run(202, method="POST", url=f"/acp/runs/{task_id}/cancel")

@@ -299,7 +299,7 @@ def seen_of_response(response: Wire) -> Seen:
         match item["type"]:
             case "message":
                 said = [part["refusal"] if part["type"] == "refusal" else part["text"] for part in item["content"]]
-                if item["phase"] == "commentary":
+                if item.get("phase") == "commentary":
                     asides += said
                     continue
                 text += "".join(part for part in said if not part.startswith("{"))

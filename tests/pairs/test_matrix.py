@@ -7,7 +7,17 @@ import pytest
 from adapters import ADAPTERS, UPSTREAMS
 from canonical import Feature
 from docs.generate import ROOT
-from docs.pairing import AGENTS, SERVERS, SUPPLIED, Cell, cell
+from docs.pairing import (
+    AGENTS,
+    EXTENDED_AGENTS,
+    EXTENDED_SERVERS,
+    PLAIN_AGENTS,
+    SERVERS,
+    SUPPLIED,
+    Cell,
+    cell,
+    count,
+)
 from tests.pairs import test_pairs
 from tests.pairs.house import CALLERS, HOUSES
 from tests.pairs.scenario import SCENARIOS, lost
@@ -74,6 +84,29 @@ def test_every_heading_that_a_reason_cites_exists(side: str) -> None:
         if cited := HEADING.match(carry.source):
             page = (ROOT / cited.group(1)).read_text(encoding="utf-8")
             assert re.search(rf"^#+ {re.escape(cited.group(2))}$", page, re.MULTILINE), carry.source
+
+
+def test_no_less_arrives_of_all_pairs_than_it_did() -> None:
+    plain, extended = count(PLAIN_AGENTS, SERVERS), count(EXTENDED_AGENTS, EXTENDED_SERVERS)
+    assert sum(plain.values()) == len(PLAIN_AGENTS) * len(SERVERS) * len(Feature)
+    assert sum(extended.values()) == len(EXTENDED_AGENTS) * len(EXTENDED_SERVERS) * len(Feature)
+    assert plain["full"] >= 0.5 * sum(plain.values())
+    assert extended["full"] >= 0.9 * sum(extended.values())
+    assert extended["lossy"] <= 0.08 * sum(extended.values())
+
+
+def test_each_protocol_that_has_the_extension_has_it_on_both_sides() -> None:
+    """The two versions of A2A are one kind of agents here."""
+    extended = {
+        name
+        for name, (adapter, version) in zip(SERVERS, ((a, v) for a in ADAPTERS for v in a.carries), strict=True)
+        if version in adapter.extended
+    }
+    assert {name for name in SERVERS if EXTENDED_SERVERS[name] is not SERVERS[name]} == extended
+    behind = {name.removesuffix("-extended") for name in EXTENDED_AGENTS} - {"python", "graph"}
+    assert {name.partition("-")[0] if name.startswith(("a2a", "openai")) else name for name in extended} - {
+        "mcp"
+    } == behind
 
 
 def test_nothing_that_an_agents_protocol_drops_arrives_unless_the_gateway_adds_it() -> None:

@@ -290,8 +290,11 @@ async def test_a_tool_of_the_caller_is_called_and_its_result_reaches_the_agent(h
     assert await caller.answer(asked, "rain") == Seen("completed", text=f"{offered}: rain")
 
 
-_AS_IT_CAME: Final[Mapping[str, Set[Feature]]] = {"acp": {Feature.TOOL_ACTIVITY}}
-"""What a protocol carries in part, and whole where the same one is spoken on both sides: its own form is passed on."""
+_AS_IT_CAME: Final[Mapping[tuple[str, str], Set[Feature]]] = {
+    ("acp", "acp"): {Feature.TOOL_ACTIVITY},
+    ("openai", "openai-responses"): {Feature.TOOL_ACTIVITY},
+}
+"""What a protocol has a form for that holds less, which is passed on as an official server said it."""
 
 
 def named(house: House, caller: Caller, said: Set[Feature]) -> Iterator[Feature]:
@@ -301,7 +304,8 @@ def named(house: House, caller: Caller, said: Set[Feature]) -> Iterator[Feature]
     told = {"dropped", "lossy"} if caller.names_partial else {"dropped"}
     for feature in said:
         here, there = house.carries[feature], caller.carries[feature]
-        if here is there and feature in _AS_IT_CAME.get(caller.speaks, ()):
+        passed_on = _AS_IT_CAME.get((house.kind.agent, caller.speaks), ())
+        if house.kind.cast is not None and feature in passed_on:
             continue
         # What stands in a place of the gateway's own is named, too: other clients do not look there. They do where
         # another framework writes the same.

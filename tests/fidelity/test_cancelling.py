@@ -1,0 +1,79 @@
+"""With the extension a caller is told that a cancel was asked for, before it is there."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from adapters._extension import HEADER, URI
+from canonical import AgentInfo, Event, Invocation, TextPart
+from canonical.event import MessageStarted, PartAdded
+from gateway.fronted import Fronted
+from tests.running import running
+
+SECONDS: Final = 30
+CANCELLING: Final = b'"kind":"task_changed","state":"cancelling"'
+
+
+class Waiting:
+    """Says something, and then nothing more."""
+
+    async def run(self, call: Invocation) -> AsyncGenerator[Event]:
+        yield MessageStarted(message_id="m")
+        yield PartAdded(message_id="m", part=TextPart(text="first"))
+        await asyncio.Event().wait()
+
+
+@dataclass(frozen=True)
+class Call:
+    path: str
+    body: Mapping[str, Any]
+    header: str = HEADER
+
+
+def _a2a(method: str, role: str, part: Mapping[str, str], header: str) -> Call:
+    message = {"kind": "message", "messageId": "1", "role": role, "parts": [part]}
+    if header == "A2A-Extensions":
+        del message["kind"]
+    return Call("/a2a/wait", {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"message": message}}, header)
+
+
+def _graph(path: str, named: str) -> Call:
+    said = {"messages": [{"role": "user", "content": "go"}]}
+    return Call(f"{path}/runs/stream", {named: "wait", "input": said, "stream_mode": ["messages"]})
+
+
+CALLS: Final = {
+    "a2a-0.3": _a2a("message/stream", "user", {"kind": "text", "text": "go"}, "X-A2A-Extensions"),
+    "a2a-1.0": _a2a("SendStreamingMessage", "ROLE_USER", {"text": "go"}, "A2A-Extensions"),
+    "acp": Call(
+        "/acp/runs",
+        {"agent_name": "wait", "input": [{"role": "user", "parts": [{"content": "go"}]}], "mode": "stream"},
+    ),
+    "langgraph": _graph("", "assistant_id"),
+    "agent-protocol": _graph("/agent-protocol", "agent_id"),
+}
+
+
+@pytest.mark.parametrize("protocol", CALLS)
+async def test_that_a_cancel_was_asked_for_is_told_by_a_record_before_the_end(protocol: str, tmp_path: Path) -> None:
+    call = CALLS[protocol]
+    headers = {call.header: URI, "A2A-Version": "1.0" if protocol == "a2a-1.0" else "0.3"}
+    fronted = {"wait": Fronted(AgentInfo(name="wait", input_types=("*/*",)), Waiting())}
+    told = bytearray()
+    async with (
+        asyncio.timeout(SECONDS),
+        running(tmp_path, fronted=fronted) as front,
+        front.http.stream("POST", call.path, json=call.body, headers=headers) as response,
+    ):
+        assert response.headers[call.header] == URI
+        async for piece in response.aiter_bytes():
+            had, told = b"first" in told, told + piece
+            if b"first" in told and not had:
+                await front.hub.cancel("default", response.headers["Babelgate-Task"])
+    after = bytes(told).partition(b"first")[2]
+    assert after.count(CANCELLING) == 1
+    assert after.index(CANCELLING) < after.index(b'"kind":"run_ended"')
