@@ -5,6 +5,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ from gateway.runs.pump import Pump, RunKey, close_events
 from gateway.runs.slots import Slots
 from gateway.runs.window import Window
 from gateway.storage.blobs import Blobs
-from gateway.storage.journal import Journal, Unstored
+from gateway.storage.journal import Journal, Unreachable, Unstored
 from gateway.storage.subscription import LogReader
 from gateway.storage.transaction import Transaction
 
@@ -236,7 +237,7 @@ class Engine:
         later: Later | None = None
         self._ending.add(pump.key)
         try:
-            closing, files = await pump.take_rest() or (await self._close_log(start), [])
+            closing, files = await pump.take_rest() or (await _retry(partial(self._close_log, start)), [])
             later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
         except FaultError as error:
             if error.fault.code is not FaultCode.CONFLICT:  # that is the fence: an erasure or another end came first
@@ -257,15 +258,10 @@ class Engine:
     async def _write_until_stored(
         self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
     ) -> T:
-        """Write again and again while the disk refuses it: a run must not stay open, or wait, for ever."""
-        pause = 0.1
-        while True:
-            try:
-                return await self._journal.write(command, *args, **named)
-            except Unstored as error:
-                log.error("a step of a run could not be stored, trying again in %.1f s: %s", pause, error)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 10)
+        def write() -> Awaitable[T]:
+            return self._journal.write(command, *args, **named)
+
+        return await _retry(write)
 
     # Stopping and coming back
 
@@ -283,6 +279,8 @@ class Engine:
             await asyncio.wait(running, timeout=self._grace)
             await asyncio.sleep(0)  # their ends are queued by callbacks
         await self._tasks.drain(self._grace)
+        for pump in pumps:
+            pump.give_up_storing()
         await self._tasks.stop()
 
     async def recover(self, lost: Start, node: str | None = None) -> None:
@@ -346,3 +344,15 @@ class Engine:
         start = await self._journal.write(lifecycle.restart, lost, seq)
         self.slots.take(start.task.agent)
         self.begin(start, past)
+
+
+async def _retry(act: Callable[[], Awaitable[T]]) -> T:
+    """Read or write again and again while the database cannot: a run must not stay open, or wait, for ever."""
+    pause = 0.1
+    while True:
+        try:
+            return await act()
+        except (Unstored, Unreachable) as error:
+            log.error("a step of a run could not be stored, trying again in %.1f s: %s", pause, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 10)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from canonical.agent import DETACH
 from canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded, PartDelta
@@ -32,6 +33,10 @@ _BATCH = 128
 """Events that a pump takes from an agent that never waits, before it lets others have the loop."""
 _BYTES = 4 * 2**20
 """The same, of them as JSON. They are stored together, and everything else that is to be stored waits meanwhile."""
+
+_PATIENCE = 30.0
+"""Seconds for which what the database cannot take is offered to it again, as while its server is started anew. An agent
+that is ahead by a batch waits meanwhile."""
 
 _WITH_FILES = (PartAdded, ArtifactAdded, InterruptRaised)
 """Events that may carry some."""
@@ -122,7 +127,7 @@ class Pump:
     async def take_rest(self) -> tuple[list[Entry], list[FilePart]] | None:
         """What goes into the log before the end: what was not stored yet, and the ends of what is open. None if some of
         it is lost: then what the log holds decides what is open."""
-        if self.storing is not None:
+        while self.storing is not None:
             await asyncio.wait((self.storing,))
         if self.refused is not None:
             return None
@@ -194,10 +199,37 @@ class Pump:
         self.urgent, self.flushed_at = False, asyncio.get_running_loop().time()
         events, self.buffer, self.size = self.buffer, [], 0
         files, self.files = self.files, []
-        self.storing = self.journal.write(lifecycle.append, start=self.start, events=events, files=files)
-        self.storing.add_done_callback(self._finish_flush)
+        self.storing = self._store(events, files)
+        self.storing.add_done_callback(partial(self._finish_flush, events, files))
 
-    def _finish_flush(self, done: "asyncio.Future[None]") -> None:
+    def _store(self, events: list[Entry], files: list[FilePart]) -> "asyncio.Future[None]":
+        return self.journal.write(lifecycle.append, start=self.start, events=events, files=files)
+
+    async def _store_again(self, events: list[Entry], files: list[FilePart]) -> None:
+        """For as long as `_PATIENCE`. The journal refuses only what it knows not to be stored. Raises unavailable."""
+        pause, until = 0.05, asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 1.0)
+            try:
+                return await self._store(events, files)
+            except Unstored:
+                if asyncio.get_running_loop().time() > until:
+                    raise
+
+    def give_up_storing(self) -> None:
+        """The gateway stops: what could not be stored until now is left to the next start, like the run."""
+        if isinstance(self.storing, asyncio.Task):
+            self.storing.cancel()
+
+    def _finish_flush(self, events: list[Entry], files: list[FilePart], done: "asyncio.Future[None]") -> None:
+        if done.cancelled():
+            self.storing, self.refused = None, Unstored()
+            return
+        if isinstance(done.exception(), Unstored) and not isinstance(done, asyncio.Task):
+            self.storing = asyncio.get_running_loop().create_task(self._store_again(events, files))
+            self.storing.add_done_callback(partial(self._finish_flush, events, files))
+            return
         self.storing = None
         error = done.exception()
         if error is None:

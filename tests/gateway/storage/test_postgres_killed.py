@@ -1,7 +1,7 @@
 """A PostgreSQL server that is killed while a gateway uses it, and started again."""
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
@@ -9,10 +9,11 @@ import pytest
 from canonical.event import ThreadChanged
 from canonical.fault import FaultError
 from gateway import demo
+from gateway.runs import pump
 from gateway.storage.journal import Journal
 from tests.gateway.hubs import turned, within
 from tests.postgres_server import PostgresServer, postgres_server
-from tests.running import running
+from tests.running import Running, running
 
 _THREADS = 8
 
@@ -89,3 +90,64 @@ async def test_a_gateway_serves_again_when_its_server_is_back(server: PostgresSe
         await within(turned(lambda: gateway.hub.journal.failure is None), "the connection")
         assert await within(say("three")) == 200
         assert (await within(gateway.http.get("/readyz"))).status_code == 200
+
+
+class Talk:
+    """Says one thing, another when it is told to, and ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.more, self.end = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self) -> AsyncGenerator[str]:
+        yield "one"
+        await self.more.wait()
+        yield "two"
+        await self.end.wait()
+
+
+async def test_what_an_agent_says_while_the_server_is_away_is_stored_when_it_is_back(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    talk = Talk()
+    async with running(tmp_path, {"talk": talk}, database=server.add_schema("patient")) as gateway:
+        run_id = await _start(gateway)
+        await asyncio.to_thread(server.kill)
+        talk.more.set()
+        await within(turned(lambda: gateway.hub.journal.failure is not None), "the loss")
+        await asyncio.to_thread(server.start)
+        talk.end.set()
+        run = (await within(gateway.http.get(f"/acp/runs/{run_id}"))).json()
+        while run.get("status") in (None, "in-progress"):
+            run = (await within(gateway.http.get(f"/acp/runs/{run_id}"))).json()
+        assert run["status"] == "completed", run
+        assert [part["content"] for message in run["output"] for part in message["parts"]] == ["one", "two"]
+
+
+async def test_a_run_whose_words_were_refused_ends_when_the_server_is_back(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is open in its log is read before its end is written, and the server is not there for that either."""
+    monkeypatch.setattr(pump, "_PATIENCE", 0.0)
+    talk = Talk()
+    async with running(tmp_path, {"talk": talk}, database=server.add_schema("refused")) as gateway:
+        run_id = await _start(gateway)
+        await asyncio.to_thread(server.kill)
+        talk.more.set()
+        await within(turned(lambda: not gateway.hub.engine.active), "the refusal")
+        await asyncio.to_thread(server.start)
+        await within(turned(lambda: gateway.hub.journal.failure is None), "the connection")
+        await within(gateway.hub.engine.idle(), "the end")
+        assert (await within(gateway.http.get(f"/acp/runs/{run_id}"))).json()["status"] == "failed"
+
+
+async def _start(gateway: Running) -> str:
+    """The run, when the first that the agent says is stored: a commit that is cut off is another story."""
+    body = {"input": [{"role": "user", "parts": [{"content": "Hi"}]}], "agent_name": "talk", "mode": "async"}
+    run_id = (await within(gateway.http.post("/acp/runs", json=body))).json()["run_id"]
+    async with gateway.http.stream(
+        "GET", f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"}
+    ) as response:
+        async for line in response.aiter_lines():
+            if '"one"' in line:
+                break
+    return run_id
