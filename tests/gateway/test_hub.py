@@ -25,6 +25,7 @@ from canonical import (
 )
 from canonical.event import Custom, MessageStarted, PartAdded, PartDelta, RunCreated, RunEnded, TaskChanged
 from gateway.hub import Hub
+from gateway.runs import pump
 from gateway.settings.model import Limits
 from gateway.storage.transaction import Transaction
 from tests.gateway.hubs import (
@@ -339,9 +340,27 @@ async def test_a_gateway_whose_database_cannot_be_written_to_is_not_ready(hubs: 
     assert hub.journal.failure is not None
 
 
+async def test_what_an_agent_says_while_the_disk_is_full_is_stored_when_there_is_room(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("stored ")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
+    disk = Disk(hub)
+    await disk.fill()
+    going.more(LARGE).more("after it")
+    await within(turned(lambda: hub.journal.failure is not None), "the refusal")
+    disk.empty()
+    going.end()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    texts = [record.event.text for record in await log(hub, receipt) if isinstance(record.event, PartDelta)]
+    assert "".join(texts) == LARGE + "after it"
+
+
 async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room_and_its_log_is_whole(
-    hubs: House,
+    hubs: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pump, "_PATIENCE", 0.0)
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent, concurrency=1))
     receipt = await submit(hub, "a")

@@ -1,6 +1,7 @@
 """Graphs in the gateway's own process, through `client.threads.stream`: subgraphs are found and followed, tools are
 told of with what came of them."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -100,8 +101,18 @@ async def test_a_question_leaves_the_whole_state_and_what_goes_on_from_it_is_no_
         thread_id = (await client.threads.create())["thread_id"]
         await caller.wait(thread_id, "ask", said("Hi"))
         await caller.resume(thread_id, "ask", "Ann")
-        async with client.threads.stream(thread_id, assistant_id="ask") as thread:
-            events = await within(_all(thread.subscribe(["values", "checkpoints", "input"])), "the events")
+        # Not by the client's subscription: it ends at the first pause that the client's other stream tells of, and
+        # whether that is before or after what this one has brought by then is chance (langgraph-sdk 0.4.14).
+        body = {"channels": ["values", "checkpoints", "input", "lifecycle"]}
+        events: list[Any] = []
+        async with caller.gateway.http.stream("POST", f"/threads/{thread_id}/stream/events", json=body) as answer:
+            lines = answer.aiter_lines()
+            while not (
+                events and events[-1]["method"] == "lifecycle" and events[-1]["params"]["data"]["event"] == "completed"
+            ):
+                line = await within(anext(lines), "an event")
+                if line.startswith("data: "):
+                    events.append(json.loads(line[6:]))
     asked = next(n for n, event in enumerate(events) if event["method"] == "input.requested")
     before = [event["params"]["data"] for event in events[:asked] if event["method"] == "values"]
     assert [message["content"] for message in before[-1]["messages"]] == ["Hi"]
