@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 import hypothesis
 import pytest
 
+from tests.closing import close_connections
 from tests.compiled import keep_compiled
 from tests.examples import FEW
 from tests.order import Durations, LongestFirst, listed
@@ -35,6 +36,7 @@ hypothesis.settings.load_profile("any machine")
 
 quicken_registration()
 keep_compiled()
+close_connections()
 # Nothing that is imported or collected goes away again: to look for it is a fifth of the time of a collection.
 gc.disable()
 
