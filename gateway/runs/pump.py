@@ -34,10 +34,6 @@ _BATCH = 128
 _BYTES = 4 * 2**20
 """The same, of them as JSON. They are stored together, and everything else that is to be stored waits meanwhile."""
 
-_PATIENCE = 30.0
-"""Seconds for which what the database cannot take is offered to it again, as while its server is started anew. An agent
-that is ahead by a batch waits meanwhile."""
-
 _WITH_FILES = (PartAdded, ArtifactAdded, InterruptRaised)
 """Events that may carry some."""
 
@@ -199,23 +195,8 @@ class Pump:
         self.urgent, self.flushed_at = False, asyncio.get_running_loop().time()
         events, self.buffer, self.size = self.buffer, [], 0
         files, self.files = self.files, []
-        self.storing = self._store(events, files)
+        self.storing = self.journal.write(lifecycle.append, start=self.start, events=events, files=files)
         self.storing.add_done_callback(partial(self._finish_flush, events, files))
-
-    def _store(self, events: list[Entry], files: list[FilePart]) -> "asyncio.Future[None]":
-        return self.journal.write(lifecycle.append, start=self.start, events=events, files=files)
-
-    async def _store_again(self, events: list[Entry], files: list[FilePart]) -> None:
-        """For as long as `_PATIENCE`. The journal refuses only what it knows not to be stored. Raises unavailable."""
-        pause, until = 0.05, asyncio.get_running_loop().time() + _PATIENCE
-        while True:
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 1.0)
-            try:
-                return await self._store(events, files)
-            except Unstored:
-                if asyncio.get_running_loop().time() > until:
-                    raise
 
     def give_up_storing(self) -> None:
         """The gateway stops: what could not be stored until now is left to the next start, like the run."""
@@ -227,7 +208,8 @@ class Pump:
             self.storing, self.refused = None, Unstored()
             return
         if isinstance(done.exception(), Unstored) and not isinstance(done, asyncio.Task):
-            self.storing = asyncio.get_running_loop().create_task(self._store_again(events, files))
+            again = self.journal.write_patiently(lifecycle.append, start=self.start, events=events, files=files)
+            self.storing = asyncio.get_running_loop().create_task(again)
             self.storing.add_done_callback(partial(self._finish_flush, events, files))
             return
         self.storing = None

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 from weakref import WeakValueDictionary
@@ -36,6 +37,8 @@ log = logging.getLogger("babelgate.webhook")
 
 _PAUSES = (1, 2, 5, 15, 60, 300)
 """Seconds between the tries of one delivery; after the last one the webhook is given up."""
+_WITHOUT_DATABASE = 5.0
+"""Seconds between looks for a database that is away."""
 _AT_ONCE = 16
 """Posts of one owner that are under way at a time: each takes a connection, and time of the loop."""
 
@@ -85,8 +88,8 @@ class Deliverer:
         if make is None:
             log.warning("webhook %s of task %s has the unknown dialect %s", *key[1:], due.webhook.dialect)
             return
-        writer = make(due.webhook, task, name)
-        following = self._tasks.spawn(self._deliver(due, task, writer), f"webhook of {task.task_id}")
+        new_writer = partial(make, due.webhook, task, name)
+        following = self._tasks.spawn(self._deliver(due, task, new_writer), f"webhook of {task.task_id}")
         self._running[key] = due.webhook, following
 
     def follows(self, due: Due) -> bool:
@@ -109,24 +112,36 @@ class Deliverer:
     async def stop(self) -> None:
         await self._tasks.stop()
 
-    async def _deliver(self, due: Due, task: Task, writer: WebhookWriter) -> None:
-        """The writer sees the task, or its thread, from the first record, so that its snapshots are whole; what was
-        delivered is not posted again."""
+    async def _deliver(self, due: Due, task: Task, new_writer: Callable[[], WebhookWriter]) -> None:
         key = (due.owner, task.task_id, due.webhook.webhook_id)
-        where = (Scope(task.thread_id), 0) if writer.scope == "thread" else (Scope.task(task), task.first_seq - 1)
         try:
-            async with aclosing(self._reads.follow(due.owner, *where, inline=True)) as batches:
-                async for records in batches:
-                    for record in records:
-                        if not await self._tell(due, writer, record):
-                            return
-        except FaultError as error:
-            if error.fault.code not in (FaultCode.NOT_FOUND, FaultCode.SHUTTING_DOWN):  # erased; told at the next start
-                raise
+            while True:
+                try:
+                    return await self._read_and_tell(due, task, new_writer())
+                except FaultError as error:
+                    if error.fault.code in (
+                        FaultCode.NOT_FOUND,
+                        FaultCode.SHUTTING_DOWN,
+                    ):  # erased; told at the next start
+                        return
+                    if error.fault.code is not FaultCode.UNAVAILABLE:
+                        raise
+                    log.warning("webhook %s of task %s waits for the database", due.webhook.webhook_id, task.task_id)
+                await asyncio.sleep(_WITHOUT_DATABASE)
         finally:
             running = self._running.get(key)
             if running is not None and running[1] is asyncio.current_task():
                 del self._running[key]
+
+    async def _read_and_tell(self, due: Due, task: Task, writer: WebhookWriter) -> None:
+        """The writer sees the task, or its thread, from the first record, so that its snapshots are whole; what was
+        delivered is not posted again."""
+        where = (Scope(task.thread_id), 0) if writer.scope == "thread" else (Scope.task(task), task.first_seq - 1)
+        async with aclosing(self._reads.follow(due.owner, *where, inline=True)) as batches:
+            async for records in batches:
+                for record in records:
+                    if not await self._tell(due, writer, record):
+                        return
 
     async def _tell(self, due: Due, writer: WebhookWriter, record: Record) -> bool:
         """Whether there is more to tell."""
@@ -182,7 +197,8 @@ class Deliverer:
         return self._signer.headers(str(message_id), body)
 
     async def _move(self, due: Due, seq: int, *, done: bool, forget: bool = False) -> None:
-        await self._journal.write(_advance_cursor, due, seq, done=done, forget=forget)
+        await self._journal.write_patiently(_advance_cursor, due, seq, done=done, forget=forget)
+        due.delivered_seq = seq
 
 
 def register(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> tuple[int, int]:

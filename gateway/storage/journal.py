@@ -12,7 +12,7 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -59,6 +59,10 @@ _READERS = 4
 _AGAIN: Final = 1.0
 """Seconds after which a lost connection is tried again, where nobody writes."""
 _RETRY_AFTER: Final = 5
+_PATIENCE: Final = 10.0
+"""Seconds for which a read waits for a database that is away, as while its server is started anew, before it fails."""
+_PATIENCE_OF_RUNS: Final = 30.0
+"""The same, for what a run that is at work has to store."""
 """Seconds that callers are told to wait when the database is away."""
 _TRIES: Final = 12
 """How often a command is done that meets those of other gateways. Nothing is waited for in between: whoever comes
@@ -275,6 +279,20 @@ class Journal:
         else:
             self._queue.put(_Write(command, args, named, done))
         return done
+
+    async def write_patiently(
+        self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
+    ) -> T:
+        """As `write`, and again for half a minute while the database refuses it. What is refused is known not to be
+        stored, so nothing is stored twice."""
+
+        async def again() -> T:
+            return await self.write(command, *args, **named)
+
+        try:
+            return await again()
+        except Unstored:
+            return await _try_again(again, Unstored, _PATIENCE_OF_RUNS)
 
     def _write_forever(self) -> None:
         commit = self._commit_shared if self.is_shared else self._commit
@@ -562,9 +580,19 @@ class Journal:
         return found
 
     async def query(self, read: Callable[Concatenate[Connection, P], T], /, *args: P.args, **named: P.kwargs) -> T:
-        """Run a read with its arguments in a transaction of its own, on a reader's thread. Raises shutting_down."""
+        """Run a read with its arguments in a transaction of its own, on a reader's thread. Raises shutting_down, and
+        unavailable if the database stays away."""
         self._check_open()
-        return await self._loop.run_in_executor(self._pool, self._query, read, args, named)
+        try:
+            return await self._loop.run_in_executor(self._pool, self._query, read, args, named)
+        except Unreachable:
+            pass
+
+        async def again() -> T:
+            self._check_open()
+            return await self._loop.run_in_executor(self._pool, self._query, read, args, named)
+
+        return await _try_again(again, Unreachable, _PATIENCE)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -621,6 +649,18 @@ class Journal:
         """Up to `limit` records of a thread after a seq, and not after `until`: fewer where they are large, and none
         only where there are no more."""
         return await self.query(read_page, pk, after, limit, until)
+
+
+async def _try_again(act: Callable[[], Awaitable[T]], error: type[FaultError], seconds: float) -> T:
+    pause, until = 0.05, asyncio.get_running_loop().time() + seconds
+    while True:
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 1.0)
+        try:
+            return await act()
+        except error:
+            if asyncio.get_running_loop().time() > until:
+                raise
 
 
 def _discard(connection: Connection) -> None:

@@ -178,7 +178,7 @@ def open_tasks(connection: Connection) -> list[tuple[int, str]]:
     return [(pk, task_id) for pk, task_id in rows]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Due:
     """A webhook that has not been told everything yet."""
 
@@ -188,6 +188,7 @@ class Due:
     """Of the thread."""
     webhook: Webhook
     delivered_seq: int
+    """Moves on as it is told."""
 
 
 def _webhook(row: tuple[str, str, str, str, bytes]) -> Webhook:

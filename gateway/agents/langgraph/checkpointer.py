@@ -166,7 +166,7 @@ class Saver(BaseCheckpointSaver[int]):
             channels={name: known.checkpoint_id for name, known in values.items()},
             values=new,
         )
-        await self._journal.write(_put, self._call, self._pk, made)
+        await self._journal.write_patiently(_put, self._call, self._pk, made)
         self._keep(ns_, checkpoint_id, values)
         return _config(thread_id, ns, checkpoint_id)
 
@@ -180,7 +180,7 @@ class Saver(BaseCheckpointSaver[int]):
             idx = WRITES_IDX_MAP.get(channel, number)
             made.append(Write(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body))
         place = (self._ns(thread_id, ns), checkpoint_id or "")
-        await self._journal.write(_put_writes, self._call, self._pk, place, made)
+        await self._journal.write_patiently(_put_writes, self._call, self._pk, place, made)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Raises NotImplementedError."""

@@ -9,7 +9,7 @@ import pytest
 from canonical.event import ThreadChanged
 from canonical.fault import FaultError
 from gateway import demo
-from gateway.runs import pump
+from gateway.storage import journal
 from gateway.storage.journal import Journal
 from tests.gateway.hubs import turned, within
 from tests.postgres_server import PostgresServer, postgres_server
@@ -127,7 +127,7 @@ async def test_a_run_whose_words_were_refused_ends_when_the_server_is_back(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is open in its log is read before its end is written, and the server is not there for that either."""
-    monkeypatch.setattr(pump, "_PATIENCE", 0.0)
+    monkeypatch.setattr(journal, "_PATIENCE_OF_RUNS", 0.0)
     talk = Talk()
     async with running(tmp_path, {"talk": talk}, database=server.add_schema("refused")) as gateway:
         run_id = await _start(gateway)
