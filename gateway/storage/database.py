@@ -1,6 +1,6 @@
 """The database that a journal is kept in: which one it is, its schema and migrations."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -19,7 +19,11 @@ _FOLDED_OTHERWISE: Final = frozenset({"0001", "0002"})
 """In databases of these, the rows that are folds of the log are not what this release would make of it."""
 
 
+_READABLE_FROM: Final = "readable from"
+"""In `meta`, the first revision whose gateways may use the schema as it is beside newer ones."""
+
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
+VERSIONS: Final = (_MIGRATIONS / "versions",)
 _SCHEMAS: Final = {"sqlite": _MIGRATIONS / "schema.sql", "postgresql": _MIGRATIONS / "postgresql.sql"}
 """What the migrations make of an empty database."""
 
@@ -49,8 +53,9 @@ class Database(Protocol):
         """The one connection that writes. Raises conflict, where another gateway has the database."""
         ...
 
-    def prepare_migration(self, connection: Connection) -> None:
-        """Before the schema is changed. Raises conflict, where others use it."""
+    def prepare_migration(self, connection: Connection, *, expands: bool) -> None:
+        """Before the schema is changed. Raises conflict, where others use it who could not go on (`expands` = they
+        can)."""
         ...
 
     def claim(self, connection: Connection) -> None:
@@ -119,12 +124,20 @@ def open_database(url: str, *, power: bool = False, shared: bool = False, pooler
     return Postgres(url, shared=shared, pooler=pooler)
 
 
-def migrate(connection: Connection, prepare: Callable[[Connection], None] | None = None) -> bool:
+class Prepare(Protocol):
+    def __call__(self, connection: Connection, *, expands: bool) -> None: ...
+
+
+def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: bool = False) -> bool:
     """Bring the schema to `HEAD`; whether the rows have to be folded anew. Alembic is imported only for a database of
-    an earlier release, after `prepare`: it costs a quarter of a second and 10 MB.
+    an earlier release: it costs a quarter of a second and 10 MB.
+
+    Migrations expand or contract. One whose module says `expands = True` adds what gateways of the release before look
+    past, so that these go on meanwhile, and may start again: a cluster is brought to a release node by node. Any other
+    needs them to be stopped. `shared` = gateways of other releases may use the database at the same time.
 
     Raises:
-        FaultError: conflict, if a newer release has written the database.
+        FaultError: conflict, if a newer release has written the database in a way that this one does not know.
     """
     current = None
     tables = inspect(connection).get_table_names()
@@ -136,6 +149,8 @@ def migrate(connection: Connection, prepare: Callable[[Connection], None] | None
         if current == HEAD:
             return False
         if current is not None and current not in REVISIONS:
+            if shared and _readable_from(connection) in REVISIONS:
+                return False
             shown = hide_password(connection.engine.url.render_as_string(hide_password=False))
             raise FaultError(
                 FaultCode.CONFLICT,
@@ -143,16 +158,40 @@ def migrate(connection: Connection, prepare: Callable[[Connection], None] | None
                 f"the revision {current}, and this release knows those up to {HEAD}. Install the newer release, or "
                 "choose another --database.",
             )
-    if prepare is not None:
-        prepare(connection)
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", "gateway.storage:migrations")
+    config.set_main_option("path_separator", "newline")
+    config.set_main_option("version_locations", "\n".join(str(folder) for folder in VERSIONS))
     config.attributes["connection"] = connection
+    expands = current is not None and _expands(config, current)
+    if prepare is not None:
+        prepare(connection, expands=expands)
+    before = _readable_from(connection) if expands else None
     command.upgrade(config, "head")
+    _set_readable_from(connection, (before or current or HEAD) if expands else HEAD)
     return current in _FOLDED_OTHERWISE
+
+
+def _expands(config: Any, current: str) -> bool:
+    """Whether all that is missing only adds to the schema."""
+    from alembic.script import ScriptDirectory
+
+    missing = ScriptDirectory.from_config(config).iterate_revisions("head", current)
+    return all(getattr(script.module, "expands", False) is True for script in missing)
+
+
+def _readable_from(connection: Connection) -> str | None:
+    where = {"name": _READABLE_FROM}
+    return connection.execute(text("SELECT value FROM meta WHERE name = :name"), where).scalar()
+
+
+def _set_readable_from(connection: Connection, revision: str) -> None:
+    row = {"name": _READABLE_FROM, "value": revision}
+    connection.execute(text("DELETE FROM meta WHERE name = :name"), row)
+    connection.execute(text("INSERT INTO meta (name, value) VALUES (:name, :value)"), row)
 
 
 def _create_tables(connection: Connection) -> None:

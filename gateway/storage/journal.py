@@ -207,7 +207,7 @@ class Journal:
         self._connection = connection = self.database.connect(self._writer)
         self._tx = self._make_transaction(self._writer)
         with self.database.writing(connection):
-            stale = migrate(connection, self.database.prepare_migration)
+            stale = migrate(connection, self.database.prepare_migration, shared=self.is_shared)
             self.database.claim(connection)
             self._tx.begin(connection)
             self._tx.begin_keys(latest_pk(connection))

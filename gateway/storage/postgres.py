@@ -191,9 +191,9 @@ class Postgres:
             raise OperationalError(_LOCK, None, error) from error
         return connection
 
-    def prepare_migration(self, connection: Connection) -> None:
+    def prepare_migration(self, connection: Connection, *, expands: bool) -> None:
         """Raises conflict."""
-        if self._shared and not _is_alone(connection):
+        if self._shared and not expands and not _is_alone(connection):
             raise FaultError(
                 FaultCode.CONFLICT,
                 f"{self._shown} is of another release, and gateways of that one use it. Stop them all before the "

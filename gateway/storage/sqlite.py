@@ -133,7 +133,7 @@ class Sqlite:
     def connect(self, writer: Engine) -> Connection:
         return writer.connect()
 
-    def prepare_migration(self, connection: Connection) -> None:
+    def prepare_migration(self, connection: Connection, *, expands: bool) -> None:
         """One gateway uses it at a time."""
 
     def claim(self, connection: Connection) -> None:

@@ -3,13 +3,12 @@ one knew of it."""
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psycopg
 import pytest
 from sqlalchemy import Connection
 
@@ -22,7 +21,7 @@ from gateway.runs import submission as command
 from gateway.runs.lifecycle import Outcome, Start
 from gateway.runs.submission import Ids, Submitted
 from gateway.settings.model import Limits, Queue
-from gateway.storage import postgres, queries
+from gateway.storage import database, postgres, queries
 from gateway.storage.journal import Journal
 from gateway.storage.transaction import Erased, Transaction
 from tests.gateway.hubs import turned, within
@@ -462,15 +461,88 @@ async def test_gateways_that_start_together_on_an_empty_database_make_its_tables
             await within(node.close())
 
 
-async def test_a_database_of_an_earlier_release_is_not_changed_under_gateways_that_use_it(url: str) -> None:
+class NewerRelease:
+    """One with a migration more than this one has: what is opened while it is installed is of it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder, self._monkeypatch = folder, monkeypatch
+        self._here = (database.VERSIONS, database.REVISIONS, database.HEAD)
+
+    @contextmanager
+    def installed(self, change: str, *, expands: bool) -> Generator[None]:
+        text = NEWER.format(before=database.HEAD, expands=expands, change=change)
+        (self._folder / "newer.py").write_text(text)
+        versions, revisions, _ = self._here
+        with self._patched((*versions, self._folder), (*revisions, "newer"), "newer"):
+            yield
+
+    @contextmanager
+    def removed(self) -> Generator[None]:
+        with self._patched(*self._here):
+            yield
+
+    @contextmanager
+    def _patched(self, versions: object, revisions: object, head: str) -> Generator[None]:
+        with self._monkeypatch.context() as patch:
+            patch.setattr(database, "VERSIONS", versions)
+            patch.setattr(database, "REVISIONS", revisions)
+            patch.setattr(database, "HEAD", head)
+            yield
+
+
+NEWER = """from alembic import op
+revision = "newer"
+down_revision = "{before}"
+branch_labels = None
+depends_on = None
+expands = {expands}
+
+def upgrade() -> None:
+    op.execute("{change}")
+"""
+
+
+@pytest.fixture
+def newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NewerRelease:
+    return NewerRelease(tmp_path, monkeypatch)
+
+
+async def test_a_release_that_adds_to_the_schema_starts_beside_gateways_of_this_one_which_go_on_and_start_again(
+    url: str, newer: NewerRelease
+) -> None:
     async with opened(url) as old:
         await within(old.write(create("t")))
-        with psycopg.connect(url, autocommit=True) as other:
-            other.execute("UPDATE alembic_version SET version_num = '0012'")
+        with newer.installed("ALTER TABLE thread ADD COLUMN colour TEXT", expands=True):
+            new = Journal(url, shared=True)
+            await within(new.open())
+        assert await within(new.write(change("t"))) == 2
+        assert await within(old.write(change("t"))) == 3
+        async with opened(url) as restarted:
+            assert await within(restarted.write(change("t"))) == 4
+            assert await within(new.write(change("t"))) == 5
+        with newer.installed("", expands=True):
+            async with opened(url) as another:
+                assert await within(another.write(change("t"))) == 6
+        await within(new.close())
+    with pytest.raises(FaultError, match="newer release"):  # alone it has no reason to
+        await within(Journal(url).open())
+
+
+async def test_a_release_that_changes_what_this_one_uses_waits_until_none_is_there_and_lets_none_in(
+    url: str, newer: NewerRelease
+) -> None:
+    with newer.installed("CREATE TABLE one_more (n INTEGER)", expands=False):
+        async with AsyncExitStack() as stack:
+            with newer.removed():
+                old = await stack.enter_async_context(opened(url))
+            await within(old.write(create("t")))
             with pytest.raises(FaultError, match="Stop them all"):
                 await within(Journal(url, shared=True).open())
-            other.execute("UPDATE alembic_version SET version_num = '0013'")
-        assert await within(old.write(change("t"))) == 2
+            assert await within(old.write(change("t"))) == 2
+        async with opened(url) as new:
+            assert await within(new.write(change("t"))) == 3
+            with newer.removed(), pytest.raises(FaultError, match="newer release"):
+                await within(Journal(url, shared=True).open())
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["between statements", "amid statements sent together"])
