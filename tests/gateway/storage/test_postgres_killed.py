@@ -9,9 +9,11 @@ import pytest
 from canonical.event import ThreadChanged
 from canonical.fault import FaultError
 from gateway import demo
+from gateway.runs import webhooks
 from gateway.storage import journal
 from gateway.storage.journal import Journal
 from tests.gateway.hubs import turned, within
+from tests.gateway.runs.test_webhooks import Receiver
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.running import Running, running
 
@@ -138,6 +140,33 @@ async def test_a_run_whose_words_were_refused_ends_when_the_server_is_back(
         await within(turned(lambda: gateway.hub.journal.failure is None), "the connection")
         await within(gateway.hub.engine.idle(), "the end")
         assert (await within(gateway.http.get(f"/acp/runs/{run_id}"))).json()["status"] == "failed"
+
+
+async def test_a_webhook_that_was_due_while_the_server_was_away_is_posted_when_it_is_back(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that is: as if nothing waited for the database."""
+    for module, name in ((journal, "_PATIENCE"), (journal, "_PATIENCE_OF_RUNS"), (webhooks, "_WITHOUT_DATABASE")):
+        monkeypatch.setattr(module, name, 0.05)
+    receiver = Receiver()
+    await receiver.start()
+    receiver.hold = asyncio.Event()
+    async with running(
+        tmp_path,
+        {"echo": demo.echo},
+        database=server.add_schema("webhook"),
+        network={"allow": ["127.0.0.0/8"]},
+    ) as gateway:
+        body = {"assistant_id": "echo", "input": {"message": "Hi"}, "webhook": receiver.url}
+        assert (await within(gateway.http.post("/runs/wait", json=body))).status_code == 200
+        await receiver.receives(1)
+        await asyncio.to_thread(server.kill)
+        receiver.hold.set()  # it is taken, and that it was cannot be stored
+        await within(turned(lambda: gateway.hub.journal.failure is not None), "the loss")
+        await asyncio.to_thread(server.start)
+        first, again = (await receiver.receives(2))[:2]
+        assert first == again
+    await receiver.stop()
 
 
 async def _start(gateway: Running) -> str:
