@@ -427,6 +427,7 @@ VALID: Final[Mapping[str, Json]] = {
     },
     "POST /v1/chat/completions": CHAT,
     "POST /v1/responses": RESPONSE,
+    "POST /v1/responses/compact": {"model": "echo", "input": [{"role": "user", "content": "hi"}]},
     "POST /v1/conversations": {"metadata": {"a": "b"}, "items": [{"role": "user", "content": "hi"}]},
     "POST /v1/conversations/{conversation_id}": {"metadata": {"a": "c"}},
     "POST /v1/conversations/{conversation_id}/items": {"items": [{"role": "user", "content": "hi"}]},

@@ -11,6 +11,7 @@ from adapters._server.extended import answer_file, confirm, is_asked
 from adapters.openai.agents import encode_model
 from adapters.openai.server.answers import error_response
 from adapters.openai.server.chat import Chat
+from adapters.openai.server.compact import Compact
 from adapters.openai.server.conversations import Conversations
 from adapters.openai.server.create_response import CreateResponse
 from adapters.openai.server.lookup import find_agent
@@ -25,7 +26,7 @@ AnyRequest = Request[Any, Any, Any]
 
 
 def routes(hub: Hub) -> Sequence[Router]:
-    models, chat, stored = Models(hub), Chat(hub), Stored(hub)
+    models, chat, stored, compact = Models(hub), Chat(hub), Stored(hub), Compact(hub)
     create, responses, conversations = CreateResponse(hub), Responses(hub), Conversations(hub)
     conversation = "/conversations/{conversation_id:str}"
     completions, response = "/chat/completions", "/responses/{response_id:str}"
@@ -42,6 +43,7 @@ def routes(hub: Hub) -> Sequence[Router]:
                 delete(f"{completions}/{{completion_id:str}}", status_code=200)(stored.delete_completion),
                 get(f"{completions}/{{completion_id:str}}/messages")(stored.list_messages),
                 post("/responses", status_code=200)(create.create),
+                post("/responses/compact", status_code=200)(compact.compact),
                 get(response)(responses.get_response),
                 delete(response, status_code=200)(responses.delete_response),
                 post(f"{response}/cancel", status_code=200)(responses.cancel_response),
@@ -74,8 +76,6 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
 
 _ABSENT: Final = {
     "/v1/responses/input_tokens": "Tokens of an input cannot be counted: agents have no tokenizer.",
-    "/v1/responses/compact": "A conversation cannot be compacted: it is kept whole, and previous_response_id or a "
-    "conversation goes on from it.",
 }
 
 _NO_ROUTE: Final = "Not Found"

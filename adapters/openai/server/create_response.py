@@ -1,7 +1,7 @@
 """POST /v1/responses: a new run, one that goes on from another, or the answer to what another has asked."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from litestar import Request, Response
 
 from adapters._extension import Request as Told
 from adapters._extension import decode_request, given_messages, with_uploads
-from adapters._json import read_json, validate
+from adapters._json import read_json
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from adapters._server.extended import confirm, is_asked
@@ -20,12 +20,20 @@ from adapters._server.own_files import resolve_own_files
 from adapters._sse import event_stream
 from adapters.openai.carries import RESPONSES, RESPONSES_VERSION
 from adapters.openai.codec.call_id import changed_id, find_interrupt
+from adapters.openai.codec.compaction import is_compaction
 from adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import schema_of
-from adapters.openai.codec.names import RESPONSE, decode_id, told_in_api
+from adapters.openai.codec.names import told_in_api
 from adapters.openai.server.answers import make_answers
-from adapters.openai.server.lookup import FoundRun, find_agent, find_conversation, find_response
+from adapters.openai.server.compact import expand_input
+from adapters.openai.server.lookup import (
+    FoundRun,
+    decode_request_of_model,
+    find_agent,
+    find_conversation,
+    find_previous,
+)
 from adapters.openai.server.reading import Reading
 from adapters.openai.wire import responses as w
 from adapters.openai.write.response import ResponseWriter
@@ -86,7 +94,7 @@ class CreateResponse:
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, unsupported, not_found, not_awaiting."""
         who = caller(request)
-        asked = await self._look_at(who, _decode(await read_json(request)))
+        asked = await self._look_at(who, await _decode(await read_json(request)))
         extended = asked.body.babelgate is not None or is_asked(request)
         receipt = await (self._answer if asked.said.answers else self._submit)(asked)
         body = asked.body
@@ -120,23 +128,10 @@ class CreateResponse:
         said = Conversation.of(body.input, same=_is_same(agent))
         previous = thread_id = None
         if body.previous_response_id is not None:
-            previous = await self._find_previous(who, body.previous_response_id)
+            previous = await find_previous(self._hub, who.owner, body.previous_response_id)
         if body.conversation_id is not None:
             thread_id = (await find_conversation(self._hub, who.owner, body.conversation_id)).thread_id
         return _Asked(who, body, agent, said, previous, thread_id, decode_request(body.babelgate))
-
-    async def _find_previous(self, who: Caller, named: str) -> FoundRun:
-        words = f"Previous response with id {named[:100]!r} not found."
-        lost = FaultError(
-            FaultCode.INVALID,
-            words,
-            errors=[{"field": "previous_response_id", "description": words}],
-            openai={"code": "previous_response_not_found"},
-        )
-        run_id = decode_id(RESPONSE, named)
-        if run_id is None:
-            raise lost
-        return await find_response(self._hub, who.owner, run_id, lost)
 
     # Runs
 
@@ -262,13 +257,13 @@ class CreateResponse:
         return FaultError(FaultCode.NOT_AWAITING, "The call has its output already, or nobody waits for it.")
 
 
-def _decode(given: Any) -> w.ResponseCreate:
-    """Raises invalid."""
-    if isinstance(given, dict) and "model" not in given:
-        words = "Missing required parameter: 'model'."
-        errors: list[Mapping[str, str]] = [{"field": "model", "description": words}]
-        raise FaultError(FaultCode.INVALID, words, errors=errors, openai={"code": "missing_required_parameter"})
-    return validate(w.ResponseCreate, cast("object", given))
+async def _decode(given: Any) -> w.ResponseCreate:
+    """With what is in its compactions. Raises invalid."""
+    items = cast("JsonObject", given).get("input") if isinstance(given, dict) else None
+    if isinstance(items, list) and any(map(is_compaction, cast("list[Any]", items))):
+        expanded = await asyncio.to_thread(expand_input, cast("list[Any]", items))
+        return decode_request_of_model(w.ResponseCreate, {**cast("JsonObject", given), "input": expanded})
+    return decode_request_of_model(w.ResponseCreate, cast("object", given))
 
 
 def _is_same(agent: AgentInfo) -> bool:

@@ -1,11 +1,14 @@
 """What the names and ids of requests lead to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 
+from pydantic import BaseModel
+
+from adapters._json import validate
 from adapters.openai.codec.model import object_in
 from adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id
 from canonical import AgentInfo, FaultCode, FaultError, Hub, Message, Run, Scope, Task
@@ -13,6 +16,7 @@ from canonical.event import RunCreated
 from canonical.thread import Thread
 
 _PREFIX: Final = "chatcmpl-"
+M = TypeVar("M", bound=BaseModel)
 
 
 def find_agent(hub: Hub, model: str) -> AgentInfo:
@@ -61,6 +65,30 @@ async def find_response(hub: Hub, owner: str, run_id: str, lost: FaultError) -> 
     if object_in(dict(given.extra), "openai").get("store") is False:
         raise lost
     return found
+
+
+async def find_previous(hub: Hub, owner: str, named: str) -> FoundRun:
+    """A response to go on from. Raises invalid."""
+    words = f"Previous response with id {named[:100]!r} not found."
+    lost = FaultError(
+        FaultCode.INVALID,
+        words,
+        errors=[{"field": "previous_response_id", "description": words}],
+        openai={"code": "previous_response_not_found"},
+    )
+    run_id = decode_id(RESPONSE, named)
+    if run_id is None:
+        raise lost
+    return await find_response(hub, owner, run_id, lost)
+
+
+def decode_request_of_model(model: type[M], given: Any) -> M:
+    """A body that names a model. Raises invalid."""
+    if isinstance(given, dict) and "model" not in given:
+        words = "Missing required parameter: 'model'."
+        errors: list[Mapping[str, str]] = [{"field": "model", "description": words}]
+        raise FaultError(FaultCode.INVALID, words, errors=errors, openai={"code": "missing_required_parameter"})
+    return validate(model, cast("object", given))
 
 
 async def find_conversation(hub: Hub, owner: str, named: str) -> Thread:

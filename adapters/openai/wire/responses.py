@@ -138,6 +138,13 @@ _NOT_CONFIG: Final = {
 }
 
 
+class ResponseCompact(_Wire):
+    model: str
+    input: str | Items | None = None
+    previous_response_id: str | None = None
+    instructions: str | None = None
+
+
 class ConversationCreate(_Wire):
     metadata: Metadata | None = None
     # resources/conversations/conversations.py, create: "up to 20 items at a time".

@@ -494,7 +494,7 @@ async def test_what_is_not_served_is_told_with_what_is(gateway: Running) -> None
 
 
 @pytest.mark.parametrize("root", ["", "/agent/echo"])
-@pytest.mark.parametrize(("path", "why"), [("input_tokens", "tokenizer"), ("compact", "previous_response_id")])
+@pytest.mark.parametrize(("path", "why"), [("input_tokens", "tokenizer")])
 async def test_what_responses_do_not_have_is_told_with_the_reason(
     gateway: Running, root: str, path: str, why: str
 ) -> None:

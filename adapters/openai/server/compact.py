@@ -1,0 +1,95 @@
+"""POST /v1/responses/compact: what was said, as one item to go on from (Open Responses, POST /responses/compact)."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any, Final, cast
+
+from litestar import Request, Response
+
+from adapters._json import read_json, validate
+from adapters._server.caller import Caller, caller
+from adapters._server.encoding import json_response
+from adapters.openai.codec.compaction import decode_compaction, encode_compaction, is_compaction
+from adapters.openai.codec.items import Conversation
+from adapters.openai.codec.messages import refuse
+from adapters.openai.server.lookup import FoundRun, decode_request_of_model, find_agent, find_previous
+from adapters.openai.wire import responses as w
+from adapters.openai.write.conversation import ConversationWriter
+from canonical import Hub, RunStatus, Scope
+from canonical.event import RunCreated, RunEnded
+from canonical.value import JsonObject
+
+AnyRequest = Request[Any, Any, Any]
+
+_NO_USAGE: Final[JsonObject] = {
+    "input_tokens": 0,
+    "input_tokens_details": {"cached_tokens": 0},
+    "output_tokens": 0,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 0,
+}
+"""Nothing was asked of a model."""
+
+
+class Compact:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Compact":
+        return self  # as in `Models`
+
+    async def compact(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found, too_large."""
+        who = caller(request)
+        given = await read_json(request)
+        body = decode_request_of_model(w.ResponseCompact, given)
+        find_agent(self._hub, body.model)
+        previous: list[JsonObject] = []
+        if body.previous_response_id is not None:
+            found = await find_previous(self._hub, who.owner, body.previous_response_id)
+            previous = await self._said_until(who, found)
+        items = [*previous, *expand_input(cast("JsonObject", given).get("input"))]
+        if not items:
+            refuse("input", "There is nothing to compact: give input, or previous_response_id.")
+        # Calls that wait for their outputs, or outputs of no call, would be refused when the compaction is sent back.
+        Conversation.of([validate(w.Item, item) for item in items], same=True)
+        item = await asyncio.to_thread(encode_compaction, items)
+        told: JsonObject = {"id": str(item["id"]).replace("cmp_", "resp_"), "object": "response.compaction"}
+        return json_response({**told, "created_at": int(time.time()), "output": [item], "usage": _NO_USAGE})
+
+    async def _said_until(self, who: Caller, found: FoundRun) -> list[JsonObject]:
+        """Raises invalid, too_large."""
+        run = found.run
+        if run.status is RunStatus.PAUSED:
+            refuse("previous_response_id", "The response waits for the output of its calls.")
+        if not run.has_ended:
+            refuse("previous_response_id", "The response has not ended.")
+        writer = ConversationWriter(run.thread_id, who.owner)
+        log = self._hub.reads.log(who.owner, Scope(run.thread_id), inline=True)
+        async with aclosing(log) as batches:
+            async for batch in batches:
+                for record in batch:
+                    event = record.event
+                    if isinstance(event, RunCreated) and event.checkpoint is not None:
+                        refuse(
+                            "previous_response_id",
+                            "The conversation has branches: send what was said as input instead.",
+                        )
+                    writer.write(record)
+                    if isinstance(event, RunEnded) and record.run_id == run.run_id:
+                        return [each.item for each in writer.items()]
+        return [each.item for each in writer.items()]
+
+
+def expand_input(given: object) -> list[Any]:
+    """The items of an input, those of compactions among them. Raises invalid."""
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    if not isinstance(given, list):
+        return []
+    items: list[Any] = []
+    for number, item in enumerate(cast("Sequence[Any]", given)):
+        items += decode_compaction(item, f"input.{number}") if is_compaction(item) else [item]
+    return items

@@ -1,0 +1,93 @@
+"""Conversations as one item, over a whole gateway."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+
+from canonical import Invocation
+from gateway import demo
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+AT: Final = "/v1/responses"
+
+
+async def recall(call: Invocation) -> str:
+    return " | ".join(f"{message.role}: {message.text}" for message in (*call.history, *call.messages))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    folder: Path = tmp_path_factory.mktemp("compact")
+    agents = {"recall": recall, "echo": demo.echo, "ask": demo.ask}
+    async with running(folder, agents, keys={"alice": "wonderland", "bob": "builder"}) as made:
+        yield made
+
+
+async def post(gateway: Running, path: str, key: str = "wonderland", **body: Any) -> tuple[int, Any]:
+    answer = await gateway.http.post(path, json=body, headers={"Authorization": f"Bearer {key}"})
+    return answer.status_code, answer.json()
+
+
+async def compact(gateway: Running, **body: Any) -> Any:
+    status, made = await post(gateway, f"{AT}/compact", **{"model": "recall", **body})
+    assert status == 200, made
+    assert (made["object"], [item["type"] for item in made["output"]]) == ("response.compaction", ["compaction"])
+    return made
+
+
+def text_of(response: Any) -> str:
+    return response["output"][-1]["content"][0]["text"]
+
+
+async def test_what_was_compacted_is_gone_on_from_without_an_id(gateway: Running) -> None:
+    given = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    made = await compact(gateway, input=given, prompt_cache_key="k")
+    status, answer = await post(
+        gateway, AT, model="recall", input=[*made["output"], {"role": "user", "content": "three"}], tools=[]
+    )
+    assert status == 200, answer
+    assert text_of(answer) == "user: one | agent: two | user: three"
+
+
+async def test_a_conversation_is_compacted_by_its_last_response_and_what_came_later_is_not_in_it(
+    gateway: Running,
+) -> None:
+    _, first = await post(gateway, AT, model="echo", input="one")
+    _, second = await post(gateway, AT, model="echo", input="two", previous_response_id=first["id"])
+    await post(gateway, AT, model="echo", input="three", previous_response_id=second["id"])
+    made = await compact(gateway, previous_response_id=second["id"], input="and")
+    again = await compact(gateway, input=[*made["output"], {"role": "user", "content": "so on"}])
+    status, answer = await post(gateway, AT, model="recall", input=again["output"])
+    assert status == 200, answer
+    assert text_of(answer) == "user: one | agent: one | user: two | agent: two | user: and | user: so on"
+
+
+async def test_what_cannot_be_compacted_is_refused(gateway: Running) -> None:
+    _, asking = await post(gateway, AT, model="ask", input="Hi")
+    _, alices = await post(gateway, AT, model="echo", input="one")
+    for body, code in (
+        ({"model": "recall"}, None),
+        ({"input": "hi"}, "missing_required_parameter"),
+        ({"model": "recall", "previous_response_id": "resp_x"}, "previous_response_not_found"),
+        ({"model": "recall", "previous_response_id": asking["id"]}, None),
+        ({"model": "recall", "input": [{"type": "message"}]}, None),
+    ):
+        status, error = await post(gateway, f"{AT}/compact", **body)
+        assert (status, error["error"]["code"]) == (400, code), error
+    status, error = await post(gateway, f"{AT}/compact", "builder", model="recall", previous_response_id=alices["id"])
+    assert (status, error["error"]["code"]) == (400, "previous_response_not_found")
+    assert (await post(gateway, f"{AT}/compact", model="nobody", input="hi"))[0] == 404
+
+
+async def test_a_changed_compaction_is_refused(gateway: Running) -> None:
+    (item,) = (await compact(gateway, input="one"))["output"]
+    content = item["encrypted_content"]
+    status, error = await post(
+        gateway, AT, model="recall", input=[{**item, "encrypted_content": content[:-4] + "AAAA"}]
+    )
+    assert (status, error["error"]["code"], error["error"]["param"]) == (400, "invalid_compaction", "input.0")
