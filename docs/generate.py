@@ -46,14 +46,22 @@ def _title(adapter: Adapter, version: str) -> str:
 
 def matrix() -> str:
     """One row a feature, one column a protocol."""
-    columns = list(_columns())
+    return _matrix([(title, {name: _MARKS[carry.level] for name, carry in told.items()}) for title, told in _columns()])
+
+
+def _matrix(columns: Sequence[tuple[str, Mapping[Feature, str]]]) -> str:
     lines = [
         f"| | {' | '.join(title for title, _ in columns)} |",
         f"|---|{'|'.join(':-:' for _ in columns)}|",
     ]
     for feature in Feature:
-        lines.append(f"| {feature} | {' | '.join(_MARKS[carries[feature].level] for _, carries in columns)} |")
+        lines.append(f"| {feature} | {' | '.join(marks[feature] for _, marks in columns)} |")
     return "\n".join(lines)
+
+
+def _marks_of_both(plain: Mapping[Feature, Carry], extended: Mapping[Feature, Carry]) -> dict[Feature, str]:
+    marks = {feature: (_MARKS[carry.level], _MARKS[extended[feature].level]) for feature, carry in plain.items()}
+    return {feature: one if one == other else f"{one} → {other}" for feature, (one, other) in marks.items()}
 
 
 def with_extension() -> str:
@@ -65,13 +73,22 @@ def with_extension() -> str:
         with_it = "as plain" if told is None else _count(told)
         lines.append(f"| {title} | {_count(adapter.carries[version])} | {with_it} |")
         if told is not None:
-            losses = (f"{feature} ({carry.how})" for feature, carry in told.items() if carry.level != "full")
-            left.setdefault("; ".join(losses), []).append(title)
+            losses = "; ".join(f"{feature} ({carry.how})" for feature, carry in told.items() if carry.level != "full")
+            if losses:
+                left.setdefault(losses, []).append(title)
     plain = _count_all([adapter.carries[version] for adapter, version in _versions()])
     extended = _count_all([adapter.extended.get(version, adapter.carries[version]) for adapter, version in _versions()])
     lines.append(f"| all | {plain} | {extended} |")
     lost = "\n".join(f"- {', '.join(titles)}: {losses}." for losses, titles in left.items())
-    return "\n".join(lines) + f"\n\nWhat is lost with it, too:\n\n{lost}"
+    columns = [(adapter, version, adapter.carries[version]) for adapter, version in _versions()]
+    table = _matrix(
+        [(_title(a, version), _marks_of_both(told, a.extended.get(version, told))) for a, version, told in columns]
+    )
+    return (
+        "\n".join(lines)
+        + f"\n\nFeature by feature, plain → with the extension where that is another mark:\n\n{table}"
+        + f"\n\nWhat is lost with it, too:\n\n{lost}"
+    )
 
 
 def _count_all(tables: Sequence[Mapping[Feature, Carry]]) -> str:

@@ -9,7 +9,7 @@ import pytest
 import canonical
 from adapters import ADAPTERS
 from canonical import Feature
-from docs.generate import ROOT, pages
+from docs.generate import ROOT, pages, with_extension
 
 TERMS: Final = {
     "authentication": "gateway/http/middleware.py",
@@ -97,3 +97,9 @@ def test_an_adapter_says_where_its_specification_is(adapter: str) -> None:
     folder = ROOT / "adapters" / adapter
     wire = [each.read_text(encoding="utf-8") for each in (*folder.glob("wire.py"), *folder.glob("wire/*.py"))]
     assert any(re.search(r'^SPEC: Final = "https://', each, re.MULTILINE) for each in wire)
+
+
+def test_a_protocol_that_loses_nothing_with_the_extension_is_not_among_those_that_do() -> None:
+    _, _, lost = with_extension().partition("What is lost with it, too:")
+    assert "ACP: fork" in lost
+    assert "OpenAI responses" not in lost
