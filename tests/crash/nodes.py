@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import httpx
 
+from tests.balancer import RoundRobin
 from tests.crash.campaign import MOMENTS, ROUNDS_OF_ONE, Moment, Tally, agents, cut_short, take_for_cut, upstream
 from tests.crash.check import Checks
 from tests.crash.load import Load, heard
@@ -23,43 +24,10 @@ from tests.crash.world import World
 from tests.gateway.stage import Nursery, Stage, nursery
 from tests.postgres_server import PostgresServer
 from tests.serving import listen
-from tests.transport import Transport
 
 _BOUND: Final = 90.0
 _KINDS: Final = ("kill", "stop", "server")
 """One after the other."""
-
-
-class RoundRobin(httpx.AsyncBaseTransport):
-    def __init__(self) -> None:
-        self._ways: dict[str, Transport] = {}
-        """By host and port."""
-        self._turn = 0
-
-    def add(self, url: httpx.URL) -> None:
-        self._ways[url.netloc.decode()] = Transport()
-
-    async def leave_out(self, url: httpx.URL) -> None:
-        """Whoever waits for an answer of it is cut off."""
-        way = self._ways.pop(url.netloc.decode(), None)
-        if way is not None:
-            await way.aclose()
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        for _ in range(len(self._ways) - 1):
-            try:
-                return await self._ask(request)
-            except httpx.ConnectError:
-                continue
-        return await self._ask(request)
-
-    async def _ask(self, request: httpx.Request) -> httpx.Response:
-        self._turn += 1
-        place = list(self._ways)[self._turn % len(self._ways)]
-        host, _, port = place.rpartition(":")
-        request.url = request.url.copy_with(host=host, port=int(port))
-        request.headers["host"] = place
-        return await self._ways[place].handle_async_request(request)
 
 
 class Cluster:

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Set
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pytest
 
 from canonical import Carry, Feature, Run, Scope
@@ -16,6 +17,7 @@ from docs.pairing import AGENTS, SERVERS, Cell, Side, cell
 from gateway.agents.registry import connect
 from gateway.fronted import Fronted
 from gateway.settings.model import Settings
+from tests.balancer import RoundRobin
 from tests.gateway.knowledge import knowledge
 from tests.interop.driver import OfficialServer, start_server
 from tests.interop.langgraph_dev import langgraph_dev
@@ -30,6 +32,7 @@ from tests.pairs.mcp import Mcp
 from tests.pairs.model import ASKED, CALL, MODELS, serve_models
 from tests.pairs.openai import Chat, Responses
 from tests.pairs.runtime import Runtime
+from tests.postgres import new_schema, url_of
 from tests.running import Running, running
 
 OWNER: Final = "default"
@@ -143,6 +146,33 @@ async def in_process(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 
 
 @asynccontextmanager
+async def clustered(folder: Path, kind: Kind) -> AsyncGenerator[House]:
+    """The same on two nodes of a cluster: each request goes to the one that did not have the last."""
+    players = Cast()
+    with new_schema() as schema:
+        shared: dict[str, Any] = {
+            "database": url_of(schema),
+            "cluster": True,
+            "blobs": str(folder / "blobs"),
+            # What answers say of URLs must not depend on the node that says it.
+            "public_url": "http://gateway.test",
+        }
+        async with AsyncExitStack() as stack:
+            nodes: list[Running] = []
+            balancer = RoundRobin()
+            for name in ("one", "two"):
+                (folder / name).mkdir()
+                opened = running(folder / name, players.agents(), node=name, **shared)
+                nodes.append(await stack.enter_async_context(opened))
+                balancer.add(httpx.URL(nodes[-1].url))
+            client = httpx.AsyncClient(
+                transport=balancer, base_url="http://gateway.test", timeout=nodes[0].http.timeout, trust_env=False
+            )
+            http = await stack.enter_async_context(client)
+            yield _house(kind, replace(nodes[0], http=http), players)
+
+
+@asynccontextmanager
 async def compiled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
     """Graphs, as their authors give them to the gateway."""
     from gateway.agents.langgraph.agent import front as fronted
@@ -253,6 +283,7 @@ async def developed(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 
 HOUSES: Final[Mapping[str, Kind]] = {
     "python": Kind("python", in_process),
+    "cluster": Kind("python", clustered, callers=ONE_EACH),
     "graph": Kind("graph", compiled, shows=frozenset({Feature.STEP}), stateful=True),
     "a2a-0.3": Kind(
         "a2a-0.3", partial(behind, "a2a", "/a2a/{agent}/.well-known/agent.json", extension="off"), tells=_LOSSES

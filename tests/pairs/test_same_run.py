@@ -24,7 +24,7 @@ from tests.pairs.runtime import Runtime
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.parametrize("house", ["python"], indirect=True, ids=[""]),
+    pytest.mark.parametrize("house", ["python", "cluster"], indirect=True, ids=["", "cluster"]),
 ]
 
 SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
