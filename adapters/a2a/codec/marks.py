@@ -285,9 +285,25 @@ def _gemini(heard: Heard, value: Json, _: JsonObject) -> None:
             for call in calls:
                 _gemini_call(heard, call)
         case "citation":
+            cited = [
+                each for part in heard.parts if isinstance(part, TextPart) for each in _gemini_citations(part.text)
+            ]
+            heard.says = "progress"
+            if cited:
+                heard.citations += cited
+                heard.parts = [part for part in heard.parts if not isinstance(part, TextPart)]
+        case str():  # its state and the like
             heard.says = "progress"
         case _:
             pass
+
+
+def _gemini_citations(text: str) -> Iterator[AnnotationPart]:
+    """A line each, after one that announces them: `(title) URL`, or the URL alone."""
+    for line in text.splitlines():
+        title, _, url = line.strip().rpartition(" ")
+        if "://" in url:
+            yield AnnotationPart(url=url, title=title.removeprefix("(").removesuffix(")") or None)
 
 
 def _gemini_call(heard: Heard, call: JsonObject) -> None:

@@ -30,7 +30,7 @@ from adapters.a2a.read.mirror import Mirror, beside_of
 from adapters.a2a.read.parts import DecodedParts, as_extra, decode_parts, decode_reply, decode_state
 from adapters.a2a.read.questions import decode_interrupts, in_words, questions
 from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import AGAIN, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
+from adapters.a2a.wire.task import AGAIN, ASIDE, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
 from canonical import (
     BLAME,
     AnnotationPart,
@@ -120,7 +120,7 @@ class EventReader:
         self._spoken: ArtifactTracker | None = None
         """Of the answer that comes in pieces in the messages of the status."""
         self._progress: dict[str | None, str] = {}
-        """What this run said on the way, by the id of the message."""
+        """What this run said on the way, by the id of the message; without what is marked to be that and no more."""
         self._citations: list[AnnotationPart] = []
         """Of what was said so."""
         self._pending: tuple[w.Message, Heard] | None = None
@@ -141,6 +141,7 @@ class EventReader:
         told = set[str]()
         said: dict[str, ArtifactTracker] = {}
         phases: dict[str | None, Phase] = {}
+        asides = set[str | None]()
         for record in past:
             mine, event = record.run_id == self._run_id, record.event
             match event:
@@ -149,8 +150,10 @@ class EventReader:
                     self._recall_message(event, said, mine=mine)
                     if mine and event.role == "agent":
                         phases[event.message_id] = event.phase
+                        if ASIDE in event.extra:
+                            asides.add(event.message_id)
                 case PartAdded() | PartDelta() | PartEnded() | MessageEnded():
-                    self._recall_words(event, phases.get(event.message_id))
+                    self._recall_words(event, phases.get(event.message_id), aside=event.message_id in asides)
                     account = said.get(event.message_id or "")
                     if account is not None:
                         _recall_part(event, account)
@@ -185,12 +188,14 @@ class EventReader:
             account = self._spoken = ArtifactTracker("", file=False, message_id=event.message_id)
             said[event.message_id or ""] = account
 
-    def _recall_words(self, event: PartAdded | PartDelta | PartEnded | MessageEnded, phase: Phase | None) -> None:
+    def _recall_words(
+        self, event: PartAdded | PartDelta | PartEnded | MessageEnded, phase: Phase | None, *, aside: bool
+    ) -> None:
         """Of a message of this run, which has a `phase`."""
         self._remarks |= {own["messageId"] for own in (_own(event.extra),) if "messageId" in own}
         if isinstance(event, PartAdded) and not isinstance(event.part, ReasoningPart):
             self._answered = self._answered or phase == "answer"
-            if phase == "progress" and isinstance(event.part, TextPart):
+            if phase == "progress" and not aside and isinstance(event.part, TextPart):
                 self._progress[event.message_id] = self._progress.get(event.message_id, "") + event.part.text
 
     def _recall_artifact(self, event: ArtifactAdded, *, mine: bool) -> None:
@@ -324,18 +329,25 @@ class EventReader:
         return message_id
 
     def _whole(
-        self, parts: Sequence[Part], phase: Phase, message: w.Message | None = None, *, reply: bool = False
+        self,
+        parts: Sequence[Part],
+        phase: Phase,
+        message: w.Message | None = None,
+        *,
+        reply: bool = False,
+        aside: bool = False,
     ) -> None:
+        """`aside`: the server says itself that it is progress."""
         message = message or w.Message()
         own = as_extra(message, messageId=message.messageId)
         is_thought = all(isinstance(part, ReasoningPart) for part in parts)
-        extra: JsonObject = {**own, REPLY: {}} if reply else own
+        extra: JsonObject = {**own, **({REPLY: {}} if reply else {}), **({ASIDE: {}} if aside else {})}
         message_id = self._start(phase, message.metadata, extra, is_thought=is_thought and bool(parts))
         self._events += [PartAdded(message_id=message_id, part=part) for part in parts]
         self._events.append(MessageEnded(message_id=message_id))
         if phase == "answer":
             self._answers.add(text_of(tuple(parts)))
-        else:
+        elif not aside:
             self._progress[message_id] = "".join(part.text for part in parts if isinstance(part, TextPart))
 
     def _read_parts(self, message: w.Message | w.Artifact | None) -> DecodedParts:
@@ -384,13 +396,13 @@ class EventReader:
         self._activity.use(self._events, heard.tools, message)
         self._activity.tell_steps(self._events, heard.steps)
         if heard.progress:
-            self._whole(heard.progress, "progress", message)
+            self._whole(heard.progress, "progress", message, aside=True)
         if self.says_all_again and words and all(isinstance(part, TextPart) for part in words):
             self._grow(text_of(tuple(words)))
         elif words and (heard.says == "answer" or (heard.says is None and self.speaks_in_status)):
             self._speak(words, message)
         elif words:
-            self._whole(words, "progress", message)
+            self._whole(words, "progress", message, aside=heard.says == "progress")
         if self._spoken is not None:
             self._spoken.cite(heard.citations, self._events)
         else:
@@ -508,7 +520,8 @@ class EventReader:
 
     def _end_run(self, message: w.Message | None, heard: Heard, metadata: JsonObject | None) -> None:
         if self._spoken is not None:
-            self._spoken.cite(heard.citations, self._events)
+            # Those that came before its first piece are of it, too.
+            self._spoken.cite([*self._citations, *heard.citations], self._events)
         self._finish()
         self.stopped, self._held_end = True, None
         if self._held:  # questions that the server did not stop for after all
@@ -543,7 +556,7 @@ class EventReader:
         self._activity.use(self._events, heard.tools, message)
         self._whole([*heard.parts, *heard.citations], "answer", message)
         if heard.progress:
-            self._whole(heard.progress, "progress", message)
+            self._whole(heard.progress, "progress", message, aside=True)
 
     def _answer_by_progress(self) -> None:
         """A task that completes without any answer has given it on the way: what was said is the answer after all."""

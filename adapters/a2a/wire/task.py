@@ -42,6 +42,8 @@ GROWING: Final = "a2a.growing"
 """The key in `extra` of an answer that comes in messages of the status, each of which says all of it so far."""
 AGAIN: Final = "a2a.again"
 """The key in `extra` of an answer that says together what was said on the way."""
+ASIDE: Final = "a2a.aside"
+"""The key in `extra` of progress that the server marks as such: it is no answer, whatever else was said."""
 STATUS: Final = "status"
 TASK: Final = "task"
 """Names of `Native` events of A2A: what a server says of a status, or of its task, that other events do not tell. In

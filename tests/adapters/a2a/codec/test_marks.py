@@ -159,6 +159,30 @@ def test_an_answer_that_was_said_on_the_way_has_a_line_for_each_message_and_not_
     assert said(heard([*events, *reader.read(completed())]))[-1] == ("It is sunny.\nSo.", "answer")
 
 
+TRAJECTORY = "https://a2a-extensions.agentstack.beeai.dev/ui/trajectory/v1"
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize(
+    "marked",
+    [
+        working(message_id="p", metadata={TRAJECTORY: {"title": "plan", "content": "Look it up."}}),
+        working({"text": "Waiting."}, message_id="p", beside={"coderAgent": {"kind": "state-change"}}),
+    ],
+)
+@pytest.mark.parametrize("answer", ["", "42"])
+def test_what_is_marked_as_progress_is_never_the_answer(answer: str, marked: JsonObject, is_cut: bool) -> None:
+    before = [marked, *([working({"text": answer}, message_id="n")] if answer else [])]
+    reader = EventReader(RUN)
+    events = read(*before, reader=reader)
+    assert said(heard(events))[0][1] == "progress"
+    if is_cut:
+        reader = EventReader(RUN)
+        reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
+    transcript = heard([*events, *reader.read(completed())])
+    assert [text for text, phase in said(transcript) if phase == "answer"] == ([answer] if answer else [])
+
+
 def test_what_a_gateway_says_on_the_way_is_no_answer() -> None:
     about = {"babelgate": {"taskId": "k"}}
     assert heard(read(working({"text": "Looking."}), completed(**about))).text == ""
@@ -274,10 +298,15 @@ def test_gemini_cli_says_by_its_kind_what_a_status_is() -> None:
         of("tool-call-update", {"data": done}, 3),
         of("text-content", {"text": "There is "}, 4),
         of("text-content", {"text": "one."}, 5),
+        of("citation", {"text": "Citations:\n(A page) https://e.org/a\nhttps://e.org/b"}, 6),
         completed(coderAgent={"usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}}),
     )
     transcript = heard(events)
     assert said(transcript) == [("There is one.", "answer")]
+    assert citations(transcript) == [
+        AnnotationPart(url="https://e.org/a", title="A page"),
+        AnnotationPart(url="https://e.org/b"),
+    ]
     assert thoughts(transcript) == ["Look: There may be files."]
     assert tools(events) == [("ls", "in", {"p": "."}), ("ls", "out", {"files": 1})]
     assert usage(events) == {"input_tokens": 3, "output_tokens": 2}
