@@ -17,6 +17,7 @@ from canonical.message import text_of
 from canonical.value import Json, JsonObject
 
 KAGENT: Final = "https://kagent.dev/extensions/hitl/v1"
+SHARED: Final = "shared"
 TOOL_MARKS: Final = ("adk_type", "kagent.dev/a2a/part-type", "kagent_type")
 """Keys of a part's metadata that say which part of genai's it is: google-adk 2.13.0, kagent 1.0.0a17, older ones."""
 
@@ -226,10 +227,16 @@ def _secrets(key: str, asked: JsonObject) -> list[Question]:
 
 def _kagent(key: str, asked: JsonObject) -> list[Question]:
     found: list[Question] = []
+    # An agent within asks: who that is, and what it would call. It is answered by the ids of the one outside.
+    nested = _object(asked.get("nested"))
+    within = _text(nested.get("subagent_name"))
+    calls = [_in_words(tool.get("name"), tool.get("args")) for tool in _objects(nested.get("tools"))]
     if asked.get("type") == "tool_approval_request":
         for tool in _objects(asked.get("tools")):
             tool_id, hint = _text(tool.get("id")), _text(asked.get("hint"))
-            words = "\n".join(filter(None, (hint, _in_words(tool.get("name"), tool.get("args")))))
+            call = _in_words(tool.get("name"), tool.get("args"))
+            inner = [f"{within}: {each}" if within else each for each in calls if each and each != call]
+            words = "\n".join(filter(None, (hint, call, *inner)))
             form: JsonObject = {"as": "approvals", "uri": key, "id": tool_id}
             found.append(Question(_words(words), tool_id or None, tool, _APPROVED, "approval", form))
     elif asked.get("type") == "ask_user_request":
@@ -239,8 +246,33 @@ def _kagent(key: str, asked: JsonObject) -> list[Question]:
             schema: JsonObject | None = {"type": "string", "enum": choices} if choices else None
             if schema is not None and each.get("multiple") is True:
                 schema = {"type": "array", "items": schema}
-            found.append(Question(_words(_text(each.get("question"))), None, each, schema, form=form))
+            words = ": ".join(filter(None, (within, _text(each.get("question")))))
+            found.append(Question(_words(words), None, each, schema, form=form))
     return found
+
+
+def _opencode(_: str, shared: JsonObject) -> list[Question]:
+    """opencode-a2a 1.4.0. It takes answers by methods of its own alone (`a2a.interrupt.permission.reply` and
+    `a2a.interrupt.question.reply`): the schemas are theirs, and there is no form of a message."""
+    asked = _object(shared.get("interrupt"))
+    request_id, details = _text(asked.get("request_id")), _object(asked.get("details"))
+    if not request_id or asked.get("phase") == "resolved":  # which stays in the metadata of a task
+        return []
+    if asked.get("type") == "permission":
+        patterns = [each for each in _list(details.get("patterns")) if isinstance(each, str)]
+        words = ": ".join(filter(None, (_text(details.get("permission")), ", ".join(patterns))))
+        schema = _enum("reply", "once", "always", "reject")
+        return [Question(_words(words or "The agent asks for a permission."), request_id, asked, schema, "approval")]
+    questions = _objects(details.get("questions"))
+    words = "\n".join(filter(None, map(_with_options, questions))) or "The agent asks."
+    return [Question(_words(words), request_id, asked, _ANSWERS_IN_ORDER if questions else None)]
+
+
+def _with_options(question: JsonObject) -> str:
+    labels = [_text(each.get("label")) or _text(each.get("value")) for each in _objects(question.get("options"))]
+    options = ", ".join(filter(None, labels))
+    words = _text(question.get("question")) or _text(question.get("header"))
+    return f"{words} ({options})" if options else words
 
 
 _MESSAGES: Final[Mapping[str, Callable[[str, JsonObject], list[Question]]]] = {
@@ -252,6 +284,7 @@ _MESSAGES: Final[Mapping[str, Callable[[str, JsonObject], list[Question]]]] = {
     "/auth/oauth/v1": _oauth,
     "/auth/secrets/v1": _secrets,
     KAGENT: _kagent,  # kagent at 5229184
+    SHARED: _opencode,  # opencode-a2a 1.4.0, in the metadata of the update
 }
 """How a key of a status message's metadata ends → what it asks."""
 
@@ -399,6 +432,12 @@ _ANSWERS: Final[Mapping[str, Callable[[JsonObject, Json], DataPart | JsonObject]
 }
 """`Question.form["as"]` → the answer: a part, or a value of the message's metadata under `form["uri"]`."""
 
+_ANSWERS_IN_ORDER: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"answers": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}},
+    "required": ["answers"],
+}
+"""A list for each question."""
 _CONFIRMED: Final[JsonObject] = {
     "type": "object",
     "properties": {"confirmed": {"type": "boolean"}},

@@ -46,6 +46,8 @@ class Heard:
     """Its parts tell of thoughts or calls: what a trajectory says of these is the same again."""
     steps: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Name and `started`, `completed` or `error`."""
+    states: list[tuple[str, Json]] = field(default_factory=list[tuple[str, Json]])
+    """What the agent says that it has changed in its state, by the name of who says so."""
 
     @property
     def is_thought(self) -> bool:
@@ -258,13 +260,14 @@ def _agno_content(heard: Heard, value: Json, _: JsonObject) -> None:
 
 def _agno_event(heard: Heard, value: Json, metadata: JsonObject) -> None:
     kind = _text(value)
-    if kind in ("tool_call_started", "tool_call_completed"):
+    if kind in ("tool_call_started", "tool_call_completed", "tool_call_error"):
         name, call_id = _text(metadata.get("tool_name")), _text(metadata.get("tool_call_id"))
         # No result is told.
-        ended = kind == "tool_call_completed"
+        ended = kind != "tool_call_started"
         given = None if ended else _parse(_text(metadata.get("tool_args")))
+        error = (_error_words(metadata.get("error")) or f"{name} failed") if kind == "tool_call_error" else None
         if name:
-            heard.tools.append(ToolUse(call_id or None, name, ended=ended, value=given))
+            heard.tools.append(ToolUse(call_id or None, name, ended=ended, value=given, error=error))
     elif "_" in kind and _text(metadata.get("step_name")):
         _name, _, what = kind.rpartition("_")
         if what in ("started", "completed", "error"):
@@ -317,6 +320,10 @@ def _gemini_call(heard: Heard, call: JsonObject) -> None:
         heard.tools.append(ToolUse(call_id, name, ended=True, value=call.get("response"), error=error))
 
 
+_ENDS: Final = ("complete", "end", "error", "fail")
+"""How phases of a call begin that is over, whether or not its result is told."""
+
+
 def _protolabs(heard: Heard, value: Json, _: JsonObject) -> None:
     call = _object(value)
     call_id, name, phase = _text(call.get("toolCallId")), _text(call.get("name")), _text(call.get("phase"))
@@ -324,13 +331,20 @@ def _protolabs(heard: Heard, value: Json, _: JsonObject) -> None:
         return
     if phase.startswith("start"):
         heard.tools.append(ToolUse(call_id, name, value=call.get("args")))
-    elif "result" in call or call.get("error"):
+    elif "result" in call or call.get("error") or phase.startswith(_ENDS):
         error = _words(call["error"]) if call.get("error") else None
+        if error is None and phase.startswith(("error", "fail")):
+            error = f"{name} failed"
         heard.tools.append(ToolUse(call_id, name, ended=True, value=call.get("result"), error=error))
 
 
 def _opencode(heard: Heard, value: Json, _: JsonObject) -> None:
-    kind = _object(_object(value).get("stream")).get("block_type")
+    shared = _object(value)
+    kind = _object(shared.get("stream")).get("block_type")
+    told = shared.get("progress")
+    line = [told] if isinstance(told, str) else [_text(_object(told).get(key)) for key in ("type", "status")]
+    if any(line):
+        heard.progress.append(TextPart(text=": ".join(filter(None, line))))
     if kind == "reasoning":
         heard.think()
     elif kind == "tool_call":
@@ -350,13 +364,34 @@ def _opencode_call(heard: Heard, call: JsonObject) -> None:
         heard.tools.append(ToolUse(call_id, name, ended=True, value=call.get("output"), error=error))
 
 
+def _ag2_state(heard: Heard, value: Json, _: JsonObject) -> None:
+    _add_state(heard, "ag2.context_update", value)
+
+
+def _adk_actions(heard: Heard, value: Json, _: JsonObject) -> None:
+    _add_state(heard, "adk_actions.stateDelta", _object(value).get("stateDelta"))
+
+
+def _world_state(heard: Heard, value: Json, _: JsonObject) -> None:
+    _add_state(heard, _WORLD_STATE, value)
+
+
+def _add_state(heard: Heard, name: str, value: Json) -> None:
+    if value:
+        heard.states.append((name, value))
+
+
+_WORLD_STATE: Final = "https://proto-labs.ai/a2a/ext/worldstate-delta-v1"
 _KEYS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
+    "adk_actions": _adk_actions,  # google-adk 2.13.0
     "adk_citation_metadata": _adk_citations,  # google-adk 2.13.0, its newer executor
     "adk_grounding_metadata": _grounding,  # google-adk 2.13.0
+    "ag2.context_update": _ag2_state,  # ag2 1.2.1
     "agno_content_category": _agno_content,  # agno 3.1.10
     "agno_event_type": _agno_event,  # agno 3.1.10
     "coderAgent": _gemini,  # the a2a-server of gemini-cli 0.25.2
     "https://proto-labs.ai/a2a/ext/tool-call-v1": _protolabs,  # protolabs-a2a
+    _WORLD_STATE: _world_state,  # protolabs-a2a
     "shared": _opencode,  # opencode-a2a, codex-a2a 1.4.0
 }
 _PATHS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
@@ -373,14 +408,23 @@ _PATHS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
 def error_of(*metadata: JsonObject | None) -> tuple[str, JsonObject]:
     """The words of a failure that are not in its message, and what else is told of it."""
     words, details = "", dict[str, Any]()
-    for key, value in ((key, value) for each in metadata for key, value in (each or {}).items()):
+    for beside, key, value in ((told, key, value) for told in metadata for key, value in (told or {}).items()):
         if key == "adk_error_code" and isinstance(value, str):  # google-adk 2.13.0
             details["error_code"] = value
         elif key.endswith("/ui/error/v1"):  # agentstack-sdk 0.7.1
             error = _object(_object(value).get("error"))
             inner = [_text(each.get("message")) for each in _objects(error.get("errors"))]
             words = ": ".join(filter(None, (_text(error.get("title")), _text(error.get("message")), *inner)))
+        elif key in ("coderAgent", "shared"):  # the a2a-server of gemini-cli 0.25.2; opencode-a2a, codex-a2a 1.4.0
+            words = _error_words(_object(value).get("error")) or words
+        elif key == "error" and "agno_event_type" in (beside or {}):  # agno 3.1.10
+            words = _error_words(value) or words
     return words, details
+
+
+def _error_words(error: Json) -> str:
+    """Of an error that is text, or an object with a message."""
+    return _text(error) or _text(_object(error).get("message"))
 
 
 # Usage
@@ -395,15 +439,19 @@ _TOKENS: Final[Mapping[str, str]] = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
     "total_tokens": "total_tokens",
+    "prompt_tokens": "input_tokens",
+    "completion_tokens": "output_tokens",
 }
 _CACHED: Final = ("cachedContentTokenCount", "cachedInputTokens", "cache_read_input_tokens")
 _THOUGHT: Final = ("thoughtsTokenCount", "reasoningTokens", "reasoning_tokens")
 
 _OF_THE_TASK: Final = (
+    "usage",  # without a name of whose it is: redpanda's, and whoever writes what models answer
     "https://kagent.dev/extensions/usage/v1",  # kagent 1.0.0a17, of the terminal status
     "https://proto-labs.ai/a2a/ext/cost-v1",  # protolabs-a2a
 )
 _OF_A_MESSAGE: Final = (
+    "usage",
     "adk_usage_metadata",  # google-adk 2.13.0
     "kagent.dev/a2a/usage",
     "kagent_usage_metadata",  # kagent 1.0.0a17, and before
@@ -419,18 +467,28 @@ def usage_of_task(metadata: JsonObject | None) -> JsonObject:
     """Of the whole task, in the words of the Responses API; empty where none is told."""
     told = metadata or {}
     for key in _OF_THE_TASK:
-        if isinstance(told.get(key), dict):
-            return _usage(_object(told[key].get("usage")) or told[key])
-    gemini, shared = _object(told.get("coderAgent")), _object(told.get("shared"))
+        own = _object(told.get(key))
+        if usage := _usage(_object(own.get("usage")) or own):
+            return usage
+    gemini = _object(told.get("coderAgent"))
     metrics = _object(told.get("metrics"))  # agno 3.1.10, of the message in the task that a send is answered with
-    return _usage(_object(gemini.get("usageMetadata")) or _object(shared.get("usage")) or metrics)
+    return _usage(_object(gemini.get("usageMetadata"))) or usage_so_far(told) or _usage(metrics)
+
+
+def usage_so_far(metadata: JsonObject | None, *, of_update: bool = False) -> JsonObject:
+    """Of the task as far as it has come, of which the last counts: opencode-a2a and codex-a2a 1.4.0 tell it anywhere,
+    the same at each artifact. `of_update`: a server keeps the last of each key of an update's metadata as the task's
+    (a2a-sdk 1.3.0), so what has no other name is the task's there."""
+    told = metadata or {}
+    shared = _usage(_object(_object(told.get("shared")).get("usage")))
+    return shared or (_usage(_object(told.get("usage"))) if of_update else {})
 
 
 def usage_of_message(metadata: JsonObject | None) -> JsonObject:
     """Of one call of a model: those of a task add up."""
     told = metadata or {}
-    found = [_usage(_object(told[key])) for key in _OF_A_MESSAGE if key in told]
-    return found[0] if found else {}
+    found = (_usage(_object(told.get(key))) for key in _OF_A_MESSAGE)
+    return next(filter(None, found), dict[str, Any]())
 
 
 def add_usage(first: JsonObject, second: JsonObject) -> JsonObject:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from json import dumps
 
 from adapters.a2a.codec.marks import ToolUse
+from adapters.a2a.read.mirror import MOST
 from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import PROTOCOL, derived_id
+from adapters.a2a.wire.task import PROTOCOL, SHOWN, derived_id
 from canonical import Event, Fault, FaultCode
-from canonical.event import StepEnded, StepStarted, ToolEnded, ToolStarted
+from canonical.event import Custom, StepEnded, StepStarted, ToolEnded, ToolStarted
 from canonical.value import Json, JsonObject
 
 
@@ -23,6 +24,8 @@ class Activity:
         self._results: set[tuple[str, str]] = set()
         """Ids and outputs of those that have."""
         self._steps: list[str] = []
+        self._states = set[tuple[str, str, str]]()
+        """What was told of the agent's state: the id of the message or artifact, the name, and the value."""
 
     def recall(self, event: ToolStarted | ToolEnded, *, mine: bool) -> None:
         call_id = event.call_id or ""
@@ -77,6 +80,30 @@ class Activity:
                 self._steps.remove(name)
                 fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{name} failed") if what == "error" else None
                 events.append(StepEnded(name=name, fault=fault))
+
+    def recall_state(self, event: Custom) -> None:
+        own: JsonObject = event.extra.get(PROTOCOL) or {}
+        of = own.get("of")
+        if of is not None:
+            self._states.add((of, event.name, _as_key(event.value)))
+
+    def tell_states(
+        self, events: list[Event], states: Sequence[tuple[str, Json]], of: str | None, *, is_shown: bool
+    ) -> bool:
+        """Each once. `of` = the id of what tells it; without one it is an update, which comes once. `is_shown`: callers
+        of A2A see the metadata in which it stands. False, if one is too large."""
+        fits = True
+        for name, value in states:
+            key = (of or "", name, _as_key(value))
+            if of and key in self._states:
+                continue
+            self._states.add(key)
+            if len(key[-1]) > MOST:
+                fits = False
+                continue
+            extra: JsonObject = {PROTOCOL: {"of": of}} if of else {}
+            events.append(Custom(name=name, value=value, extra={**extra, **({SHOWN: {}} if is_shown else {})}))
+        return fits
 
 
 def _as_key(value: Json) -> str:

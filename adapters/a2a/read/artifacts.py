@@ -167,6 +167,19 @@ class ArtifactTracker:
             self.cited.append(each)
         return True
 
+    def recall(self, event: PartAdded | PartDelta | PartEnded | MessageEnded) -> None:
+        """Of its message, which was told before."""
+        match event:
+            case PartAdded():
+                self.add(event.part)
+                self.open = event.open
+            case PartDelta():
+                self.units[-1].texts.append(event.text)
+            case PartEnded():
+                self.open = False
+            case MessageEnded():
+                self.message_id = None
+
     def add(self, part: Part) -> None:
         if isinstance(part, AnnotationPart):
             self.cited.append(part)

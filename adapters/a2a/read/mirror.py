@@ -15,9 +15,9 @@ from canonical.event import LossNoted, MessageEnded, MessageStarted, Native, Par
 from canonical.state import TERMINAL, WAITING
 from canonical.value import JsonObject
 
-_MOST: Final = 256_000
+MOST: Final = 256_000
 """Bytes of one, as JSON: an event of the log has a limit, and a run ends that says a larger one."""
-_TOO_LARGE: Final = "what is said beside a status is too large to keep"
+TOO_LARGE: Final = "what is said beside a status is too large to keep"
 _SPOKEN: Final = (MessageStarted, PartAdded, PartDelta, PartEnded, MessageEnded)
 
 
@@ -64,13 +64,13 @@ class Mirror:
         if not data or self._last.get(name) == data:
             return ()
         self._last[name] = data
-        if len(msgspec.json.encode(data)) > _MOST:
+        if len(msgspec.json.encode(data)) > MOST:
             return () if self._lost else self._lose()
         return (Native(protocol=PROTOCOL, event=name, extra={PROTOCOL: data}),)
 
     def _lose(self) -> Sequence[Event]:
         self._lost = True
-        return (LossNoted(feature="custom", how=_TOO_LARGE),)
+        return (LossNoted(feature="custom", how=TOO_LARGE),)
 
 
 def beside_of(update: w.TaskArtifactUpdateEvent) -> JsonObject:

@@ -11,24 +11,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from adapters._extension import URI, RecordReader, decode_said
-from adapters.a2a.codec.asks import Question
+from adapters.a2a.codec.asks import SHARED, Question
 from adapters.a2a.codec.dialect import DataRule
 from adapters.a2a.codec.marks import (
     Heard,
-    add_usage,
     ends_with_task,
     error_of,
     hear,
     is_trajectory,
-    usage_of_message,
     usage_of_task,
 )
 from adapters.a2a.codec.names import to_snake_case
 from adapters.a2a.read.activity import Activity
 from adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, kind_of, metadata_of, rest
-from adapters.a2a.read.mirror import Mirror, beside_of
+from adapters.a2a.read.mirror import TOO_LARGE, Mirror, beside_of
 from adapters.a2a.read.parts import DecodedParts, as_extra, decode_parts, decode_reply, decode_state
 from adapters.a2a.read.questions import decode_interrupts, in_words, questions
+from adapters.a2a.read.usage import UsageCounter
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import AGAIN, ASIDE, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
 from canonical import (
@@ -70,6 +69,8 @@ from canonical.value import Extra, Json, JsonObject
 
 _INTERRUPT: Final = "Interrupt"
 """The artifact in which langgraph-api 0.16.7 puts what it asks."""
+_REASONING: Final = ":reasoning"
+"""How opencode-a2a and codex-a2a 1.4.0 end the id of an artifact that is thought, also where nothing else says so."""
 _UNKNOWN_EVENT: Final = "an event of a form that A2A does not have"
 _UNKNOWN_PART: Final = "a part of a form that A2A does not have"
 _CITED_LATE: Final = "a citation that came after the end of what it is of"
@@ -126,9 +127,7 @@ class EventReader:
         self._pending: tuple[w.Message, Heard] | None = None
         """What an artifact may repeat: then it is the answer."""
         self._activity = Activity(run_id)
-        self._usage: JsonObject = {}
-        self._counted: set[str] = set()
-        """Of which events the usage was counted."""
+        self._usage = UsageCounter()
         self._mirror = Mirror()
         self._ends_with_task = False
         self._held_end: JsonObject | None = None
@@ -156,7 +155,7 @@ class EventReader:
                     self._recall_words(event, phases.get(event.message_id), aside=event.message_id in asides)
                     account = said.get(event.message_id or "")
                     if account is not None:
-                        _recall_part(event, account)
+                        account.recall(event)
                 case ToolStarted() | ToolEnded():
                     self._remarks |= {own["messageId"] for own in (_own(event.extra),) if "messageId" in own}
                     self._activity.recall(event, mine=mine)
@@ -164,6 +163,8 @@ class EventReader:
                     self._recall_artifact(event, mine=mine)
                 case InterruptRaised():
                     self._recall_question(event, mine=mine)
+                case Custom():
+                    self._activity.recall_state(event)
                 case Native() if mine:
                     self._mirror.recall(record)
                 case UpstreamBound() if mine:
@@ -366,8 +367,12 @@ class EventReader:
             # agno 3.1.10 streams its answer so, in messages of one id.
             self._tell(message, heard)
             return
+        self._tell_states(heard, message.messageId, is_shown=True)
         self._activity.use(self._events, heard.tools, message)
         self._whole([*heard.parts, *heard.citations], "answer", message, reply=self.task_id is None)
+        self._usage.count(message.metadata, message.messageId)
+        if self.task_id is None and self._usage.total:
+            self._events.append(RunEnded(usage=self._usage.total))
         self.replied = True
         self.stopped = self.stopped or self.task_id is None
 
@@ -385,6 +390,7 @@ class EventReader:
 
     def _tell(self, message: w.Message, heard: Heard) -> None:
         """What an agent says at work, each as what it is."""
+        self._tell_states(heard, message.messageId, is_shown=True)
         if message.messageId and (heard.parts or heard.tools or heard.progress):
             self._remarks.add(message.messageId)
         thoughts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
@@ -407,6 +413,10 @@ class EventReader:
             self._spoken.cite(heard.citations, self._events)
         else:
             self._citations += heard.citations
+
+    def _tell_states(self, heard: Heard, of: str | None, *, is_shown: bool) -> None:
+        if not self._activity.tell_states(self._events, heard.states, of, is_shown=is_shown):
+            self._lose("custom", TOO_LARGE)
 
     def _grow(self, text: str) -> None:
         """langgraph-api 0.16.7 says all of its answer with each token, and all of the next one, when that has begun."""
@@ -434,14 +444,6 @@ class EventReader:
         if own and len(self._events) > start:
             self._events[-1] = self._events[-1].replace(extra=own)
 
-    def _count(self, metadata: JsonObject | None, name: str | None) -> None:
-        """The usage that is told of one call of a model. `name` = the id of what tells it."""
-        usage = usage_of_message(metadata)
-        event = str((metadata or {}).get("adk_event_id") or name or "")
-        if usage and event not in self._counted:
-            self._counted.add(event)
-            self._usage = add_usage(self._usage, usage)
-
     # Status
 
     def _status(self, status: w.TaskStatus, metadata: JsonObject | None, task: w.Task | None = None) -> None:
@@ -461,10 +463,11 @@ class EventReader:
             self._end_run(message, self._hear(message, beside), metadata)
             return
         name = message.messageId if message is not None else None
-        self._count(message.metadata if message is not None else None, name)
-        self._count(beside, name)
+        self._usage.count(message.metadata if message is not None else None, name)
+        self._usage.count(beside, name, of_update=True)
         if self.state in WAITING:
             if task is None or not self._is_stale(status):
+                self._tell_states(self._hear(message, beside), name, is_shown=True)
                 self._ask(status, self._read_parts(message), metadata)
             return
         heard = self._hear(message, beside)
@@ -508,7 +511,9 @@ class EventReader:
     def _ask(self, status: w.TaskStatus, heard: DecodedParts, metadata: JsonObject | None) -> None:
         self._finish()
         self._tell_about(metadata)
-        asked = questions(heard.parts, status.message.metadata if status.message else None)
+        # opencode-a2a 1.4.0 asks in the metadata of an update that has no message.
+        beside = {key: value for key, value in (metadata or {}).items() if key == SHARED}
+        asked = questions(heard.parts, {**beside, **((status.message.metadata if status.message else None) or {})})
         # langgraph-api 0.16.7: the questions come in an artifact, and the status that stops for them names none.
         if self._held and asked[0].id is None:
             first, *others = self._held
@@ -524,6 +529,7 @@ class EventReader:
             self._spoken.cite([*self._citations, *heard.citations], self._events)
         self._finish()
         self.stopped, self._held_end = True, None
+        self._tell_states(heard, message.messageId if message is not None else None, is_shown=True)
         if self._held:  # questions that the server did not stop for after all
             self._whole([part for each in self._held for part in in_words(each.value)], "answer")
         if self.state in (TaskState.FAILED, TaskState.REJECTED):
@@ -535,7 +541,9 @@ class EventReader:
             self._last_words(message, heard)
         if self.state is TaskState.COMPLETED and not self._answered and "babelgate" not in (metadata or {}):
             self._answer_by_progress()
-        usage = self._tell_about(metadata) or usage_of_task(metadata) or self._usage
+        if message is not None:
+            self._usage.count(message.metadata, message.messageId)
+        usage = self._tell_about(metadata) or usage_of_task(metadata) or self._usage.total
         output = _about(metadata).get("output")
         if self.state is TaskState.CANCELLED:
             self._events.append(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER, usage=usage))
@@ -584,7 +592,7 @@ class EventReader:
         for message in task.history or ():
             said = [] if _is_callers(message) else [*said, message]
         for message in said:
-            self._usage = self._usage or usage_of_task(message.metadata)
+            self._usage.count_history(message.metadata, message.messageId)
         status = task.status or w.TaskStatus()
         known: set[str | None] = {*self._remarks, *self._marks}
         if status.message is not None:
@@ -598,7 +606,11 @@ class EventReader:
         answer = spoken[-1] if spoken and ended and not self._answered and not self._accounts else None
         for message, heard in news:
             # Without an id nobody could tell that it was told.
-            if message.messageId and (answer is None or message is not answer[0]) and (heard.parts or heard.tools):
+            if (
+                message.messageId
+                and (answer is None or message is not answer[0])
+                and (heard.parts or heard.tools or heard.states)
+            ):
                 self._remark(message, heard)
         if answer is not None:
             self._activity.use(self._events, answer[1].tools, answer[0])
@@ -616,7 +628,10 @@ class EventReader:
 
     def _hear_artifact(self, artifact: w.Artifact) -> Heard:
         parts = self._read_parts(artifact).parts
-        return hear(parts, artifact.artifactId or artifact.name or "", artifact.metadata)
+        heard = hear(parts, artifact.artifactId or artifact.name or "", artifact.metadata)
+        if (artifact.artifactId or "").endswith(_REASONING):
+            heard.think()
+        return heard
 
     def _artifact(
         self,
@@ -631,7 +646,9 @@ class EventReader:
         in a task. `citations`: that were told of it before."""
         heard = self._hear_artifact(artifact)
         heard.citations += citations
-        self._count(artifact.metadata, artifact.artifactId)
+        if kind_of(artifact) is None:  # a gateway like this one says it beside its artifacts, too
+            self._tell_states(heard, artifact.artifactId or artifact.name or "", is_shown=False)
+        self._usage.count(artifact.metadata, artifact.artifactId)
         # Thoughts come before calls, and calls before what is said of them.
         is_thought = bool(heard.parts) and isinstance(heard.parts[0], ReasoningPart)
         if not is_thought:
@@ -760,19 +777,6 @@ def _about(metadata: JsonObject | None) -> JsonObject:
 
 def _object(value: object) -> JsonObject:
     return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
-def _recall_part(event: PartAdded | PartDelta | PartEnded | MessageEnded, account: ArtifactTracker) -> None:
-    match event:
-        case PartAdded():
-            account.add(event.part)
-            account.open = event.open
-        case PartDelta():
-            account.units[-1].texts.append(event.text)
-        case PartEnded():
-            account.open = False
-        case MessageEnded():
-            account.message_id = None
 
 
 def _is_callers(message: w.Message) -> bool:

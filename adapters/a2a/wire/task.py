@@ -44,6 +44,8 @@ AGAIN: Final = "a2a.again"
 """The key in `extra` of an answer that says together what was said on the way."""
 ASIDE: Final = "a2a.aside"
 """The key in `extra` of progress that the server marks as such: it is no answer, whatever else was said."""
+SHOWN: Final = "a2a.shown"
+"""The key in `extra` of a custom event that was read of a status: callers of A2A see it there as it came."""
 STATUS: Final = "status"
 TASK: Final = "task"
 """Names of `Native` events of A2A: what a server says of a status, or of its task, that other events do not tell. In

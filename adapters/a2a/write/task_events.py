@@ -19,6 +19,7 @@ from adapters.a2a.wire.task import (
     IN_STATUS,
     NO_FORM,
     PROTOCOL,
+    SHOWN,
     STATUS,
     TASK,
     Artifact,
@@ -270,6 +271,8 @@ class EventWriter:
 
     def _said_beside(self, event: StepStarted | StepEnded | Custom, record: Record) -> Sequence[Update]:
         """What A2A has no form for goes with a status that changes nothing: others look past it."""
+        if SHOWN in event.extra:
+            return ()
         feature = Feature.CUSTOM if isinstance(event, Custom) else Feature.STEP
         self.losses[Loss(feature=feature, how=BESIDE)] = None
         told: JsonObject = {"metadata": {"babelgate": {"event": encode_said(event)}}}

@@ -176,6 +176,18 @@ async def test_an_answer_that_is_said_in_messages_of_the_status_stays_there(tmp_
         assert "loss" not in events[-1]["statusUpdate"]["metadata"]["babelgate"]
 
 
+async def test_a_change_of_state_is_shown_as_it_came_and_not_written_again(tmp_path: Path) -> None:
+    told = update("WORKING", said("m1", {"text": "Well"}))
+    told["statusUpdate"]["metadata"]["ag2.context_update"] = {"n": 1}
+    asked = update("INPUT_REQUIRED", said("m2"))
+    asked["statusUpdate"]["status"]["message"]["metadata"] = {"ag2.context_update": {"n": 2}}
+    async with through(tmp_path) as (far, site):
+        far.set("SendStreamingMessage", [told, asked])
+        _, _, *events = await WAYS[0].stream(site, "far", WAYS[0].body("Hi"))
+        assert unexplained([told, asked], events) == []
+        assert "loss" not in events[-1]["statusUpdate"]["metadata"]["babelgate"]
+
+
 async def test_what_is_too_large_to_keep_is_noted(tmp_path: Path) -> None:
     async with through(tmp_path) as (far, site):
         large = update("COMPLETED")

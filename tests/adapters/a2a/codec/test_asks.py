@@ -208,6 +208,46 @@ async def test_kagents_questions_to_the_user_are_answered_in_their_order() -> No
     }
 
 
+def test_what_an_agent_within_one_of_kagent_would_call_is_told_with_the_question() -> None:
+    nested = {"subagent_name": "cleaner", "task_id": "t2", "tools": [{"id": "9", "name": "rm", "args": {"p": "a"}}]}
+    tools: list[JsonObject] = [{"id": "1", "call_id": "c1", "name": "delegate", "args": {}}]
+    asks: JsonObject = {"type": "tool_approval_request", "tools": tools, "nested": nested}
+    [question] = asked(asking(metadata={KAGENT: asks}))
+    assert question.message.text == 'delegate({})\ncleaner: rm({"p": "a"})'
+    asks = {"type": "ask_user_request", "id": "q", "questions": [{"question": "Which?"}], "nested": nested}
+    [question] = asked(asking(metadata={KAGENT: asks}))
+    assert question.message.text == "cleaner: Which?"
+
+
+def interrupt(**told: Any) -> dict[str, Any]:
+    """As opencode-a2a asks: in an update without a message."""
+    status = {"state": "TASK_STATE_INPUT_REQUIRED"}
+    beside = {"shared": {"interrupt": {"request_id": "r1", "phase": "asked", **told}}}
+    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": status, "metadata": beside}}
+
+
+def test_opencode_asks_for_a_permission_with_the_replies_that_there_are() -> None:
+    [question] = asked(interrupt(type="permission", details={"permission": "bash", "patterns": ["rm *", "ls"]}))
+    assert (question.ask, question.message.text, question.interrupt_id) == ("approval", "bash: rm *, ls", "r1")
+    assert question.answer_schema is not None
+    assert question.answer_schema["properties"] == {"reply": {"type": "string", "enum": ["once", "always", "reject"]}}
+
+
+def test_opencode_asks_several_questions_at_once_and_a_list_answers_each() -> None:
+    options = [{"label": "a", "description": "The first."}, {"value": "b"}]
+    told = [{"question": "Which?", "options": options}, {"header": "Why?"}]
+    [question] = asked(interrupt(type="question", details={"questions": told}))
+    assert (question.ask, question.message.text) == ("input", "Which? (a, b)\nWhy?")
+    answers = {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}
+    assert question.answer_schema is not None
+    assert question.answer_schema["properties"] == {"answers": answers}
+
+
+def test_what_was_settled_with_opencode_is_not_asked_again() -> None:
+    [question] = asked(interrupt(type="permission", phase="resolved", resolution="replied"))
+    assert (question.ask, question.message.text, question.answer_schema) == ("input", "", None)
+
+
 async def test_a_confirmation_of_gemini_cli_is_answered_by_an_outcome() -> None:
     call = {"callId": "c1", "name": "shell", "args": {"command": "ls"}}
     data = {"request": call, "status": "awaiting_approval", "confirmationDetails": {"type": "exec"}}

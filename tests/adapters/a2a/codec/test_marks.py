@@ -7,8 +7,18 @@ import pytest
 from adapters.a2a.codec.marks import add_usage, hear, usage_of_message, usage_of_task
 from adapters.a2a.read.task_events import EventReader
 from canonical import AnnotationPart, DataPart, Event, ReasoningPart, Record, TextPart
-from canonical.event import Native, PartDelta, RunEnded, StepEnded, StepStarted, ToolEnded, ToolStarted
-from canonical.value import JsonObject
+from canonical.event import (
+    Custom,
+    LossNoted,
+    Native,
+    PartDelta,
+    RunEnded,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+)
+from canonical.value import Json, JsonObject
 from conformance.contract import Transcript
 from conformance.contract.referee import Referee
 from tests.adapters.a2a.recorded import recorded
@@ -485,3 +495,142 @@ def test_the_metrics_of_agno_stand_in_the_message_of_the_task() -> None:
     history = [{**message, "metadata": {"metrics": metrics}}]
     task = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "completed"}, "history": history}
     assert usage(read(task)) == {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+
+
+def test_usage_without_a_mark_is_the_tasks_at_its_end_and_adds_up_in_messages() -> None:
+    bare = {"usage": {"prompt_tokens": 3.0, "completion_tokens": 2}}
+    assert usage(read(completed(**bare))) == {"input_tokens": 3, "output_tokens": 2}
+    said = [working({"text": "x"}, message_id=name, metadata=bare) for name in ("m", "m", "n")]
+    assert usage(read(*said, completed())) == {"input_tokens": 6, "output_tokens": 4}
+    assert usage(read(*said, completed(usage={"input_tokens": 9}))) == {"input_tokens": 9}
+    updates = [working({"text": "x"}, message_id=str(at), beside={"usage": {"total_tokens": at}}) for at in (4, 7)]
+    assert usage(read(*updates, completed())) == {"total_tokens": 7}
+    last = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Hi"}], "metadata": bare}
+    status = {"state": "TASK_STATE_COMPLETED", "message": last}
+    task = {"task": {"id": "t", "contextId": "c", "status": status, "history": [last]}}
+    assert usage(read(task)) == {"input_tokens": 3, "output_tokens": 2}
+    assert usage(read({"message": last})) == {"input_tokens": 3, "output_tokens": 2}
+
+
+def test_usage_of_another_form_does_not_hide_what_is_told_beside_it() -> None:
+    told = {"usage": "much", "https://kagent.dev/extensions/usage/v1": {"inputTokens": 1}}
+    assert usage_of_task(told) == {"input_tokens": 1}
+    assert usage_of_message({"usage": {"cost": 1}, "adk_usage_metadata": {"promptTokenCount": 2}}) == {
+        "input_tokens": 2
+    }
+
+
+def test_the_usage_at_artifacts_of_opencode_is_that_of_the_task_so_far() -> None:
+    def block(artifact_id: str, total: int) -> JsonObject:
+        metadata = {"shared": {"usage": {"total_tokens": total}}}
+        told = {"artifactId": artifact_id, "parts": [{"text": "Hi"}], "metadata": metadata}
+        return {"artifactUpdate": {"taskId": "t", "artifact": told}}
+
+    assert usage(read(block("x:reasoning", 3), block("x:text", 5), completed())) == {"total_tokens": 5}
+
+
+def test_an_artifact_that_is_named_as_the_reasoning_of_opencode_is_thought() -> None:
+    told = {"artifactId": "x:reasoning", "parts": [{"text": "Hm."}]}
+    transcript = heard(read({"artifactUpdate": {"taskId": "t", "artifact": told}}, completed()))
+    assert (said(transcript), thoughts(transcript)) == ([], ["Hm."])
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [("Reading", "Reading"), ({"type": "step-start", "status": "running"}, "step-start: running")],
+)
+def test_progress_of_opencode_is_progress(progress: Json, words: str) -> None:
+    events = read(working(beside={"shared": {"progress": progress}}), completed())
+    assert said(heard(events)) == [(words, "progress")]
+    assert said(heard(read(working(beside={"shared": {"progress": {"status": 7}}}), completed()))) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "more", "error"),
+    [
+        ("completed", {}, None),
+        ("failed", {}, "f failed"),
+        ("end", {"error": "No."}, "No."),
+    ],
+)
+def test_a_call_of_protolabs_ends_by_its_phase_also_without_a_result(
+    phase: str, more: JsonObject, error: str | None
+) -> None:
+    key = "https://proto-labs.ai/a2a/ext/tool-call-v1"
+    call = {"toolCallId": "c", "name": "f"}
+    [use] = hear([], "s", {key: {**call, "phase": phase, **more}}).tools
+    assert (use.ended, use.error) == (True, error)
+    assert hear([], "s", {key: {**call, "phase": "progress"}}).tools == []
+
+
+def test_a_call_of_agno_that_fails_ends_with_what_went_wrong() -> None:
+    call = {"agno_event_type": "tool_call_error", "tool_name": "f", "tool_call_id": "c"}
+    errors = [hear([], "s", {**call, **more}).tools[0].error for more in ({"error": "No."}, {})]
+    assert errors == ["No.", "f failed"]
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"coderAgent": {"kind": "state-change", "error": "No quota."}},
+        {"shared": {"error": {"message": "No quota."}}},
+        {"agno_event_type": "run_error", "error": "No quota."},
+    ],
+)
+def test_a_failure_without_a_message_has_the_words_that_stand_beside_it(beside: JsonObject) -> None:
+    update = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_FAILED"}, "metadata": beside}
+    [*_, ended] = read({"statusUpdate": update})
+    assert isinstance(ended, RunEnded) and ended.fault is not None
+    assert ended.fault.message == "No quota."
+
+
+WORLD = "https://proto-labs.ai/a2a/ext/worldstate-delta-v1"
+
+
+def states(events: list[Event]) -> list[tuple[str, Json]]:
+    return [(event.name, event.value) for event in events if isinstance(event, Custom)]
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize(
+    ("metadata", "name", "value"),
+    [
+        ({"ag2.context_update": {"n": 1}}, "ag2.context_update", {"n": 1}),
+        ({"adk_actions": {"stateDelta": {"n": 1}, "escalate": True}}, "adk_actions.stateDelta", {"n": 1}),
+        ({WORLD: {"added": ["a"]}}, WORLD, {"added": ["a"]}),
+    ],
+)
+def test_what_changes_in_an_agents_state_is_told_once(
+    metadata: JsonObject, name: str, value: Json, is_cut: bool
+) -> None:
+    reader = EventReader(RUN)
+    message: JsonObject = {"messageId": "m", "role": "ROLE_AGENT", "parts": [], "metadata": metadata}
+    artifact: JsonObject = {"artifactId": "a", "parts": [{"text": "Hi"}], "metadata": metadata}
+    events = read(
+        working(message_id="m", metadata=metadata),
+        {"artifactUpdate": {"taskId": "t", "artifact": artifact}},
+        reader=reader,
+    )
+    if is_cut:
+        reader = EventReader(RUN)
+        reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
+    done = {"state": "TASK_STATE_COMPLETED"}
+    task: JsonObject = {"id": "t", "contextId": "c", "status": done, "history": [message], "artifacts": [artifact]}
+    events += read({"task": task}, reader=reader)
+    assert states(events) == [(name, value), (name, value)]
+    assert said(heard(events)) == [("Hi", "answer")]
+
+
+def test_a_state_in_which_nothing_changed_is_not_told() -> None:
+    assert states(read(working(metadata={"adk_actions": {"stateDelta": {}}, "ag2.context_update": {}}))) == []
+
+
+def test_a_change_of_state_at_the_end_or_with_a_question_is_told_and_one_that_is_too_large_is_a_loss() -> None:
+    status = {"state": "TASK_STATE_COMPLETED"}
+    end = {"taskId": "t", "contextId": "c", "status": status, "metadata": {"ag2.context_update": {"n": 1}}}
+    asks = {**end, "status": {"state": "TASK_STATE_INPUT_REQUIRED"}}
+    for stop in (end, asks):
+        assert states(read({"statusUpdate": stop})) == [("ag2.context_update", {"n": 1})]
+    events = read(working(metadata={"ag2.context_update": {"n": "x" * 300_000}}))
+    assert states(events) == []
+    assert [event.feature for event in events if isinstance(event, LossNoted)] == ["custom", "custom"]
