@@ -110,6 +110,13 @@ def _url(agent: AgentInfo, base_url: str) -> str:
     return f"{base_url}/a2a/{agent.name}"
 
 
+def _capabilities(agent: AgentInfo, more: JsonObject) -> JsonObject:
+    """The gateway's own, and what the agent's server says of it that is true here, too (`interface.describe`)."""
+    theirs: JsonObject = _own(agent).get("capabilities") or {}
+    extensions = [_EXTENSION, *(theirs.get("extensions") or ())]
+    return {**theirs, "streaming": True, "pushNotifications": True, **more, "extensions": extensions}
+
+
 def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
     url = _url(agent, base_url)
     connection: JsonObject = {
@@ -119,12 +126,7 @@ def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
             for version in (V1, MINOR_0_3)
             for binding in (JSON_RPC, REST)
         ],
-        "capabilities": {
-            "streaming": True,
-            "pushNotifications": True,
-            "extendedAgentCard": keyed,
-            "extensions": [_EXTENSION],
-        },
+        "capabilities": _capabilities(agent, {"extendedAgentCard": keyed}),
     }
     if keyed:
         connection["securitySchemes"] = _SCHEMES_1_0
@@ -142,12 +144,7 @@ def _connection_0_3(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
         # 5.6.2: the list should name the preferred transport too.
         "additionalInterfaces": [{"url": url, "transport": binding} for binding in (JSON_RPC, REST)],
         # Specification 0.3, 5.5.2; the last is gone in 1.0.
-        "capabilities": {
-            "streaming": True,
-            "pushNotifications": True,
-            "stateTransitionHistory": False,
-            "extensions": [_EXTENSION],
-        },
+        "capabilities": _capabilities(agent, {"stateTransitionHistory": False}),
         "supportsAuthenticatedExtendedCard": keyed,
     }
     if keyed:

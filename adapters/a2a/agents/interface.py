@@ -48,6 +48,11 @@ _CARD: Final = frozenset(
 )
 """Members that are read, and those that say how the server is called, which is not how the gateway is: what else is in
 a card goes on to callers of A2A (`agents.card`)."""
+_CAPABILITIES: Final = frozenset(
+    {"streaming", "pushNotifications", "stateTransitionHistory", "extendedAgentCard", "extensions"}
+)
+_CREDENTIALS: Final = ("/auth/", "/services/", "secure-passport")
+"""In the URIs of extensions by which callers hand over keys: agentstack-sdk 0.7.1 and kin, and A2A's samples."""
 _SKILL: Final = frozenset({"id", "name", "description", "tags", "examples", "security", "securityRequirements"})
 _MOST: Final = 64_000
 """Characters of them."""
@@ -220,8 +225,10 @@ def describe(card: JsonObject) -> AgentInfo:
     if isinstance(card.get("provider"), dict):
         metadata["a2a"]["provider"] = card["provider"]
     unknown = _unknown(card, {*_CARD, "provider"})
+    capabilities = _capabilities(card)
     skills = {_skill(each).id: _unknown(each, _SKILL) for each in _objects(card.get("skills"))}
-    for name, more in (("card", unknown), ("skills", {key: value for key, value in skills.items() if value})):
+    skills = {key: value for key, value in skills.items() if value}
+    for name, more in (("card", unknown), ("capabilities", capabilities), ("skills", skills)):
         # It is shown to whoever asks for the card.
         if more and len(dumps(more)) <= _MOST:
             metadata["a2a"][name] = more
@@ -239,6 +246,30 @@ def describe(card: JsonObject) -> AgentInfo:
         remembers=True,  # a context is the server's own memory: the transcript is not sent again
         replies=True,
     )
+
+
+def _capabilities(card: JsonObject) -> JsonObject:
+    """What goes on to callers of A2A, who are shown what the agent says as it came."""
+    told = card.get("capabilities")
+    if not isinstance(told, dict):
+        return {}
+    found = cast("JsonObject", told)
+    extensions = [each for each in _objects(found.get("extensions")) if _is_relayed(each)]
+    return {**_unknown(found, _CAPABILITIES), **({"extensions": extensions} if extensions else {})}
+
+
+def _is_relayed(extension: JsonObject) -> bool:
+    """Whether it is true of the agent behind the gateway, too. An extension puts what it has into metadata, which go
+    through; a client that asks for it sees by the answer's header that it was not activated (specification 1.0, 3.2.6).
+    """
+    uri = extension.get("uri")
+    if not isinstance(uri, str) or uri in (URI, _LANGGRAPH):  # ours has an entry of its own, this one a header
+        return False
+    # Nobody can do without it, and the header that activates it is not sent on: it would be promised in vain.
+    if extension.get("required") is True:
+        return False
+    # What callers hand over would stand in the gateway's log.
+    return not any(part in uri for part in _CREDENTIALS)
 
 
 def _text(value: object) -> str:

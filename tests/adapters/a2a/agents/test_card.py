@@ -2,8 +2,11 @@ from typing import Any
 
 import pytest
 
+from adapters._extension import URI, params
 from adapters.a2a.agents.card import card_0_3, card_1_0, etag, merged_card, versions_of
+from adapters.a2a.agents.interface import describe
 from canonical import AgentInfo, Skill
+from canonical.value import JsonObject
 from tests.adapters.a2a.schema import check
 
 BASE = "https://agents.example.com"
@@ -68,6 +71,37 @@ def test_a_caller_that_names_a_version_gets_the_pure_card_of_it() -> None:
         "1.0",
         "1.0",
     ]
+
+
+def test_what_the_agents_own_card_says_of_its_extensions_goes_on_where_it_is_true_of_the_gateway() -> None:
+    passed: list[JsonObject] = [
+        {"uri": "https://a2a-extensions.agentstack.beeai.dev/ui/trajectory/v1", "required": False},
+        {"uri": "https://example.com/x", "description": "Any", "params": {"n": [1]}},
+    ]
+    kept: list[Any] = [
+        {"uri": URI, "params": {"max_bytes": 1}},
+        {"uri": "https://langchain.com/a2a/extensions/history-scope/v1"},
+        {"uri": "https://example.com/needed", "required": True},
+        {"uri": "https://a2a-extensions.agentstack.beeai.dev/services/llm/v1"},
+        {"uri": "https://a2a-extensions.agentstack.beeai.dev/auth/secrets/v1"},
+        {"uri": 7},
+        "https://example.com/text",
+    ]
+    able = {"streaming": False, "stateTransitionHistory": True, "x-more": {"k": 1}, "extensions": [*kept, *passed]}
+    agent = describe({"name": "far", "url": "http://far", "capabilities": able})
+    for shown in (card_1_0, card_0_3, merged_card):
+        capabilities = shown(agent, BASE, keyed=False)["capabilities"]
+        own, *others = capabilities["extensions"]
+        assert (own["uri"], own["params"]) == (URI, params())
+        assert others == passed
+        assert (capabilities["x-more"], capabilities["streaming"]) == ({"k": 1}, True)
+        assert capabilities.get("stateTransitionHistory") is not True
+
+
+@pytest.mark.parametrize("capabilities", [7, [], {"extensions": 7}, {"extensions": {}}])
+def test_capabilities_of_another_form_are_passed_over(capabilities: Any) -> None:
+    agent = describe({"name": "far", "url": "http://far", "capabilities": capabilities})
+    assert card_1_0(agent, BASE, keyed=False) == card_1_0(describe({"name": "far", "url": "u"}), BASE, keyed=False)
 
 
 def test_an_etag_changes_with_the_card() -> None:
