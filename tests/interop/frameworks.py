@@ -44,6 +44,8 @@ class Agent:
     answer: str = ANSWER
     data: Any = None
     """In the place of the words."""
+    data_in_a2a: Any = None
+    """As callers of A2A are shown it: as it came."""
     thinks: bool = False
     calls: Sequence[str] = ()
     """Words of what it tells of its tool."""
@@ -116,7 +118,8 @@ def _check_answer(agent: Agent, caller: Caller, seen: Seen) -> None:
     if isinstance(caller, A2A) and agent.in_status:
         assert (seen.text, seen.data) == ("", ()), seen
         return
-    expected = (agent.answer, ()) if agent.data is None else ("", (agent.data,))
+    data = agent.data_in_a2a if isinstance(caller, A2A) else agent.data
+    expected = (agent.answer, ()) if data is None else ("", (data,))
     assert (seen.text, seen.data) == expected, seen
     if isinstance(caller, A2A):
         assert not agent.thinks or agent.asks or THOUGHT in seen.asides, seen

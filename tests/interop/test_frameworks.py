@@ -15,6 +15,7 @@ ADK: Final = "https://google.github.io/adk-docs/a2a/a2a-extension/"
 """What google-adk's newer executor is asked for by."""
 NEWER: Final = {"X-A2A-Extensions": ADK, "A2A-Extensions": ADK}
 LOOKED: Final = ("weather", "Rome")
+TYPED: Final = {"city": "Rome", "degrees": 21}
 FOUND: Final = (*LOOKED, "sunny")
 PIECES: Final = ("It gave ", "21 degrees")
 INTERRUPT: Final = "Agent requires input:\n- approval: Wipe sda?"
@@ -71,7 +72,7 @@ FRAMEWORKS: Final[Mapping[str, Sequence[Agent]]] = {
     "fasta2a": (
         Agent("fast-pieces", "/pieces"),
         Agent("fast-whole", "/whole"),
-        Agent("fast-typed", "/typed", data={"result": {"city": "Rome", "degrees": 21}}),
+        Agent("fast-typed", "/typed", data=TYPED, data_in_a2a={"result": TYPED}),
     ),
     "kagenti": stack("kagenti"),
     # It tells neither thoughts nor tools nor usage.

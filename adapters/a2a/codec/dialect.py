@@ -13,7 +13,16 @@ from typing import Any, ClassVar, Literal
 
 from adapters.a2a.wire import v1_0 as w
 from adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
-from adapters.a2a.wire.task import PROTOCOL, Artifact, ArtifactUpdate, StatusUpdate, TaskSnapshot, Update, shown_part
+from adapters.a2a.wire.task import (
+    PROTOCOL,
+    TYPED,
+    Artifact,
+    ArtifactUpdate,
+    StatusUpdate,
+    TaskSnapshot,
+    Update,
+    shown_part,
+)
 from canonical import DataPart, FaultCode, FaultError, FilePart, Message, TaskState, TextPart
 from canonical.message import Role
 from canonical.value import JsonObject
@@ -222,6 +231,8 @@ class Dialect(ABC):
         return [self._part(part) for part in shown] or [self.encode_part(TextPart(text=""))]
 
     def _part(self, part: TextPart | DataPart | FilePart) -> JsonObject:
+        if isinstance(part, DataPart) and TYPED in part.extra:
+            part = part.replace(data={"result": part.data})
         encoded = self.encode_part(part)
         if part.metadata:
             encoded["metadata"] = {**part.metadata, **encoded.get("metadata", {})}

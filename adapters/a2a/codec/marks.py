@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from adapters.a2a.codec.asks import TOOL_MARKS, is_waiting
+from adapters.a2a.wire.task import TYPED
 from canonical import AnnotationPart, DataPart, Part, ReasoningPart, TextPart
 from canonical.value import Json, JsonObject
 
@@ -46,6 +47,8 @@ class Heard:
     """Its parts tell of thoughts or calls: what a trajectory says of these is the same again."""
     steps: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Name and `started`, `completed` or `error`."""
+    output: Json = None
+    """What the framework declares to be the structured output: it is among the parts."""
     states: list[tuple[str, Json]] = field(default_factory=list[tuple[str, Json]])
     """What the agent says that it has changed in its state, by the name of who says so."""
 
@@ -75,6 +78,23 @@ def hear(parts: Sequence[Part], scope: str, *metadata: JsonObject | None) -> Hea
     return heard
 
 
+_REASONING: Final = ":reasoning"
+"""How opencode-a2a and codex-a2a 1.4.0 end the id of an artifact that is thought, also where nothing else says so."""
+
+
+def hear_artifact(
+    parts: Sequence[Part], artifact_id: str, metadata: JsonObject | None, task_id: str | None = None
+) -> Heard:
+    heard = hear(parts, artifact_id, metadata)
+    if artifact_id.endswith(_REASONING):
+        heard.think()
+    # crewai 1.15.30 names the artifact of its structured output so.
+    if task_id and artifact_id == f"result_{task_id}" and len(heard.parts) == 1 and heard.output is None:
+        [part] = heard.parts
+        heard.output = part.data if isinstance(part, DataPart) else None
+    return heard
+
+
 # Parts
 
 _THOUGHTS: Final[Mapping[str, Sequence[Json]]] = {
@@ -96,6 +116,10 @@ def _hear_part(heard: Heard, part: Part, scope: str) -> None:
             heard.parts.append(_as_thought(part))
         case DataPart() if isinstance(part.data, dict):
             if is_waiting(part):
+                return
+            if set(part.data) == {"result"} and isinstance(part.metadata.get("json_schema"), dict):  # fasta2a 2.1.1
+                heard.output = part.data["result"]
+                heard.parts.append(part.replace(data=heard.output, extra={**part.extra, TYPED: {}}))
                 return
             marks = [part.metadata[key] for key in TOOL_MARKS if key in part.metadata]
             uses = _genai(str(marks[0]), part.data, part.metadata, heard, scope) if marks else list(_by_data(part.data))

@@ -18,6 +18,7 @@ from adapters.a2a.codec.marks import (
     ends_with_task,
     error_of,
     hear,
+    hear_artifact,
     is_trajectory,
     usage_of_task,
 )
@@ -69,8 +70,6 @@ from canonical.value import Extra, Json, JsonObject
 
 _INTERRUPT: Final = "Interrupt"
 """The artifact in which langgraph-api 0.16.7 puts what it asks."""
-_REASONING: Final = ":reasoning"
-"""How opencode-a2a and codex-a2a 1.4.0 end the id of an artifact that is thought, also where nothing else says so."""
 _UNKNOWN_EVENT: Final = "an event of a form that A2A does not have"
 _UNKNOWN_PART: Final = "a part of a form that A2A does not have"
 _CITED_LATE: Final = "a citation that came after the end of what it is of"
@@ -128,6 +127,7 @@ class EventReader:
         """What an artifact may repeat: then it is the answer."""
         self._activity = Activity(run_id)
         self._usage = UsageCounter()
+        self._output: Json = None
         self._mirror = Mirror()
         self._ends_with_task = False
         self._held_end: JsonObject | None = None
@@ -544,7 +544,7 @@ class EventReader:
         if message is not None:
             self._usage.count(message.metadata, message.messageId)
         usage = self._tell_about(metadata) or usage_of_task(metadata) or self._usage.total
-        output = _about(metadata).get("output")
+        output = _about(metadata).get("output", self._output)
         if self.state is TaskState.CANCELLED:
             self._events.append(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER, usage=usage))
         elif usage or output is not None:
@@ -628,9 +628,10 @@ class EventReader:
 
     def _hear_artifact(self, artifact: w.Artifact) -> Heard:
         parts = self._read_parts(artifact).parts
-        heard = hear(parts, artifact.artifactId or artifact.name or "", artifact.metadata)
-        if (artifact.artifactId or "").endswith(_REASONING):
-            heard.think()
+        artifact_id = artifact.artifactId or artifact.name or ""
+        heard = hear_artifact(parts, artifact_id, artifact.metadata, self.task_id)
+        if heard.output is not None:
+            self._output = heard.output
         return heard
 
     def _artifact(

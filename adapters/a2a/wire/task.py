@@ -46,6 +46,9 @@ ASIDE: Final = "a2a.aside"
 """The key in `extra` of progress that the server marks as such: it is no answer, whatever else was said."""
 SHOWN: Final = "a2a.shown"
 """The key in `extra` of a custom event that was read of a status: callers of A2A see it there as it came."""
+TYPED: Final = "a2a.typed"
+"""The key in `extra` of data that came, and is shown, as the member `result` of an object, beside its schema: fasta2a
+2.1.1."""
 STATUS: Final = "status"
 TASK: Final = "task"
 """Names of `Native` events of A2A: what a server says of a status, or of its task, that other events do not tell. In

@@ -188,6 +188,15 @@ async def test_a_change_of_state_is_shown_as_it_came_and_not_written_again(tmp_p
         assert "loss" not in events[-1]["statusUpdate"]["metadata"]["babelgate"]
 
 
+async def test_a_typed_result_is_shown_with_the_object_in_which_it_came_and_once(tmp_path: Path) -> None:
+    """As that of fasta2a 2.1.1: other protocols are told what is in it."""
+    result = piece(artifact("result", {"data": {"result": {"n": 1}}, "metadata": {"json_schema": {"type": "object"}}}))
+    async with through(tmp_path) as (far, site):
+        far.set("SendStreamingMessage", [result, update("COMPLETED")])
+        _, _, *events = await WAYS[0].stream(site, "far", WAYS[0].body("Hi"))
+        assert unexplained([result, update("COMPLETED")], events) == []
+
+
 async def test_what_is_too_large_to_keep_is_noted(tmp_path: Path) -> None:
     async with through(tmp_path) as (far, site):
         large = update("COMPLETED")

@@ -634,3 +634,27 @@ def test_a_change_of_state_at_the_end_or_with_a_question_is_told_and_one_that_is
     events = read(working(metadata={"ag2.context_update": {"n": "x" * 300_000}}))
     assert states(events) == []
     assert [event.feature for event in events if isinstance(event, LossNoted)] == ["custom", "custom"]
+
+
+def typed(value: Json, artifact_id: str = "a", **metadata: Any) -> JsonObject:
+    artifact = {"artifactId": artifact_id, "parts": [{"data": value, "metadata": metadata}]}
+    return {"artifactUpdate": {"taskId": "t", "artifact": artifact, "lastChunk": True}}
+
+
+@pytest.mark.parametrize(
+    ("told", "data", "output"),
+    [
+        (typed({"result": 7}, json_schema={"type": "integer"}), 7, 7),
+        (typed({"city": "Rome"}, "result_t"), {"city": "Rome"}, {"city": "Rome"}),
+        (typed({"result": 7}), {"result": 7}, None),
+        (typed({"result": 7, "n": 1}, json_schema={}), {"result": 7, "n": 1}, None),
+        (typed({"city": "Rome"}, "result_other"), {"city": "Rome"}, None),
+    ],
+)
+def test_a_structured_output_is_known_by_its_schema_or_the_name_of_its_artifact(
+    told: JsonObject, data: Json, output: Json
+) -> None:
+    events = read(told, completed())
+    [message] = heard(events).messages
+    assert [part.data for part in message.parts if isinstance(part, DataPart)] == [data]
+    assert [event.output for event in events if isinstance(event, RunEnded)] == ([] if output is None else [output])
