@@ -16,6 +16,9 @@ _CODES: Final[Mapping[int, FaultCode]] = {
 looked at the request, or not long enough: the same request may succeed later or elsewhere. With any other status it has
 answered: the agent failed."""
 
+UNAVAILABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
+"""The same request may succeed later: nobody answered it, not in time, or only what stands in front of the server."""
+
 
 def fault_code(status: int) -> FaultCode:
     """The fault that an answer of this status is, unless the protocol has words of its own for it."""

@@ -16,7 +16,7 @@ from adapters._client.blobs import with_files
 from adapters._client.calls import Connection
 from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN
-from adapters._client.status import is_gone
+from adapters._client.status import UNAVAILABLE, is_gone
 from adapters._extension import RecordReader
 from adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
 from adapters.a2a.client.binding import Binding, Replies, create_binding
@@ -40,8 +40,6 @@ CARD_LIMIT: Final = 1024 * 1024
 
 _JSON: Final = "application/json"
 _STILL: Final = TERMINAL | WAITING
-
-_GONE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
 
 
 class Client(ReattachableClient[HttpClient]):
@@ -424,7 +422,7 @@ async def _card(http: HttpClient, url: str) -> tuple[JsonObject, Interface | Non
             ):
                 card = await http.json(response, CARD_LIMIT)
         except FaultError as error:
-            if error.fault.code in _GONE and "status" not in error.fault.details:
+            if error.fault.code in UNAVAILABLE and "status" not in error.fault.details:
                 raise
             continue
         if isinstance(card, dict) and is_card(card):

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, Backoff
 from adapters._client.blame import blaming_the_agent, decode_reply
 from adapters._client.blobs import with_files
-from adapters._client.status import is_gone
+from adapters._client.status import UNAVAILABLE, is_gone
 from adapters._json import validate
 from adapters.aief.client.http import HttpClient
 from adapters.aief.read import StepEvents, StepReader, decode_artifact
@@ -28,7 +28,6 @@ MAX_BYTES: Final = 2**30
 PAGE_LIMIT: Final = 2**20
 """Bytes of one page of the list of files: all pages are kept until the run is over."""
 
-_GONE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
 _NO_SUCH_LIST: Final = frozenset({404, 405, 501})
 _TOO_LARGE: Final = "a file was larger than the limit and was not fetched"
 _MISSING: Final = "a file could not be fetched"
@@ -74,7 +73,7 @@ class Task:
         try:
             self._known |= {artifact.artifact_id for artifact in await self._list_artifacts()}
         except FaultError as error:
-            if error.fault.code in _GONE:
+            if error.fault.code in UNAVAILABLE:
                 raise
             self._lists = False
 
