@@ -1,4 +1,4 @@
-"""The hub: what servers call. It mints ids, hands commands to the journal, and starts what was committed."""
+"""The hub: what servers call. It makes new ids, hands commands to the journal, and starts what was committed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

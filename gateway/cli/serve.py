@@ -228,7 +228,7 @@ class Server(uvicorn.Server):
                 lifespan="off",
                 log_config=None,
                 log_level="warning",
-                access_log=False,  # the door writes a line a request
+                access_log=False,  # the gateway middleware writes a line a request
                 proxy_headers=False,  # and reads X-Forwarded-* of those who are trusted
                 server_header=False,
                 timeout_graceful_shutdown=_PATIENCE,

@@ -61,7 +61,7 @@ class GatewayMiddleware:
         instance: Callable[[], str],
     ) -> None:
         self.app = app
-        """What is behind the door."""
+        """The ASGI application that the middleware wraps."""
         self._default = default_agent
         self._knows = knows
         self._encode = encode

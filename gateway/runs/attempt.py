@@ -48,7 +48,7 @@ class Attempt:
         self._limit = limit
         self._output_limit = output_limit
         self._past = past
-        self._recorder = EventValidator(start.task.agent, limit, output_limit=output_limit)
+        self._validator = EventValidator(start.task.agent, limit, output_limit=output_limit)
         self._before: list[Record] = []
         """What the agent had said."""
         self._said: ReplayCursor | None = None
@@ -56,7 +56,7 @@ class Attempt:
         """Ids of messages that the log has. A reader adds up what comes under one id, so no other message gets it."""
         if past is not None:
             self._before = agent_records(past.records)
-            self._recorder.replay(self._before)
+            self._validator.replay(self._before)
             renames = not (past.reattached or past.stateful)
             events = [record.event for record in self._before]
             self._said = ReplayCursor(events, closed=False, renames=renames)
@@ -70,13 +70,13 @@ class Attempt:
     @property
     def run_end(self) -> RunEnded | None:
         """How the agent said that it ended."""
-        return self._recorder.ended
+        return self._validator.ended
 
     def take_delta(self, event: PartDelta) -> Entry | None:
         """The way of most events of a long answer; None for what `take` has to look at. Raises agent_invalid."""
         if self._said is not None:
             return None
-        return self._recorder.record(self._rename_message(event) if self._names else event)
+        return self._validator.record(self._rename_message(event) if self._names else event)
 
     def take(self, event: Event) -> Iterator[Entry]:
         """Raises agent_invalid, or agent_not_replayable where an upstream tells something else than before: while it is
@@ -87,7 +87,7 @@ class Attempt:
         if isinstance(event, RunEnded):
             if getattr(event, "status", None) in _ENDED:
                 yield from self.end()
-            self._recorder.record(event)
+            self._validator.record(event)
             return
         if self._said is None:
             yield from self._record(self._rename_message(event))
@@ -100,7 +100,7 @@ class Attempt:
                 raise
             yield from self._start_over()
             return
-        except (AttributeError, TypeError):  # it is no event, or not whole: the recorder has words for that
+        except (AttributeError, TypeError):  # it is no event, or not whole: the validator has words for that
             news = [event]
         if self._said.is_repeated:
             self._heard, self._before = [], []
@@ -120,13 +120,13 @@ class Attempt:
 
     def close(self) -> list[Entry]:
         """Events that end what is open in the log."""
-        return self._recorder.close()
+        return self._validator.close()
 
     def _record(self, event: Event) -> Iterator[Entry]:
         if isinstance(event, MessageStarted) and event.message_id in self._known:
             self._names[event.message_id or ""] = new_id()
             event = self._rename_message(event)
-        recorded = self._recorder.record(event)
+        recorded = self._validator.record(event)
         if recorded is not None:
             yield recorded
 
@@ -141,12 +141,12 @@ class Attempt:
         return self._past is not None and self._past.reattached
 
     def _start_over(self, void: tuple[str, ...] | None = None) -> Iterator[Entry]:
-        yield from self._recorder.close(void)  # a message that is not void goes on
+        yield from self._validator.close(void)  # a message that is not void goes on
         start = RunStarted(attempt=self._start.run.attempt, node=self._start.task.agent, void=void)
         yield start, encode_event(start)
         heard, self._heard, self._before, self._said = self._heard, [], [], None
         if void is not None:
             return
-        self._recorder = EventValidator(self._start.task.agent, self._limit, output_limit=self._output_limit)
+        self._validator = EventValidator(self._start.task.agent, self._limit, output_limit=self._output_limit)
         for event in heard:
             yield from self._record(self._rename_message(event))

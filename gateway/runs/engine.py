@@ -250,10 +250,10 @@ class Engine:
 
     async def _close_log(self, start: Start) -> list[Entry]:
         """The ends of what is open in the log."""
-        recorder = EventValidator(start.task.agent, self._event_limit)
+        validator = EventValidator(start.task.agent, self._event_limit)
         records, _ = await self._invocations.of_run(start)
-        recorder.replay(records)
-        return recorder.close()
+        validator.replay(records)
+        return validator.close()
 
     async def _write_until_stored(
         self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
@@ -318,9 +318,9 @@ class Engine:
             "the rest nor be started again safely. Send the request again, or declare the agent idempotent.",
         )
         outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
-        recorder = EventValidator(lost.task.agent, self._event_limit)
-        recorder.replay(records)
-        closing = recorder.close()
+        validator = EventValidator(lost.task.agent, self._event_limit)
+        validator.replay(records)
+        closing = validator.close()
         # What waits behind it is not offered here: the hub offers all that waits, in the order in which it was created.
         await self._journal.write(lifecycle.end, lost, outcome, closing, seq=seq)
         if fronted is not None and attaches:

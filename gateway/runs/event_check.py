@@ -1,4 +1,4 @@
-"""Event validation: the recorder makes what an agent yields fit for the log.
+"""Event validation: `EventValidator` makes what an agent yields fit for the log.
 
 It fills ids that the agent left open, refuses what a log cannot hold (an event that only the hub may say, a delta for a
 part that is not open, JSON that is none, an event over the size limit), and at the end closes what was left open. The

@@ -47,7 +47,8 @@ _CHAIN: Final = select(
 @runtime_checkable
 class Attached(Protocol):
     """An agent that keeps something of its own in the database. The hub gives it the journal when it starts, and the
-    memory of its callers."""
+    memory of its callers. A Protocol although it has one implementation, which keeps layers apart: the hub and storage
+    need not import LangGraph's agents."""
 
     def attach(self, journal: Journal, store: Store) -> None: ...
 

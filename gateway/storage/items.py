@@ -101,7 +101,7 @@ class Store:
         ends = None if span is None else now + span
         new = {"updated_at": stamp, "expires_at": ends, "ttl": span, "value": body}
         if not run(_REPLACE, {**at, "now": now, **new}).rowcount:
-            run(_CLEAR, at)  # one that is over gives its successor no birthday
+            run(_CLEAR, at)  # an expired item must not pass its created_at on to the one that replaces it
             key = {name.removeprefix("at_"): value for name, value in at.items()}
             run(_INSERT, {**key, **new, "created_at": stamp})
 

@@ -414,7 +414,7 @@ def _is_name_match(name: str, part: str | None) -> bool:
 
 
 def _system_assistant(info: AgentInfo) -> Assistant:
-    """An agent has no birthday: it is as old as its configuration, and that says nothing of when."""
+    """The assistant that every agent has. Nothing records when an agent was configured, so its times are 0."""
     return Assistant(
         assistant_id=assistant_id(info.name),
         agent=info.name,

@@ -286,6 +286,8 @@ class InProcess:
         return _End(value)
 
     async def _story(self, call: Invocation) -> ReplayPlan:
+        """Replay of a paused generator that is not in memory any more: what its records say it did until it asked.
+        Raises agent_not_replayable."""
         if not self._replay:
             raise _not_replayable_error("it was restarted in between, and it is not to be run again")
         records = await call.past()

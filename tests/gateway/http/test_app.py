@@ -443,13 +443,13 @@ async def test_a_path_cannot_begin_a_log_line_of_its_own(tmp_path: Path, caplog:
 
 def test_post_answers_200_unless_its_protocol_says_otherwise() -> None:
     settings = Settings()
-    door = create_app(Hub.__new__(Hub), Registry([]), settings)
-    for route in door.app.routes:
+    app = create_app(Hub.__new__(Hub), Registry([]), settings)
+    for route in app.app.routes:
         for handler in getattr(route, "route_handlers", ()):
             if "POST" in getattr(handler, "http_methods", ()):
                 assert handler.status_code in (200, 202, 204), f"{route.path}: {handler.status_code}"
 
 
 def test_the_framework_documents_nothing_by_itself() -> None:
-    door = create_app(Hub.__new__(Hub), Registry([]), Settings())
-    assert not any(route.path.startswith("/schema") for route in door.app.routes)
+    app = create_app(Hub.__new__(Hub), Registry([]), Settings())
+    assert not any(route.path.startswith("/schema") for route in app.app.routes)

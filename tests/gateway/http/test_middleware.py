@@ -1,4 +1,4 @@
-"""The door: who is let in, under which address the gateway speaks of itself, and what it writes down."""
+"""The gateway middleware: who is let in, under which address the gateway speaks of itself, and what it writes down."""
 
 import logging
 import re
@@ -57,7 +57,7 @@ class Call:
 @contextmanager
 def calling(behind: Behind | None = None, *, client: str = "198.51.100.9", **settings: Any) -> Generator[Call]:
     behind = behind or Behind()
-    door = GatewayMiddleware(
+    middleware = GatewayMiddleware(
         behind,
         Settings.model_validate(settings),
         default_agent="echo",
@@ -66,7 +66,7 @@ def calling(behind: Behind | None = None, *, client: str = "198.51.100.9", **set
         version="1.2.3",
         instance=lambda: INSTANCE,
     )
-    transport = httpx.ASGITransport(door, client=(client, 40000))
+    transport = httpx.ASGITransport(middleware, client=(client, 40000))
     yield Call(behind, httpx.AsyncClient(transport=transport, base_url=SERVER))
 
 
@@ -228,7 +228,7 @@ async def test_pages_of_permitted_origins_may_call(
     with calling(cors=cors, public_url=public_url) as call:
         asked = await call.http.options("/acp/runs", headers={"Origin": origin, **PREFLIGHT})
         assert (asked.status_code, asked.content) == (204, b"")
-        assert call.behind.seen == [], "a preflight is the door's own business"
+        assert call.behind.seen == [], "a preflight is the middleware's own business"
         got = await call.http.post("/acp/runs", headers={"Origin": origin})
         for answer in (asked, got):
             assert answer.headers.get("access-control-allow-origin") == (origin if granted else None)
@@ -407,9 +407,9 @@ async def test_what_is_no_http_goes_through() -> None:
     with calling() as call:
         transport = call.http._transport  # pyright: ignore[reportPrivateUsage] - httpx has no other way to its app
         assert isinstance(transport, httpx.ASGITransport)
-        door: Any = transport.app
-        door.app = app
-        await door({"type": "lifespan"}, None, None)
+        middleware: Any = transport.app
+        middleware.app = app
+        await middleware({"type": "lifespan"}, None, None)
     assert heard == ["lifespan"]
 
 
