@@ -23,8 +23,8 @@ LISTING_LIMIT: Final = 4 * 1024 * 1024
 """Bytes of an answer that describes or lists what a server has: several of them are asked for at once."""
 ANSWER_VALUES: Final = 500_000
 """Values in it. More than a request may have: a server lists all events of a run at once."""
-REFUSAL_LIMIT: Final = 64 * 1024
-"""Bytes of an answer that says why it is none."""
+ERROR_RESPONSE_LIMIT: Final = 64 * 1024
+"""Bytes of an error response."""
 
 _PIECE: Final = 256 * 1024
 """Bytes that are inflated at once: a kilobyte can be a megabyte, and of other encodings a gigabyte."""

@@ -46,8 +46,8 @@ class Backoff:
         await asyncio.sleep(pause)
 
     async def look(self, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """What the server answers; None where it is away for the moment, or too slow. Raises its refusal, and the fault
-        of a server that is gone."""
+        """What the server answers; None where it is away for the moment, or too slow. Raises what its error response
+        says, and the fault of a server that is gone."""
         try:
             answer = await ask()
         except FaultError as error:
@@ -59,8 +59,8 @@ class Backoff:
         return answer
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the server answers in the end: also what it takes its time for. Raises its refusal, and the fault of a
-        server that is gone."""
+        """What the server answers in the end: also what it takes its time for. Raises what its error
+        response says, and the fault of a server that is gone."""
         while True:
             try:
                 return await ask()

@@ -103,7 +103,7 @@ class Calls(ABC):
             ) as response:
                 # Nor is a redirect an answer: following it would take the headers to another host.
                 if response.status_code >= 300:
-                    raise await self.read_refusal(response)
+                    raise await self.read_error_response(response)
                 yield response
         except httpx.TimeoutException as error:
             raise FaultError(FaultCode.AGENT_TIMEOUT, "The agent's server did not answer in time") from error
@@ -113,8 +113,8 @@ class Calls(ABC):
             ) from error
 
     @abstractmethod
-    async def read_refusal(self, response: httpx.Response) -> FaultError:
-        """What an answer of status 300 or above says, in the protocol's own words."""
+    async def read_error_response(self, response: httpx.Response) -> FaultError:
+        """What an error response, which has a status of 300 or above, says, in the protocol's own words."""
         ...
 
     async def json(self, response: httpx.Response, limit: int | None = None) -> Json:

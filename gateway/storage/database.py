@@ -93,7 +93,7 @@ class Database(Protocol):
         """What became of that commit, by a new connection."""
         ...
 
-    def refusal(self, error: Exception) -> FaultError | None:
+    def fault_of(self, error: Exception) -> FaultError | None:
         """What the caller is told where the database takes something of one command, or of one read, for impossible."""
         ...
 

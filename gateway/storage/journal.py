@@ -449,7 +449,7 @@ class Journal:
         """Whether it is the database's or the disk's, and not that of one command."""
         return (
             isinstance(error, OperationalError)
-            and self.database.refusal(error) is None
+            and self.database.fault_of(error) is None
             and not self.database.is_race(error)
         )
 
@@ -512,9 +512,9 @@ class Journal:
             return FaultError(FaultCode.CONFLICT, "An id in this request is taken already.")
         if self._is_race(error):
             return Unstored()
-        refusal = self.database.refusal(error)
-        if refusal is not None:
-            return refusal
+        fault = self.database.fault_of(error)
+        if fault is not None:
+            return fault
         log.error("a command failed", exc_info=error)
         return FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")
 
@@ -622,9 +622,9 @@ class Journal:
             with self.database.reading(connection):
                 return read(connection, *args, **named)
         except Exception as error:
-            refusal = self.database.refusal(error)
-            if refusal is not None:
-                raise refusal from error
+            fault = self.database.fault_of(error)
+            if fault is not None:
+                raise fault from error
             raise
 
     def _reader(self) -> Connection:

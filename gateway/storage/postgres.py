@@ -308,7 +308,7 @@ class Postgres:
         row = _driver(connection).execute("SELECT value FROM meta WHERE name = %s", mine).fetchone()
         return row is not None and row[0] == str(self._commits)
 
-    def refusal(self, error: Exception) -> FaultError | None:
+    def fault_of(self, error: Exception) -> FaultError | None:
         of_driver = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(of_driver, psycopg.errors.ProgramLimitExceeded):
             return FaultError(FaultCode.TOO_LARGE, "An id in this request is too long for the database.")

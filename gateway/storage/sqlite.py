@@ -162,7 +162,7 @@ class Sqlite:
     def was_committed(self, connection: Connection) -> bool:
         return False
 
-    def refusal(self, error: Exception) -> FaultError | None:
+    def fault_of(self, error: Exception) -> FaultError | None:
         return None
 
     def is_race(self, error: Exception) -> bool:

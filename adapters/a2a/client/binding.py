@@ -192,11 +192,11 @@ class _JsonRpc(Binding):
 def _result(value: Json) -> Json:
     """Of one answer. Raises what it says instead of a result."""
     if not isinstance(value, dict) or value.get("error") is not None:
-        raise _decode_refusal(value)
+        raise _decode_error_response(value)
     return value.get("result", value)
 
 
-def _decode_refusal(value: Json) -> FaultError:
+def _decode_error_response(value: Json) -> FaultError:
     if isinstance(value, dict):
         return decode_error(value)
     return FaultError(FaultCode.AGENT_INVALID, "The agent breaks its protocol: an answer is no object")
@@ -260,5 +260,5 @@ def _payload(value: Json) -> Json:
     """Errors come in a stream too: `error` (specification 1.0, 11.6), or words alone (a2a-sdk 0.3.26). As a reply,
     `message` is an object."""
     if not isinstance(value, dict) or value.get("error") is not None or isinstance(value.get("message"), str):
-        raise _decode_refusal(value)
+        raise _decode_error_response(value)
     return value

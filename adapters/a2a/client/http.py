@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 import httpx
 
-from adapters._client.answers import REFUSAL_LIMIT
+from adapters._client.answers import ERROR_RESPONSE_LIMIT
 from adapters._client.calls import Calls
 from adapters._client.error_response import response_error
 from adapters.a2a.errors import decode_error
@@ -18,9 +18,9 @@ class HttpClient(Calls):
     ) -> AbstractAsyncContextManager[httpx.Response]:
         return self.request(method, url, {**(headers or {}), "Accept": accept}, body=body)
 
-    async def read_refusal(self, response: httpx.Response) -> FaultError:
+    async def read_error_response(self, response: httpx.Response) -> FaultError:
         try:
-            answer = await self.json(response, REFUSAL_LIMIT)
+            answer = await self.json(response, ERROR_RESPONSE_LIMIT)
         except FaultError:  # a proxy's page, say
             answer = None
         return response_error(decode_error(answer, response.status_code).fault, response)

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import httpx
 
-from adapters._client.answers import REFUSAL_LIMIT, read_bytes
+from adapters._client.answers import ERROR_RESPONSE_LIMIT, read_bytes
 from adapters._client.calls import Calls
 from adapters._client.error_response import response_error
 from adapters._client.status import fault_code
@@ -55,11 +55,11 @@ class HttpClient(Calls):
         async with self.open_response("POST", run_path(run_id) + "/cancel"):
             pass
 
-    async def read_refusal(self, response: httpx.Response) -> FaultError:
+    async def read_error_response(self, response: httpx.Response) -> FaultError:
         code = fault_code(response.status_code)
         told = f"The agent's server answered {response.status_code}"
         try:
-            error = validate(w.Error, await self.json(response, REFUSAL_LIMIT))
+            error = validate(w.Error, await self.json(response, ERROR_RESPONSE_LIMIT))
         except FaultError:  # a proxy's page, say
             return response_error(Fault(code=code, message=told), response)
         details = decode_error(error).details

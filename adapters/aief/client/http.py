@@ -9,7 +9,7 @@ from typing import Any, Final, Unpack, cast
 import httpx
 from pydantic_core import to_json
 
-from adapters._client.answers import REFUSAL_LIMIT, read_answer, read_bytes
+from adapters._client.answers import ERROR_RESPONSE_LIMIT, read_answer, read_bytes
 from adapters._client.calls import Calls, Connection
 from adapters._client.error_response import response_error
 from adapters._client.status import fault_code
@@ -18,7 +18,7 @@ from canonical import Fault, FaultCode, FaultError
 from canonical.value import Json, JsonObject
 
 WORDS_LIMIT: Final = 500
-"""Characters of what a server says of its refusal."""
+"""Characters of what a server says in an error response."""
 
 _JSON: Final = {"Accept": "application/json"}
 _KNOWN: Final = re.compile(r"/ap/v1(/agent(/tasks)?)?$")
@@ -72,7 +72,7 @@ class HttpClient(Calls):
         async with _before(until), self.request("GET", path, {**self._json, "Accept": "*/*"}) as response:
             return await read_bytes(response, limit, FaultCode.TOO_LARGE)
 
-    async def read_refusal(self, response: httpx.Response) -> FaultError:
+    async def read_error_response(self, response: httpx.Response) -> FaultError:
         status = response.status_code
         told = f"The agent's server answered {status}"
         words = "" if status in (401, 403) else await _words(response)
@@ -94,7 +94,7 @@ async def _words(response: httpx.Response) -> str:
     """What it says of it: a `message` by the document, an `error` by the JavaScript SDK, a `detail` by the Python one.
     A page is nobody's words."""
     try:
-        answer = await read_answer(response, REFUSAL_LIMIT)
+        answer = await read_answer(response, ERROR_RESPONSE_LIMIT)
     except FaultError:
         return ""
     if not isinstance(answer, dict):

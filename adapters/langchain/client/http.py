@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 from pydantic_core import PydanticSerializationError, to_json
 
-from adapters._client.answers import REFUSAL_LIMIT, parse_whole, read_bytes
+from adapters._client.answers import ERROR_RESPONSE_LIMIT, parse_whole, read_bytes
 from adapters._client.calls import Calls
 from adapters._client.error_response import response_error
-from adapters.langchain.errors.decode import decode_refusal
+from adapters.langchain.errors.decode import decode_error_response
 from canonical import FaultCode, FaultError
 from canonical.value import Json
 
@@ -35,12 +35,12 @@ class HttpClient(Calls):
             raw = await read_bytes(response, self.answer_limit)
         return None if not raw or raw.isspace() else await parse_whole(raw)
 
-    async def read_refusal(self, response: httpx.Response) -> FaultError:
+    async def read_error_response(self, response: httpx.Response) -> FaultError:
         try:
-            answer = await self.json(response, REFUSAL_LIMIT)
+            answer = await self.json(response, ERROR_RESPONSE_LIMIT)
         except FaultError:  # a proxy's page, say
             answer = None
-        return response_error(decode_refusal(response.status_code, answer), response)
+        return response_error(decode_error_response(response.status_code, answer), response)
 
 
 def _encode_body(body: Any) -> bytes:

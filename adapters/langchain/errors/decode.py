@@ -1,4 +1,4 @@
-"""Errors of another server → faults: its refusals of a call, and the errors of its runs."""
+"""Errors of another server → faults: its error responses, and the errors of its runs."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -38,7 +38,7 @@ def decode_error(wire: Json) -> Fault:
 _WORDLESS: Final = "The agent failed and did not say why."
 
 
-def decode_refusal(status: int, answer: Json) -> Fault:
+def decode_error_response(status: int, answer: Json) -> Fault:
     """Of a call. LangGraph says `{"detail": …}`, of a list where its framework speaks; the Agent Protocol `{code,
     message}`, or a string; others `{"error": …}`."""
     words = _words(answer)
@@ -62,6 +62,6 @@ def _words(answer: Json) -> str:
 
 
 def status_of(fault: Fault) -> int | None:
-    """The status of the refusal that a fault is, if it is one."""
+    """The status of the error response that a fault was, if it was one."""
     status: Any = fault.details.get("status")
     return status if isinstance(status, int) else None

@@ -43,7 +43,7 @@ _BUSY: Final = "Thread is already running a task. Wait for it to finish or choos
 
 
 def words_of(fault: Fault) -> str:
-    """What a caller is told of a refusal."""
+    """What a caller is told of a fault."""
     return _BUSY if fault.details.get("reason") == BUSY else fault.message
 
 

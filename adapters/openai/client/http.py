@@ -8,11 +8,11 @@ from typing import Final, Unpack
 
 import httpx
 
-from adapters._client.answers import REFUSAL_LIMIT
+from adapters._client.answers import ERROR_RESPONSE_LIMIT
 from adapters._client.calls import Calls, Connection
 from adapters._client.error_response import response_error
 from adapters._json import validate
-from adapters.openai.errors.decode import decode_refusal, without
+from adapters.openai.errors.decode import decode_error_response, without
 from adapters.openai.wire import answers as w
 from canonical import Fault, FaultCode, FaultError
 from canonical.value import Json, JsonObject
@@ -43,16 +43,16 @@ class HttpClient(Calls):
         async with self.open_response("GET", path) as response:
             return await self.json(response)
 
-    async def read_refusal(self, response: httpx.Response) -> FaultError:
+    async def read_error_response(self, response: httpx.Response) -> FaultError:
         error: w.Error | str | None = None
         try:
-            answer = await self.json(response, REFUSAL_LIMIT)
+            answer = await self.json(response, ERROR_RESPONSE_LIMIT)
             # `{"error": {…}}` (docs/guides/error-codes), as openai-python unwraps it. Not all do: FastAPI says
             # {"detail"}, and some give the members of the error themselves.
             error = validate(w.ErrorBody, answer).error or validate(w.Error, answer)
         except FaultError:  # a proxy's page, say
             pass
-        return response_error(self.redact_fault(decode_refusal(response.status_code, error)), response)
+        return response_error(self.redact_fault(decode_error_response(response.status_code, error)), response)
 
     def redact_fault(self, fault: Fault) -> Fault:
         """In words that hold nothing of what was sent to be let in."""

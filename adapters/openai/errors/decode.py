@@ -34,7 +34,7 @@ def decode_error(error: w.Error | str | None) -> Fault:
     return Fault(code=code, message=error.message or "The agent failed.", details=details)
 
 
-def decode_refusal(status: int, error: w.Error | str | None) -> Fault:
+def decode_error_response(status: int, error: w.Error | str | None) -> Fault:
     """An answer that is no 2xx. What the server says of a wrong key is not repeated: it may quote the key."""
     if isinstance(error, str):
         error = w.Error(message=error)
@@ -81,7 +81,7 @@ def without(fault: Fault, secrets: Iterable[str]) -> Fault:
     return Fault(code=fault.code, message=redact(fault.message), details=details)
 
 
-# What a refusal says of the server
+# What an error response says of the server
 
 
 def _of(fault: Fault) -> JsonObject:

@@ -12,7 +12,7 @@ BOUND = 30
 
 
 class Plain(Calls):
-    async def read_refusal(self, response: httpx.Response) -> FaultError:
+    async def read_error_response(self, response: httpx.Response) -> FaultError:
         return FaultError(FaultCode.AGENT_FAILED, str(response.status_code))
 
 

@@ -9,7 +9,7 @@ import httpx
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from adapters._client.answers import LISTING_LIMIT, REFUSAL_LIMIT, read_answer
+from adapters._client.answers import ERROR_RESPONSE_LIMIT, LISTING_LIMIT, read_answer
 from adapters._client.calls import Calls
 from adapters._client.error_response import response_error
 from adapters._client.status import fault_code
@@ -75,10 +75,10 @@ async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str]
 
 
 class _HttpClient(Calls):
-    async def read_refusal(self, response: httpx.Response) -> FaultError:
+    async def read_error_response(self, response: httpx.Response) -> FaultError:
         words = f"The agent's server answered {response.status_code}"
         with suppress(FaultError, KeyError, TypeError):
-            told = cast("Any", await read_answer(response, REFUSAL_LIMIT))
+            told = cast("Any", await read_answer(response, ERROR_RESPONSE_LIMIT))
             words = f"{words}: {told['oops']['words']}"
         return response_error(Fault(code=fault_code(response.status_code), message=words), response)
 

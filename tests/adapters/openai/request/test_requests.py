@@ -7,7 +7,7 @@ import pytest
 from adapters.openai.agents import decode_models, upstream_name
 from adapters.openai.carries import CARRIES
 from adapters.openai.codec.model import Losses, data_url, decode_usage, is_approved, output_of
-from adapters.openai.errors.decode import decode_refusal, without
+from adapters.openai.errors.decode import decode_error_response, without
 from adapters.openai.request.chat import encode_chat
 from adapters.openai.request.responses import encode_response
 from adapters.openai.wire.answers import Error
@@ -136,7 +136,9 @@ def test_what_is_no_list_of_models_is_refused(answer: Any) -> None:
 
 
 def test_a_secret_is_covered_wherever_it_stands_and_short_words_are_left() -> None:
-    fault = decode_refusal(400, Error(message="Bearer abcdefghij is abcdefghij", param="abcdefghij", code="true"))
+    fault = decode_error_response(
+        400, Error(message="Bearer abcdefghij is abcdefghij", param="abcdefghij", code="true")
+    )
     shown = without(fault, ["Bearer abcdefghij", "abcdefghij", "true"])
     assert "abcdefghij" not in repr(shown)
     assert shown.message == "The agent's server answered 400: *** is ***"
