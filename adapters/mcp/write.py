@@ -60,7 +60,7 @@ _FAILED = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did n
 
 
 @dataclass(slots=True)
-class _Said:
+class _Content:
     """One part of what was said, or one artifact."""
 
     run_id: str | None
@@ -89,7 +89,7 @@ class ResultWriter:
         self._since = since
         self._last_run = run_id
         self._asked: dict[str, InterruptRaised] = {}
-        self._said: dict[tuple[str, object], _Said] = {}
+        self._said: dict[tuple[str, object], _Content] = {}
         self._aside: set[str] = set()
         """Messages that are no part of the answer."""
         self._told: dict[str, list[str]] = {}
@@ -213,9 +213,9 @@ class ResultWriter:
     def _lose(self, feature: Feature) -> None:
         self._losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
 
-    def _entry(self, key: tuple[str, object], message_id: str | None) -> _Said:
+    def _entry(self, key: tuple[str, object], message_id: str | None) -> _Content:
         run_id = self._record.run_id if self._record is not None else None
-        return self._said.setdefault(key, _Said(run_id, message_id))
+        return self._said.setdefault(key, _Content(run_id, message_id))
 
     def _run_started(self, event: RunStarted) -> None:
         if not event.starts_over:
@@ -364,7 +364,7 @@ def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _block(said: _Said) -> JsonObject | None:
+def _block(said: _Content) -> JsonObject | None:
     """SPEC/server/tools, Tool Result: text, images, audio, links to resources and embedded ones."""
     part = said.file
     if part is None:

@@ -13,7 +13,7 @@ from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
 from adapters._extension import START_HEADER, decode_request, given_config, given_messages, with_uploads
-from adapters._extension import Request as Told
+from adapters._extension import Request as ExtensionRequest
 from adapters._json import DEFAULT_VALUES, parse, read_json, validate
 from adapters._server.caller import Caller, caller, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode, json_response
@@ -152,16 +152,16 @@ class Server:
         """Raises invalid."""
         who = caller(request)
         body = validate(w.RunCreateRequest, await read_json(request))
-        told = _read_extension(request, body)
+        extension = _read_extension(request, body)
         session = body.session
         if session is not None and body.session_id not in (None, session.id):
             # SDK 1.0.3, with these words.
             raise FaultError(FaultCode.INVALID, "Session ID mismatch", reason=MISMATCH)
         info = self._agent(body.agent_name)
         history = () if session is None else await self._import_history(who, session)
-        given = (told and given_messages(told)) or map(decode_message, body.input)
-        given = given if told is None else with_uploads(told, given)
-        metadata = request_metadata(body) if told is None or told.metadata is None else told.metadata
+        given = (extension and given_messages(extension)) or map(decode_message, body.input)
+        given = given if extension is None else with_uploads(extension, given)
+        metadata = request_metadata(body) if extension is None or extension.metadata is None else extension.metadata
         receipt = await self._hub.submit(
             who.owner,
             Submission(
@@ -170,8 +170,8 @@ class Server:
                 version=VERSION,
                 input=RunInput(
                     messages=await resolve_own_files(self._hub, who, given),
-                    uploaded=0 if told is None else len(told.uploads),
-                    config={} if told is None else given_config(told),
+                    uploaded=0 if extension is None else len(extension.uploads),
+                    config={} if extension is None else given_config(extension),
                     metadata=metadata,
                     headers=who.headers,
                     extra=request_extra(body),
@@ -182,7 +182,7 @@ class Server:
         )
         view = replace(self._view(who, receipt.task), agent=body.agent_name)
         # `Run-ID` is not in the OpenAPI: SDK 1.0.3 sends it, and its clients read it from a stream.
-        extended = told is not None
+        extended = extension is not None
         headers = {"Run-ID": receipt.task_id, **run_headers(receipt), **confirm(active=extended)}
         if body.mode == "async":
             at = encode_time(receipt.task.created_at)
@@ -206,7 +206,7 @@ class Server:
         # Required in components.schemas.RunResumeRequest, sent by neither client of SDK 1.0.3.
         if body.run_id not in (None, view.run_id):
             raise FaultError(FaultCode.INVALID, "run_id: must be the run of the path")
-        told = _read_extension(request, body)
+        extension = _read_extension(request, body)
         answers = decode_request(body.await_resume.pop(w.OWN, None))
         value, said = decode_answer(body.await_resume)
         (message,) = await resolve_own_files(self._hub, who, (said,))
@@ -217,7 +217,7 @@ class Server:
             receipt = await self._continue(who, last, message)
             tasks = [*tasks, receipt.task]
         else:
-            receipt = await self._answer(who, last, value, message, view.run_id, told or answers)
+            receipt = await self._answer(who, last, value, message, view.run_id, extension or answers)
         reading = RunStream(
             self._hub,
             who.owner,
@@ -225,9 +225,9 @@ class Server:
             view,
             show_after=receipt.seq,
             stop_after=receipt.seq,
-            extended=told is not None,
+            extended=extension is not None,
         )
-        headers = {**run_headers(receipt), **confirm(active=told is not None)}
+        headers = {**run_headers(receipt), **confirm(active=extension is not None)}
         if body.mode == "async":
             # The suites of SDK 1.0.3 assert this status.
             writer = await reading.snapshot(until="in-progress")
@@ -247,21 +247,23 @@ class Server:
             ),
         )
 
-    async def _answer(self, who: Caller, last: Task, value: Any, message: Message, run_id: str, told: Told) -> Receipt:
-        said, config = given_messages(told), given_config(told)
+    async def _answer(
+        self, who: Caller, last: Task, value: Any, message: Message, run_id: str, extension: ExtensionRequest
+    ) -> Receipt:
+        said, config = given_messages(extension), given_config(extension)
         given = RunInput(messages=said or (message,), config=config, headers=who.headers)
         answers = Answers(task_id=last.task_id, bare=value, input=given, protocol="acp")
         try:
-            if told.declined:
-                values: dict[str, Json] = dict.fromkeys(told.declined)
-                whole = not told.answered
+            if extension.declined:
+                values: dict[str, Json] = dict.fromkeys(extension.declined)
+                whole = not extension.answered
                 said = given if whole else RunInput(headers=who.headers)
                 refused = Answers(task_id=last.task_id, values=values, action="decline", input=said, protocol="acp")
                 receipt = await self._hub.answer(who.owner, refused)
                 if whole:
                     return receipt
-            if told.answered:
-                answers = Answers(task_id=last.task_id, values=told.answered, input=given, protocol="acp")
+            if extension.answered:
+                answers = Answers(task_id=last.task_id, values=extension.answered, input=given, protocol="acp")
             return await self._hub.answer(who.owner, answers)
         except FaultError as error:
             if error.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
@@ -500,13 +502,13 @@ def _is_hash(text: str) -> bool:
     return len(text) == 64 and all(character in "0123456789abcdef" for character in text)
 
 
-def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeRequest) -> Told | None:
+def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeRequest) -> ExtensionRequest | None:
     """What a request says by the extension, which is nothing that agents are sent; None where it is not active. A
     request that says something activates it, too: a proxy may have kept the header."""
     more = body.model_extra or {}
     if w.OWN in more:
         return decode_request(more.pop(w.OWN))
-    return Told() if is_asked(request) else None
+    return ExtensionRequest() if is_asked(request) else None
 
 
 def _number(request: AnyRequest, name: str, least: int, most: int | None = None) -> int | None:

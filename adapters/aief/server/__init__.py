@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from adapters._aside import aside
 from adapters._extension import START_HEADER, URI, Slice, decode_request, given_config, given_messages, with_uploads
-from adapters._extension import Request as Told
+from adapters._extension import Request as ExtensionRequest
 from adapters._json import ABSENT, read_bytes, read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode, json_response
@@ -237,11 +237,11 @@ class Server:
         if place is None:
             # OpenAPI v1: 404. The Python SDK 1.0.2 answers the task's first step.
             raise _not_found("step", wanted)
-        asked = _Asked.of(request)
+        asked = _Activation.of(request)
         return await self._step(self._resolve_request(request)[0], view, view.at(place), place.run_id, asked)
 
     async def _step(
-        self, who: Caller, view: TaskView, step: w.Step, run_id: str | None, asked: "_Asked | None", *more: Loss
+        self, who: Caller, view: TaskView, step: w.Step, run_id: str | None, asked: "_Activation | None", *more: Loss
     ) -> Response[Any]:
         """`run_id` = None for a step that was not begun. One that is queued has begun, although it shows as created."""
         if run_id is None:
@@ -255,20 +255,20 @@ class Server:
         losses = (*view.losses(run_id), *more) if step.status == "completed" else more
         return _json(step, {**run_headers(view.task_of(run_id), run_id), **loss_header(losses)})
 
-    async def _records(self, who: Caller, thread_id: str, run_id: str, asked: "_Asked") -> JsonObject:
+    async def _records(self, who: Caller, thread_id: str, run_id: str, asked: "_Activation") -> JsonObject:
         """What the run has said by now, after the record that was asked for, up to a bound."""
-        told = Slice()
+        page = Slice()
         log = self._hub.reads.log(who.owner, Scope(thread_id, "run", run_id), asked.start, inline=True)
         async with aclosing(tell_states_whole(self._hub, who.owner, thread_id, log)) as batches:
             async for records in batches:
                 for record in records:
-                    told.add(record)
-        return told.envelope()
+                    page.add(record)
+        return page.envelope()
 
     async def execute_step(self, request: AnyRequest) -> Response[Any]:
         """Raises conflict."""
         body = await _body(request)
-        asked = _Asked.of(request, body)
+        asked = _Activation.of(request, body)
         who, thread_id, agent = self._resolve_request(request)
         # OpenAPI v1 has no order for two POSTs of one task, and a step is executed while its caller waits.
         turn = self._turns.setdefault((who.owner, thread_id), asyncio.Lock())
@@ -294,7 +294,7 @@ class Server:
         raise FaultError(FaultCode.CONFLICT, "Another request is changing this task: try again.")
 
     async def _reveal(
-        self, who: Caller, view: TaskView, step: tuple[str, int], body: w.RequestBody, asked: "_Asked | None"
+        self, who: Caller, view: TaskView, step: tuple[str, int], body: w.RequestBody, asked: "_Activation | None"
     ) -> Response[Any]:
         """Show a step of a run that an earlier POST began. That it was asked for is committed first."""
         run_id, number = step
@@ -305,30 +305,30 @@ class Server:
         return await self._step(who, view, view.step(run_id, number), run_id, asked, *unread)
 
     async def _begin(
-        self, who: Caller, view: TaskView, coming: Next, body: w.RequestBody, asked: "_Asked | None"
+        self, who: Caller, view: TaskView, coming: Next, body: w.RequestBody, asked: "_Activation | None"
     ) -> str:
         """Start the run of a step; returns its id."""
-        told = Told() if asked is None else asked.told
+        extension = ExtensionRequest() if asked is None else asked.extension
         if coming.answer is not None:
-            return await self._answer(who, view, coming.answer, body, told)
+            return await self._answer(who, view, coming.answer, body, extension)
         wanted, more = (None, {}) if coming.run_id is None else view.input()
         said = wanted if body.input is None else body.input
         text = wanted if wanted and says_go_on(said) else said
         more = {**more, **(body.additional_input or {})}
         kept = more.pop(URI, None)  # of the task, whose first step this is
         if kept is not None and asked is None:
-            told = decode_request(kept)
+            extension = decode_request(kept)
         last = view.last_task
         submission = Submission(
             agent=view.agent,
             protocol="aief",
             version=VERSION,
             input=RunInput(
-                messages=with_uploads(told, given_messages(told) or (decode_input(text),)),
-                uploaded=len(told.uploads),
+                messages=with_uploads(extension, given_messages(extension) or (decode_input(text),)),
+                uploaded=len(extension.uploads),
                 data=more or None,
-                config=given_config(told),
-                metadata=told.metadata or {},
+                config=given_config(extension),
+                metadata=extension.metadata or {},
                 headers=who.headers,
                 extra=_input_extra(said, more),
             ),
@@ -339,25 +339,27 @@ class Server:
         )
         return (await self._hub.submit(who.owner, submission)).run_id
 
-    async def _answer(self, who: Caller, view: TaskView, task: Task, body: w.RequestBody, told: Told) -> str:
+    async def _answer(
+        self, who: Caller, view: TaskView, task: Task, body: w.RequestBody, extension: ExtensionRequest
+    ) -> str:
         asked = view.fold.open_interrupts(task.task_id)
         value, message = decode_answer(body, asked[0].answer_schema if asked else None)
         given = RunInput(
-            messages=given_messages(told) or (message,),
-            config=given_config(told),
+            messages=given_messages(extension) or (message,),
+            config=given_config(extension),
             headers=who.headers,
             extra=_input_extra(body.input, body.additional_input or {}),
         )
         answers = Answers(task_id=task.task_id, bare=value, protocol="aief", input=given)
-        if told.declined:
-            values: dict[str, Json] = dict.fromkeys(told.declined)
-            said = RunInput(headers=who.headers) if told.answered else given
+        if extension.declined:
+            values: dict[str, Json] = dict.fromkeys(extension.declined)
+            said = RunInput(headers=who.headers) if extension.answered else given
             refused = Answers(task_id=task.task_id, values=values, action="decline", protocol="aief", input=said)
             receipt = await self._hub.answer(who.owner, refused)
-            if not told.answered:
+            if not extension.answered:
                 return receipt.run_id
-        if told.answered:
-            answers = Answers(task_id=task.task_id, values=told.answered, protocol="aief", input=given)
+        if extension.answered:
+            answers = Answers(task_id=task.task_id, values=extension.answered, protocol="aief", input=given)
         return (await self._hub.answer(who.owner, answers)).run_id
 
     async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:
@@ -432,28 +434,28 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request by the Babelgate extension."""
+class _Activation:
+    """A request that activates the Babelgate extension."""
 
-    told: Told
+    extension: ExtensionRequest
     start: int = 0
     """The seq after which the records of the run are told."""
 
     @classmethod
-    def of(cls, request: AnyRequest, body: w.RequestBody | None = None) -> "_Asked | None":
+    def of(cls, request: AnyRequest, body: w.RequestBody | None = None) -> "_Activation | None":
         """None where the extension is not active; what the body says by it is taken out, and activates it. Raises
         invalid."""
         given = (body.additional_input if body is not None else None) or {}
         if URI in given:
-            told = decode_request(given.pop(URI))
+            extension = decode_request(given.pop(URI))
         elif is_asked(request):
-            told = Told()
+            extension = ExtensionRequest()
         else:
             return None
         text = request.headers.get(START_HEADER, "0")
         if not (text.isascii() and text.isdigit() and len(text) < 19):
             raise FaultError(FaultCode.INVALID, f"{START_HEADER}: it is not the number of a record, or 0.")
-        return cls(told, int(text))
+        return cls(extension, int(text))
 
 
 async def _body(request: AnyRequest) -> w.RequestBody:

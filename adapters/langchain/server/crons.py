@@ -68,7 +68,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PROTOCOL: Final = "langgraph"
 
 
-class _Said(BaseModel):
+class _CronFields(BaseModel):
     """Of a cron and of its runs; None = not said."""
 
     model_config = ConfigDict(extra="ignore")
@@ -98,12 +98,12 @@ class _Said(BaseModel):
         return {name: value for name, value in given.items() if value is not None or name == "input"}
 
 
-class _CronCreate(_Said):
+class _CronCreate(_CronFields):
     assistant_id: str
     schedule: str
 
 
-class _CronPatch(_Said):
+class _CronPatch(_CronFields):
     schedule: str | None = None
 
 
@@ -255,7 +255,7 @@ class Crons:
         return CronQuery(assistant_id=assistant_id, thread_id=thread_id, metadata=asked.metadata or {}, **more)
 
 
-def _check(body: _Said) -> None:
+def _check(body: _CronFields) -> None:
     """What would be wrong with each of its runs. Raises invalid."""
     if body.config is not None and body.config.configurable and body.context:
         raise bad_request("Cannot specify both configurable and context: use one of them.")

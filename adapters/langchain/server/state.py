@@ -28,7 +28,7 @@ from adapters.langchain.server.parameters import (
 )
 from adapters.langchain.wire.requests import MAX_PAGE, Checkpoint, HistorySearch, StateAt, StateUpdate
 from canonical import FaultCode, FaultError, Hub, Revision, StateHistory, Thread
-from canonical.hub import StateUpdate as Revise
+from canonical.hub import StateUpdate as HubStateUpdate
 from canonical.json import contains
 from canonical.value import JsonObject
 
@@ -161,7 +161,7 @@ async def _encode_history(
             await turns.give()
 
 
-def decode_update(thread: Thread, history: StateHistory, ask: StateUpdate) -> Revise:
+def decode_update(thread: Thread, history: StateHistory, ask: StateUpdate) -> HubStateUpdate:
     """A revision that a caller makes, on top of the one that it names. Raises invalid, not_found."""
     checkpoint_id = checkpoint_of(ask.checkpoint, ask.checkpoint_id)
     base = history.head if checkpoint_id is None else _revision(history, checkpoint_id)
@@ -169,7 +169,7 @@ def decode_update(thread: Thread, history: StateHistory, ask: StateUpdate) -> Re
     known = [str(as_object(message)["id"]) for message in said if "id" in as_object(message)]
     update = codec.decode_update(ask.values, known)
     graph = thread.metadata.get("graph_id")
-    return Revise(
+    return HubStateUpdate(
         thread_id=thread.thread_id,
         values=update.values,
         messages=update.messages,

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from litestar import Request, Response
 
-from adapters._extension import Request as Told
+from adapters._extension import Request as ExtensionRequest
 from adapters._extension import decode_request, given_messages, with_uploads
 from adapters._json import read_json
 from adapters._server.caller import Caller, caller, run_headers
@@ -64,8 +64,8 @@ HEARTBEAT: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request that was looked at."""
+class _CheckedRequest:
+    """A request whose agent, conversation and previous response were found."""
 
     who: Caller
     body: w.ResponseCreate
@@ -74,7 +74,7 @@ class _Asked:
     previous: FoundRun | None
     thread_id: str | None
     """Of the conversation."""
-    told: Told
+    extension: ExtensionRequest
     """By the extension."""
 
     @property
@@ -112,7 +112,7 @@ class CreateResponse:
         await end_or_leave(reading.follow(), request.receive, left)
         return reading.final_answer(headers, losses=_losses(body, asked.agent, reading.writer))
 
-    async def _look_at(self, who: Caller, body: w.ResponseCreate) -> _Asked:
+    async def _look_at(self, who: Caller, body: w.ResponseCreate) -> _CheckedRequest:
         """Raises invalid, not_found."""
         if body.background and body.store is False:
             refuse("background", "A response in the background has to be stored.")
@@ -131,11 +131,11 @@ class CreateResponse:
             previous = await find_previous(self._hub, who.owner, body.previous_response_id)
         if body.conversation_id is not None:
             thread_id = (await find_conversation(self._hub, who.owner, body.conversation_id)).thread_id
-        return _Asked(who, body, agent, said, previous, thread_id, decode_request(body.babelgate))
+        return _CheckedRequest(who, body, agent, said, previous, thread_id, decode_request(body.babelgate))
 
     # Runs
 
-    async def _submit(self, asked: _Asked) -> Receipt:
+    async def _submit(self, asked: _CheckedRequest) -> Receipt:
         """Raises invalid."""
         said = asked.said
         if not said.others:
@@ -150,9 +150,9 @@ class CreateResponse:
                 version=RESPONSES_VERSION,
                 input=await self._input(
                     asked,
-                    with_uploads(asked.told, given_messages(asked.told) or self._decode(asked, said.others)),
+                    with_uploads(asked.extension, given_messages(asked.extension) or self._decode(asked, said.others)),
                     await self._checkpoint(asked),
-                    len(asked.told.uploads),
+                    len(asked.extension.uploads),
                 ),
                 thread_id=thread_id,
                 history=await resolve_own_files(self._hub, asked.who, self._decode(asked, said.before)),
@@ -161,7 +161,7 @@ class CreateResponse:
             )
             return await self._hub.submit(asked.who.owner, submission)
 
-    def _decode(self, asked: _Asked, items: Sequence[w.Item]) -> tuple[Message, ...]:
+    def _decode(self, asked: _CheckedRequest, items: Sequence[w.Item]) -> tuple[Message, ...]:
         return decode_items(items, same=_is_same(asked.agent))
 
     @asynccontextmanager
@@ -173,7 +173,7 @@ class CreateResponse:
         async with lock:
             yield
 
-    async def _checkpoint(self, asked: _Asked) -> str | None:
+    async def _checkpoint(self, asked: _CheckedRequest) -> str | None:
         """Where the conversation branches off: a response that has another after it is gone on from as it was. Raises
         invalid."""
         if asked.previous is None:
@@ -194,12 +194,12 @@ class CreateResponse:
         return revision.checkpoint_id
 
     async def _input(
-        self, asked: _Asked, messages: Sequence[Message], checkpoint: str | None = None, uploaded: int = 0
+        self, asked: _CheckedRequest, messages: Sequence[Message], checkpoint: str | None = None, uploaded: int = 0
     ) -> RunInput:
         body, config = asked.body, asked.body.config()
-        if asked.told.tools is not None:
-            config["tools"] = list(asked.told.tools)
-        metadata = dict(body.metadata or {}) if asked.told.metadata is None else asked.told.metadata
+        if asked.extension.tools is not None:
+            config["tools"] = list(asked.extension.tools)
+        metadata = dict(body.metadata or {}) if asked.extension.metadata is None else asked.extension.metadata
         told: JsonObject = {"previous_response_id": body.previous_response_id, "conversation": body.conversation_id}
         own = {name: value for name, value in told.items() if value is not None}
         own["background"] = bool(body.background)
@@ -216,7 +216,7 @@ class CreateResponse:
 
     # Answers
 
-    async def _answer(self, asked: _Asked) -> Receipt:
+    async def _answer(self, asked: _CheckedRequest) -> Receipt:
         who, said = asked.who, asked.said
         task = await self._asking_task(who, said)
         if task.agent != asked.agent.name:
@@ -233,10 +233,10 @@ class CreateResponse:
             if interrupt_id is None:
                 raise await self._why_not(who, task, answer.call_id)
             values[interrupt_id], message = decode_item_answer(answer, open_[interrupt_id].answer_schema)
-            values[interrupt_id] = asked.told.answered.get(interrupt_id, values[interrupt_id])
+            values[interrupt_id] = asked.extension.answered.get(interrupt_id, values[interrupt_id])
             messages.append(message)
         given = await self._input(asked, (*messages, *self._decode(asked, said.others)))
-        return await self._hub.answer(who.owner, make_answers(task.task_id, values, given, asked.told))
+        return await self._hub.answer(who.owner, make_answers(task.task_id, values, given, asked.extension))
 
     async def _asking_task(self, who: Caller, said: Conversation) -> Task:
         """Raises not_found."""

@@ -64,7 +64,7 @@ _FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed an
 _BUSY: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
 
 
-class _Said:
+class _MessageState:
     """A message of the run."""
 
     def __init__(self, event: MessageStarted) -> None:
@@ -125,7 +125,7 @@ class ResponseWriter:
         self._reset()
 
     def _reset(self) -> None:
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, _MessageState] = {}
         self._calls: dict[str, OutputItem] = {}
         """That have no result yet."""
         self._data: list[Json] = []
@@ -340,7 +340,7 @@ class ResponseWriter:
     # Messages
 
     def _message_started(self, event: MessageStarted) -> None:
-        said = self._said[event.message_id or ""] = _Said(event)
+        said = self._said[event.message_id or ""] = _MessageState(event)
         if event.metadata:
             self._lose(Feature.METADATA)
         if not (said.is_shown or said.is_tool):
@@ -403,7 +403,7 @@ class ResponseWriter:
         if kind is ToolCallPart and (item := self._calls.get(said.calls.get(event.index or 0, ""))) is not None:
             self._items.add_arguments(item, _ARGUMENTS, "")
 
-    def _message_item(self, message_id: str, said: _Said) -> OutputItem:
+    def _message_item(self, message_id: str, said: _MessageState) -> OutputItem:
         if said.item is not None and (said.item.body["type"] != "message" or said.is_of_another):
             self._close(said)
         if said.item is None:
@@ -413,13 +413,13 @@ class ResponseWriter:
             said.item = self._begin_item(said, body, message_id)
         return said.item
 
-    def _begin_item(self, said: _Said, body: JsonObject, message_id: str) -> OutputItem:
+    def _begin_item(self, said: _MessageState, body: JsonObject, message_id: str) -> OutputItem:
         item, said.told = self._items.add(body, message_id), said.head
         if (theirs := said.head.get("id")) is not None:
             self._mirrored[theirs] = item
         return item
 
-    def _say(self, message_id: str, said: _Said, kind: Any, text: str, tokens: list[Any] | None = None) -> None:
+    def _say(self, message_id: str, said: _MessageState, kind: Any, text: str, tokens: list[Any] | None = None) -> None:
         if not text:
             return
         item = self._message_item(message_id, said)
@@ -427,7 +427,7 @@ class ResponseWriter:
             self._items.begin_part(item, kind, said.chars)
         self._items.say(item, text, tokens)
 
-    def _say_data(self, message_id: str, said: _Said, part: DataPart) -> None:
+    def _say_data(self, message_id: str, said: _MessageState, part: DataPart) -> None:
         """In a part of its own: where citations stand is counted over texts."""
         self._lose(Feature.DATA)
         self._data.append(part.data)
@@ -436,7 +436,7 @@ class ResponseWriter:
         self._items.say(item, to_json(part.data).decode())
         self._items.end_part(item)
 
-    def _think(self, message_id: str, said: _Said, text: str) -> None:
+    def _think(self, message_id: str, said: _MessageState, text: str) -> None:
         if said.item is not None and (said.item.body["type"] != "reasoning" or said.is_of_another):
             self._close(said)
         if said.item is None:
@@ -446,7 +446,7 @@ class ResponseWriter:
         if text:
             self._items.say(said.item, text)
 
-    def _cite(self, message_id: str, said: _Said, part: AnnotationPart) -> None:
+    def _cite(self, message_id: str, said: _MessageState, part: AnnotationPart) -> None:
         item = self._message_item(message_id, said)
         if item.open != "output_text":
             self._items.begin_part(item, "output_text", said.chars)
@@ -462,7 +462,7 @@ class ResponseWriter:
         own: JsonObject = part.extra.get("openai") or {}
         self._items.cite(item, {**own.get("own", {}), **cited})
 
-    def _close(self, said: _Said) -> None:
+    def _close(self, said: _MessageState) -> None:
         if said.item is not None:
             self._items.finish(said.item)
             said.item = None
@@ -483,7 +483,7 @@ class ResponseWriter:
 
     # The agent's own tools
 
-    def _part_call(self, message_id: str, said: _Said, part: ToolCallPart, event: PartAdded) -> None:
+    def _part_call(self, message_id: str, said: _MessageState, part: ToolCallPart, event: PartAdded) -> None:
         if part.side == "caller":  # it is asked for when the run stops
             return
         self._close(said)
