@@ -526,7 +526,7 @@ class StateHistory:
         at, counts = checkpoint_id, False
         while (node := self._nodes.get(at)) is not None:
             is_removed = self._is_removed(node)
-            known = None if is_removed else self._kept_state(at)
+            known = None if is_removed else self._cached_state(at)
             if known is not None:
                 values, said = known[0], dict(known[1])
                 break
@@ -552,7 +552,7 @@ class StateHistory:
             return apply_difference(before, node.change.new)
         return {**before, **node.delta} if node.whole is None else node.whole
 
-    def _kept_state(self, checkpoint_id: str) -> _State | None:
+    def _cached_state(self, checkpoint_id: str) -> _State | None:
         if self._known is not None and self._known[0] == checkpoint_id:
             return self._known[1]
         return self._frames.get(checkpoint_id)

@@ -55,7 +55,7 @@ class Stream(msgspec.Struct, frozen=True):
 Operation = Callable[[Call, Dialect, JsonObject], Awaitable[Answer | Stream]]
 
 
-def asked_version(request: Request[Any, Any, Any]) -> str:
+def requested_version(request: Request[Any, Any, Any]) -> str:
     """The header, or the query parameter of the same name (specification 1.0, 3.6.1)."""
     # a2a-sdk 1.3.0 reads the header alone.
     return (request.headers.get("A2A-Version") or request.query_params.get("A2A-Version") or "").strip()
@@ -67,7 +67,7 @@ def make_call(hub: Hub, lines: FanoutCache, request: Request[Any, Any, Any], age
         lines=lines,
         caller=caller(request),
         agent=hub.agent(agent),
-        version=asked_version(request),
+        version=requested_version(request),
         replay_from=request.headers.get(START_HEADER),
         extension=next((name for name in EXTENSION_HEADERS if is_named(request.headers.get(name))), None),
     )

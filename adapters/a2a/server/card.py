@@ -16,7 +16,7 @@ from adapters.a2a.errors import a2a_error
 from canonical import FaultCode, FaultError, Hub
 from canonical.value import JsonObject
 
-from .call import Answer, Call, asked_version
+from .call import Answer, Call, requested_version
 
 MAX_AGE = 300
 """Seconds for which a card may be kept: it changes with the configuration."""
@@ -61,7 +61,7 @@ def _root_agent(request: AnyRequest) -> str:
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     @get(["/a2a/{agent:str}/.well-known/agent-card.json", "/a2a/{agent:str}"])
     async def agent_card(request: AnyRequest, agent: FromPath[str]) -> Response[bytes]:
-        return _answer(hub, request, agent, versions_of(asked_version(request)))
+        return _answer(hub, request, agent, versions_of(requested_version(request)))
 
     # The name of 0.2 (0.3, 5.3: `agent-card.json`).
     @get("/a2a/{agent:str}/.well-known/agent.json")
@@ -70,7 +70,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
     @get("/.well-known/agent-card.json")
     async def root_card(request: AnyRequest) -> Response[bytes]:
-        return _answer(hub, request, _root_agent(request), versions_of(asked_version(request)))
+        return _answer(hub, request, _root_agent(request), versions_of(requested_version(request)))
 
     @get("/.well-known/agent.json")
     async def root_card_0_2(request: AnyRequest) -> Response[bytes]:

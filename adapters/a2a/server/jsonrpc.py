@@ -22,7 +22,7 @@ from canonical import Fault, FaultCode, FaultError, Hub
 from canonical.value import JsonObject
 
 from . import card, operation, push
-from .call import Answer, Call, Operation, Stream, asked_version, check_version, make_call
+from .call import Answer, Call, Operation, Stream, check_version, make_call, requested_version
 
 PING: Final = 15.0
 """Seconds between the heartbeats of a stream."""
@@ -158,5 +158,5 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
 
 def encode_fault(fault: Fault, request: Request[Any, Any, Any]) -> JsonObject:
     """The body of a fault that was found before the request was read."""
-    asked = asked_version(request)
+    asked = requested_version(request)
     return envelope(None, error=error_object(fault, "1.0" if asked.partition(".")[0] == "1" else "0.3"))

@@ -269,7 +269,7 @@ class EventWriter:
                 pass
         return ()
 
-    def _said_beside(self, event: StepStarted | StepEnded | Custom, record: Record) -> Sequence[Update]:
+    def _event_update(self, event: StepStarted | StepEnded | Custom, record: Record) -> Sequence[Update]:
         """What A2A has no form for goes with a status that changes nothing: others look past it."""
         if SHOWN in event.extra:
             return ()
@@ -495,9 +495,9 @@ class EventWriter:
         if isinstance(event.part, AnnotationPart):
             saying.citations.append(event.part)
             return before
-        return (*before, *self._spoken_part(saying, index, event))
+        return (*before, *self._show_part(saying, index, event))
 
-    def _spoken_part(self, saying: _OpenMessage, index: int, event: PartAdded) -> Sequence[Update]:
+    def _show_part(self, saying: _OpenMessage, index: int, event: PartAdded) -> Sequence[Update]:
         shown, loss = shown_part(event.part)
         if loss is not None:
             self.losses[loss] = None
@@ -764,9 +764,9 @@ class EventWriter:
         "loss_noted": _note,
         "tool_started": _tool_started,
         "tool_ended": _tool_ended,
-        "step_started": _said_beside,
-        "step_ended": _said_beside,
-        "custom": _said_beside,
+        "step_started": _event_update,
+        "step_ended": _event_update,
+        "custom": _event_update,
         "message_started": _note,
         "native": _native,
         "part_added": _part,

@@ -146,8 +146,8 @@ class ResumableStream:
             ended = FaultError(FaultCode.AGENT_INVALID, "The agent's stream ends before the run does")
             self._backoff.count_failure(error or ended)
 
-    async def goes_on(self) -> bool:
-        """Whether to connect again: as long as the run goes on, and there is more of it."""
+    async def should_reconnect(self) -> bool:
+        """As long as the run goes on, and there is more of it."""
         if self._ended() or self.route.run_id is None:
             return False
         can_join = self._joinable and self._cursor.resumable

@@ -112,7 +112,7 @@ class Run(UpstreamRun):
                 self._joins = True
                 yield self._read(None)
                 break
-        while await self._following.goes_on():
+        while await self._following.should_reconnect():
             yield self._read(None)
         yield self._begin()
         yield self._end()
@@ -222,7 +222,7 @@ class Run(UpstreamRun):
         told = self._records.read(as_object(value).get(URI))
         if self._work.reader.tells_states:
             told = [each for each in told if not isinstance(each, StateSaved)]
-        asked = [_answered_here(each) if isinstance(each, InterruptRaised) else each for each in told]
+        asked = [_with_interrupt_id(each) if isinstance(each, InterruptRaised) else each for each in told]
         return await with_files(asked, self._server.file)
 
     def _tell_again(self, first: Frame | None) -> Sequence[Event]:
@@ -394,7 +394,7 @@ class Run(UpstreamRun):
                 self._work.reader.ask(state.get("interrupts"))
 
 
-def _answered_here(event: InterruptRaised) -> InterruptRaised:
+def _with_interrupt_id(event: InterruptRaised) -> InterruptRaised:
     """With the id by which it is answered there, by the extension and without."""
     event = named_question(event)
     return event.replace(extra={**event.extra, "langchain": {"id": event.interrupt_id}})

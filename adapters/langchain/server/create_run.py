@@ -154,7 +154,7 @@ async def prepare_for(
     assistant_id = state.assistant_id(agent.name) if own is None else own.assistant_id
     common = _Common(hub, who, dialect, agent, body, thread_id, named, assistant_id, run_id, told)
     if told.answered or told.declined:
-        ask = await _told_answers(common)
+        ask = await _extension_answers(common)
     elif "resume" in command:
         ask = await _resume_answers(common, command)
     elif command and not agent.stateful:
@@ -402,7 +402,7 @@ def _format_ids(asked: Sequence[Interrupt]) -> str:
     return f"Open interrupts: {', '.join(question.interrupt_id for question in asked)}"
 
 
-async def _told_answers(common: _Common) -> tuple[Answers, ...]:
+async def _extension_answers(common: _Common) -> tuple[Answers, ...]:
     """By the extension: by the ids of questions, which may be declined. Raises bad_request, conflict."""
     told, thread_id = common.told, common.thread_id
     if thread_id is None:
@@ -414,10 +414,10 @@ async def _told_answers(common: _Common) -> tuple[Answers, ...]:
             by_task.setdefault(question.task_id, []).append(question.interrupt_id)
     if not by_task:
         raise FaultError(FaultCode.CONFLICT, "The thread has no open interrupt of these ids.")
-    return tuple([await _told_of_task(common, task_id, names, asked) for task_id, names in by_task.items()])
+    return tuple([await _answers_of_task(common, task_id, names, asked) for task_id, names in by_task.items()])
 
 
-async def _told_of_task(common: _Common, task_id: str, names: Sequence[str], asked: Sequence[Interrupt]) -> Answers:
+async def _answers_of_task(common: _Common, task_id: str, names: Sequence[str], asked: Sequence[Interrupt]) -> Answers:
     values = {name: common.told.answered[name] for name in names if name in common.told.answered}
     answers = await _answers(common, task_id, values, asked)
     return answers if values else replace(answers, values=None, action="decline")

@@ -130,7 +130,7 @@ def decode_form(asked: Question, content: Mapping[str, Any] | None) -> Json:
     return value
 
 
-def said_answer(value: Json) -> Message:
+def answer_message(value: Json) -> Message:
     """An answer as a message of the caller's."""
     part = TextPart(text=value) if isinstance(value, str) else DataPart(data=value)
     return Message(role="user", parts=(part,))

@@ -23,11 +23,11 @@ from adapters.mcp.codec.questions import (
     FORM,
     Form,
     Question,
+    answer_message,
     decode_form,
     decode_response,
     encode_request,
     method_of,
-    said_answer,
 )
 from adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_state
 from adapters.mcp.codec.tasks import EXTENSION, encode_error, encode_task
@@ -314,7 +314,7 @@ class Calls:
         *,
         declines: bool = False,
     ) -> Receipt:
-        said = () if declines else tuple(said_answer(value) for value in values.values())
+        said = () if declines else tuple(answer_message(value) for value in values.values())
         return await self._hub.answer(
             who.owner,
             Answers(

@@ -18,7 +18,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,56}")
 """An id that may stand in an item's: these have at most 64 characters (Open Responses 2026-04-24)."""
 
 
-def told_in_api(version: str, own: JsonObject | None = None) -> Extra:
+def api_extra(version: str, own: JsonObject | None = None) -> Extra:
     """`extra` of a run's input that a caller configures in the words of one of the two APIs; `own` = more of it."""
     return {"openai": {_API: version, **(own or {})}}
 

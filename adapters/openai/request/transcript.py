@@ -26,7 +26,7 @@ def input_of(call: Invocation) -> tuple[Message, ...]:
 
 def results_of(call: Invocation, past: Sequence[Record]) -> Results:
     """The calls that this run has the results of."""
-    asked = _asked_calls(past)
+    asked = _question_calls(past)
     return tuple(
         (asked[answer.interrupt_id], _result(asked[answer.interrupt_id], answer))
         for answer in call.answers
@@ -34,7 +34,7 @@ def results_of(call: Invocation, past: Sequence[Record]) -> Results:
     )
 
 
-def _asked_calls(past: Sequence[Record]) -> dict[str, ToolCallPart]:
+def _question_calls(past: Sequence[Record]) -> dict[str, ToolCallPart]:
     """Interrupt id → the call that it is."""
     found: dict[str, ToolCallPart] = {}
     for record in past:
@@ -85,7 +85,7 @@ def _ids(past: Sequence[Record]) -> set[str | None]:
 def _task(call: Invocation, past: Sequence[Record]) -> Iterator[Message]:
     """What the task's earlier runs said and heard, run by run."""
     said = Fold(call.thread_id, call.owner, past).messages_by_run()
-    asked = _asked_calls(past)
+    asked = _question_calls(past)
     removed = {record.event.run_id for record in past if isinstance(record.event, RunRemoved)}
     answered = {answer.interrupt_id for answer in call.answers}
     """By this run: an earlier one that answered some of the same questions woke nobody."""
@@ -107,7 +107,7 @@ def _task(call: Invocation, past: Sequence[Record]) -> Iterator[Message]:
 
 
 def _calls(past: Sequence[Record], run_id: str) -> tuple[ToolCallPart, ...]:
-    return tuple(_asked_calls([record for record in past if record.run_id == run_id]).values())
+    return tuple(_question_calls([record for record in past if record.run_id == run_id]).values())
 
 
 def _append_calls(messages: list[Message], calls: tuple[ToolCallPart, ...]) -> Iterator[Message]:

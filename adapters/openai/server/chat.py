@@ -17,7 +17,7 @@ from adapters._sse import event_stream
 from adapters.openai.carries import CHAT, CHAT_VERSION
 from adapters.openai.codec.call_id import changed_id, find_interrupt
 from adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
-from adapters.openai.codec.names import told_in_api
+from adapters.openai.codec.names import api_extra
 from adapters.openai.server.answers import make_answers
 from adapters.openai.server.completion import Completion
 from adapters.openai.server.lookup import find_agent
@@ -139,7 +139,7 @@ class Chat:
             config=config,
             metadata=dict(body.metadata or {}) if told.metadata is None else told.metadata,
             headers=who.headers,
-            extra=told_in_api(CHAT_VERSION),
+            extra=api_extra(CHAT_VERSION),
         )
 
     async def _thread(self, who: Caller, body: w.ChatCreate, agent: AgentInfo) -> tuple[str | None, str | None, bool]:

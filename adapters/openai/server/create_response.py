@@ -24,7 +24,7 @@ from adapters.openai.codec.compaction import is_compaction
 from adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import schema_of
-from adapters.openai.codec.names import told_in_api
+from adapters.openai.codec.names import api_extra
 from adapters.openai.server.answers import make_answers
 from adapters.openai.server.compact import expand_input
 from adapters.openai.server.lookup import (
@@ -211,7 +211,7 @@ class CreateResponse:
             config=config,
             metadata=metadata,
             headers=asked.who.headers,
-            extra=told_in_api(RESPONSES_VERSION, own),
+            extra=api_extra(RESPONSES_VERSION, own),
         )
 
     # Answers
