@@ -58,7 +58,8 @@ _NOBODY: Final = "No run waits for an answer under that id."
 
 
 class Peer(Protocol):
-    """The caller's end of one call."""
+    """The caller's end of one call. A Protocol although the SDK's is the only one, which keeps this module free of the
+    SDK: `sdk.py`, which alone imports it, imports this one."""
 
     @property
     def version(self) -> str: ...

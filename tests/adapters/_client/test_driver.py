@@ -49,7 +49,7 @@ async def client_of(upstream: Upstream, then: Then, **server: Any) -> AsyncGener
             await client.aclose()
 
 
-async def all_of(client: Any, heard: Callable[[Event], None] = lambda _: None) -> None:
+async def run_to_end(client: Any, heard: Callable[[Event], None] = lambda _: None) -> None:
     async with aclosing(client.run(call())) as events:
         async for event in events:
             heard(event)
@@ -63,7 +63,7 @@ async def leave(client: Any, far: ScriptedServer, *words: str) -> None:
         if isinstance(event, UpstreamBound):
             bound.set()
 
-    running = asyncio.ensure_future(all_of(client, hear))
+    running = asyncio.ensure_future(run_to_end(client, hear))
     await far.begun.wait()
     await bound.wait()
     running.cancel(*words)
@@ -71,10 +71,10 @@ async def leave(client: Any, far: ScriptedServer, *words: str) -> None:
         await running
 
 
-async def fault_of(upstream: Upstream, then: Then) -> Fault:
+async def fault_from(upstream: Upstream, then: Then) -> Fault:
     async with client_of(upstream, then) as (client, _):
         with pytest.raises(FaultError) as error:
-            await all_of(client)
+            await run_to_end(client)
     return error.value.fault
 
 
@@ -111,20 +111,20 @@ async def test_a_gateway_that_will_be_back_cancels_nothing(upstream: Upstream) -
 @every_client
 async def test_a_run_that_has_ended_is_not_cancelled(upstream: Upstream) -> None:
     async with client_of(upstream, "end") as (client, far):
-        await all_of(client)
+        await run_to_end(client)
         assert far.script.cancel not in far.calls
 
 
 @every_client
 async def test_what_breaks_the_protocol_is_the_servers_fault(upstream: Upstream) -> None:
-    assert (await fault_of(upstream, "garbage")).code is FaultCode.AGENT_INVALID
+    assert (await fault_from(upstream, "garbage")).code is FaultCode.AGENT_INVALID
 
 
 @every_client
 async def test_a_server_that_nobody_listens_at_is_unreachable(upstream: Upstream) -> None:
     client: Any = upstream.client("http://127.0.0.1:9", "far")
     with pytest.raises(FaultError) as error:
-        await all_of(client)
+        await run_to_end(client)
     await client.aclose()
     assert error.value.fault.code is FaultCode.AGENT_UNREACHABLE
 
@@ -137,7 +137,7 @@ async def test_a_server_that_is_gone_in_the_middle_of_a_run_is_looked_for_a_few_
         monkeypatch.setattr(module, "FIRST_WAIT", 0.0)
     async with client_of(upstream, "break", gone=True) as (client, far):
         with pytest.raises(FaultError) as error:
-            await all_of(client)
+            await run_to_end(client)
     blame = FaultCode.AGENT_INVALID if far.script.look is None else FaultCode.AGENT_UNREACHABLE
     assert error.value.fault.code in (blame, FaultCode.AGENT_UNREACHABLE)
     looks = [each for each in far.calls if each == far.script.look]
@@ -147,8 +147,8 @@ async def test_a_server_that_is_gone_in_the_middle_of_a_run_is_looked_for_a_few_
 @every_stream
 async def test_the_connection_of_a_run_that_has_ended_is_used_again(upstream: Upstream) -> None:
     async with client_of(upstream, "end") as (client, far):
-        await all_of(client)
-        await all_of(client)
+        await run_to_end(client)
+        await run_to_end(client)
         assert len(far.ports) == 2
         assert len(set(far.ports)) == 1
 
@@ -156,6 +156,6 @@ async def test_the_connection_of_a_run_that_has_ended_is_used_again(upstream: Up
 @every_stream
 async def test_a_server_that_does_not_end_its_stream_is_not_waited_for(upstream: Upstream) -> None:
     async with client_of(upstream, "end and hold") as (client, far):
-        await all_of(client)
+        await run_to_end(client)
         await far.left.wait()
         assert far.script.cancel not in far.calls

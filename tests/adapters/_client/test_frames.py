@@ -10,8 +10,7 @@ import pytest
 from adapters._client.frames import FrameStream
 from adapters._sse import Frame
 from canonical import FaultCode, FaultError
-
-BOUND = 30.0
+from tests.driving import BOUND, all_of
 
 
 def answer(*chunks: bytes, error: Exception | None = None) -> httpx.Response:
@@ -24,16 +23,15 @@ def answer(*chunks: bytes, error: Exception | None = None) -> httpx.Response:
     return httpx.Response(200, content=body())
 
 
-async def all_of(frames: AsyncIterator[Frame]) -> list[bytes]:
-    async with asyncio.timeout(BOUND):
-        return [frame.data async for frame in frames]
+async def data_of(frames: AsyncIterator[Frame]) -> list[bytes]:
+    return [frame.data for frame in await all_of(frames)]
 
 
 async def test_frames_come_one_by_one_however_they_are_cut() -> None:
     async with aclosing(
         FrameStream(answer(b"data: 1\n\nda", b"ta: 2\n\n: ping\n\ndata: 3\n\n", b"data: unfinished"))
     ) as frames:
-        assert await all_of(frames) == [b"1", b"2", b"3"]
+        assert await data_of(frames) == [b"1", b"2", b"3"]
         assert frames.broken is None
 
 
@@ -48,27 +46,27 @@ async def test_a_chunk_may_hold_thousands_of_frames_and_others_come_in_between()
 
     counting = asyncio.ensure_future(count())
     async with aclosing(FrameStream(answer(b"data: 1\n\n" * 20_000))) as frames:
-        assert len(await all_of(frames)) == 20_000
+        assert len(await data_of(frames)) == 20_000
     counting.cancel()
     assert turns > 5
 
 
 async def test_a_connection_that_breaks_ends_its_stream() -> None:
     async with aclosing(FrameStream(answer(b"data: 1\n\n", error=httpx.ReadError("reset")))) as frames:
-        assert await all_of(frames) == [b"1"]
+        assert await data_of(frames) == [b"1"]
         assert isinstance(frames.broken, httpx.ReadError)
 
 
 async def test_silence_that_is_too_long_is_no_end() -> None:
     async with aclosing(FrameStream(answer(b"data: 1\n\n", error=httpx.ReadTimeout("slow")))) as frames:
         with pytest.raises(httpx.ReadTimeout):
-            await all_of(frames)
+            await data_of(frames)
 
 
 async def test_a_frame_that_is_too_large_is_the_servers_fault() -> None:
     async with aclosing(FrameStream(answer(b"data: 123456789\n\n"), limit=8)) as frames:
         with pytest.raises(FaultError) as error:
-            await all_of(frames)
+            await data_of(frames)
     assert error.value.fault.code is FaultCode.AGENT_INVALID
 
 
@@ -77,7 +75,7 @@ async def test_what_is_left_of_a_stream_is_read_whatever_it_is(error: Exception 
     async with aclosing(FrameStream(answer(b"data: 1\n\n", b"data: 2\n\n", error=error), limit=64)) as frames:
         assert (await anext(frames)).data == b"1"
         await frames.drain(BOUND)
-        assert await all_of(frames) == []
+        assert await data_of(frames) == []
 
 
 async def test_a_stream_that_does_not_end_is_given_up() -> None:

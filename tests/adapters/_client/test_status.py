@@ -1,6 +1,5 @@
 """What a status says of an agent's server is the same in every protocol."""
 
-import asyncio
 from contextlib import aclosing
 from typing import Any, Final
 from uuid import uuid4
@@ -9,7 +8,8 @@ import pytest
 
 from adapters import UPSTREAMS
 from adapters._upstream import Upstream
-from canonical import Fault, FaultCode, FaultError, Invocation, Message, RunInput
+from canonical import Fault, FaultCode, Invocation, Message, RunInput
+from tests.driving import raised_fault
 from tests.serving import serving
 
 CODES: Final = {
@@ -35,7 +35,7 @@ def refusing(status: int) -> Any:
     return app
 
 
-async def fault_of(upstream: Upstream, status: int) -> Fault:
+async def fault_from(upstream: Upstream, status: int) -> Fault:
     call = Invocation(
         agent="far",
         thread_id=str(uuid4()),
@@ -46,19 +46,16 @@ async def fault_of(upstream: Upstream, status: int) -> Fault:
     async with serving(refusing(status)) as url:
         client = upstream.client(url, "far")
         try:
-            with pytest.raises(FaultError) as error:
-                async with asyncio.timeout(30), aclosing(client.run(call)) as events:
-                    async for _ in events:
-                        pass
+            async with aclosing(client.run(call)) as events:
+                return await raised_fault(events)
         finally:
             await client.aclose()
-    return error.value.fault
 
 
 @pytest.mark.parametrize("status", [*CODES, 500])
 @pytest.mark.parametrize("upstream", UPSTREAMS, ids=lambda upstream: upstream.protocol)
 async def test_a_status_is_the_same_fault_in_every_protocol(upstream: Upstream, status: int) -> None:
-    fault = await fault_of(upstream, status)
+    fault = await fault_from(upstream, status)
     # OpenAI's 500 is a moment's trouble by its own documents.
     broken = FaultCode.AGENT_UNREACHABLE if upstream.protocol == "openai" else FaultCode.AGENT_FAILED
     assert fault.code is CODES.get(status, broken)

@@ -14,7 +14,7 @@ from adapters._sse import frame
 from adapters.a2a import client as client_module
 from adapters.a2a.client import Client
 from adapters.a2a.client.http import HttpClient
-from canonical import DataPart, Event, FaultCode, FaultError, FilePart, Invocation, Message, Record, TextPart
+from canonical import DataPart, Event, FaultCode, FilePart, Invocation, Message, Record, TextPart
 from canonical.agent import DETACH
 from canonical.event import (
     InterruptAnswered,
@@ -29,9 +29,9 @@ from canonical.event import (
 from canonical.message import ReasoningPart
 from canonical.replay import ReplayCursor
 from tests.adapters.a2a.far import CONTEXT, TASK, Body, Far, card_0_3, card_1_0, far_server
+from tests.driving import BOUND, all_of, fault_of
 from tests.given import make
 
-BOUND = 30.0
 RUN = "22222222-2222-4222-8222-222222222222"
 IDS = {"task": TASK, "context": CONTEXT}
 
@@ -109,17 +109,6 @@ def answering(*past: Event, value: Any = "Ada", **given: Any) -> Invocation:
     answers = tuple(InterruptAnswered(interrupt_id=each.interrupt_id or "i", value=value) for each in asked)
     given.setdefault("messages", (Message.of(str(value), "user").replace(message_id="2"),))
     return call(cause="answer", answers=answers, upstream=IDS, past=records, **given)
-
-
-async def all_of(events: AsyncIterator[Event]) -> list[Event]:
-    async with asyncio.timeout(BOUND):
-        return [event async for event in events]
-
-
-async def fault_of(events: AsyncIterator[Event]) -> tuple[FaultCode, str]:
-    with pytest.raises(FaultError) as caught:
-        await all_of(events)
-    return caught.value.fault.code, caught.value.fault.message
 
 
 def said(events: Sequence[Event]) -> str:

@@ -43,6 +43,7 @@ from canonical.event import (
 from tests import loopback
 from tests.adapters.acp.site import BOUND
 from tests.bridge import client as bridge
+from tests.driving import all_of, fault_of
 from tests.given import make
 
 RUN, SESSION = "22222222-2222-4222-8222-222222222222", "11111111-1111-4111-8111-111111111111"
@@ -141,17 +142,6 @@ def agent(http: httpx.AsyncClient) -> Client:
 def call(**given: Any) -> Invocation:
     given.setdefault("messages", (Message.of("Hello", "user"),))
     return make(Invocation, agent="near", thread_id="t", task_id="k", run_id="x", **given)
-
-
-async def all_of(events: AsyncIterator[Event]) -> list[Event]:
-    async with asyncio.timeout(BOUND):
-        return [event async for event in events]
-
-
-async def fault_of(events: AsyncIterator[Event]) -> tuple[FaultCode, str]:
-    with pytest.raises(FaultError) as caught:
-        await all_of(events)
-    return caught.value.fault.code, caught.value.fault.message
 
 
 def said(events: Sequence[Event]) -> str:

@@ -11,8 +11,9 @@ from adapters.acp.client import Client
 from canonical import FaultCode, FaultError
 from canonical.event import LossNoted, PartAdded, PartDelta
 from tests.adapters.acp.site import NOBODY, Site, message
-from tests.adapters.acp.test_client import PLAIN, RUN, Far, all_of, call
+from tests.adapters.acp.test_client import PLAIN, RUN, Far, call
 from tests.bridge import client as bridge
+from tests.driving import all_of
 
 ASKED = {HEADER: f"https://example.com/x, {URI}"}
 

@@ -42,6 +42,7 @@ from tests import loopback
 from tests.adapters.a2a.talk import Reminded
 from tests.adapters.aief.far import TASKS, Far, far_server, step
 from tests.adapters.aief.site import BOUND
+from tests.driving import all_of
 from tests.given import make
 
 STEPS = f"POST {TASKS}/task-1/steps"
@@ -81,11 +82,6 @@ def answering(value: Any, asked: InterruptRaised | None = None, action: Any = "a
     answer = InterruptAnswered(interrupt_id="i", action=action, value=value)
     given.setdefault("upstream", {"task": "task-1"})
     return call(cause="answer", answers=(answer,), past=past, **given)
-
-
-async def all_of(events: AsyncIterator[Event]) -> list[Event]:
-    async with asyncio.timeout(BOUND):
-        return [event async for event in events]
 
 
 async def until_fault(events: AsyncIterator[Event]) -> tuple[list[Event], Fault]:

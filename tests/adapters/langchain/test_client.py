@@ -1,7 +1,7 @@
 """An agent on another server of the family: what the client asks of it, and what it makes of its answers."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -43,8 +43,8 @@ from tests.adapters.langchain.far import (
     task,
 )
 from tests.bridge import client as bridge
+from tests.driving import BOUND, all_of, fault_of
 
-BOUND = 30.0
 CREATE = "POST /threads/T/runs/stream"
 RUN_PATH = "GET /threads/T/runs/R"
 JOIN_STREAM = f"{RUN_PATH}/stream"
@@ -82,17 +82,6 @@ def agent(http: httpx.AsyncClient) -> Client:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "FIRST_WAIT", 0.0)
-
-
-async def all_of(events: AsyncIterator[Event]) -> list[Event]:
-    async with asyncio.timeout(BOUND):
-        return [event async for event in events]
-
-
-async def fault_of(events: AsyncIterator[Event]) -> tuple[FaultCode, str]:
-    with pytest.raises(FaultError) as caught:
-        await all_of(events)
-    return caught.value.fault.code, caught.value.fault.message
 
 
 def words(events: Sequence[Event]) -> str:

@@ -31,6 +31,7 @@ from canonical.event import InterruptAnswered, LossNoted, PartAdded, RunEnded, T
 from conformance.contract import Dialogue, check_agent
 from tests import loopback
 from tests.adapters.openai.model import BOUND, KEY, Answer, Call, Server, serve
+from tests.driving import all_of, raised_fault
 from tests.given import make
 
 APIS = ("responses", "chat")
@@ -70,16 +71,10 @@ def call(text: str = "Hello big world", **given: Any) -> Invocation:
     return make(Invocation, agent="near", thread_id="t", task_id="k", **given)
 
 
-async def all_of(events: AsyncIterator[Event]) -> list[Event]:
-    async with asyncio.timeout(BOUND):
-        return [event async for event in events]
-
-
 async def fault_of(events: AsyncIterator[Event]) -> Fault:
-    with pytest.raises(FaultError) as caught:
-        await all_of(events)
-    assert KEY not in repr(caught.value.fault)
-    return caught.value.fault
+    fault = await raised_fault(events)
+    assert KEY not in repr(fault)
+    return fault
 
 
 def path(api: str) -> str:

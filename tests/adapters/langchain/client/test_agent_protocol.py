@@ -10,8 +10,9 @@ from adapters.langchain.client import Client, resume
 from canonical import FaultCode, FaultError
 from canonical.event import InterruptRaised, LossNoted, RunEnded, StateSaved, UpstreamBound
 from tests.adapters.langchain.far import RUN, THREAD, Far, Frames, Kept, call, interrupts, numbered
-from tests.adapters.langchain.test_client import all_of, answering, asked, attached, fault_of, of, reply, words
+from tests.adapters.langchain.test_client import answering, asked, attached, of, reply, words
 from tests.bridge import client as bridge
+from tests.driving import all_of, fault_of
 
 README = "POST /threads/T/runs/stream"
 OPENAPI = "POST /runs/stream"
