@@ -278,8 +278,11 @@ class Server:
                 working = view.unfinished_step()
                 if working is not None:
                     view = await self._wait_for_step(who, view, *working)
-                    if not view.over(*working):  # the gateway is being stopped
-                        return await self._step(who, view, view.step(*working), working[0], asked)
+                    if not view.over(*working):
+                        return await self._cut_short(who, view, *working, asked)
+                cut = view.cut_step()
+                if cut is not None and _says_nothing(body):
+                    return await self._reveal(who, view, cut, body, asked)
                 coming = view.next()
                 if coming.reveal is not None:
                     return await self._reveal(who, view, coming.reveal, body, asked)
@@ -290,6 +293,8 @@ class Server:
                         raise
                     continue  # somebody else did it, from another protocol
                 view = await self._wait_for_step(who, view, run_id, 0)
+                if not view.over(run_id, 0):
+                    return await self._cut_short(who, view, run_id, 0, asked)
                 return await self._step(who, view, view.step(run_id, 0), run_id, asked)
         raise FaultError(FaultCode.CONFLICT, "Another request is changing this task: try again.")
 
@@ -301,8 +306,19 @@ class Server:
         change = ThreadChange(extra={"aief": view.note(run_id, number + 1)})
         await self._hub.change_thread(who.owner, view.thread_id, change)
         view = await self._wait_for_step(who, view, run_id, number)
+        if not view.over(run_id, number):
+            return await self._cut_short(who, view, run_id, number, asked)
         unread = (_UNREAD,) if body.input or body.additional_input else ()
         return await self._step(who, view, view.step(run_id, number), run_id, asked, *unread)
+
+    async def _cut_short(
+        self, who: Caller, view: TaskView, run_id: str, number: int, asked: "_Asked | None"
+    ) -> Response[Any]:
+        """The gateway is being stopped: the step as it is. It may be over when its caller comes back: the next POST is
+        told so first, and begins no turn that nobody asked for."""
+        change = ThreadChange(extra={"aief": view.note(run_id, number + 1, cut=True)})
+        await self._hub.change_thread(who.owner, view.thread_id, change)
+        return await self._step(who, view, view.step(run_id, number), run_id, asked)
 
     async def _begin(
         self, who: Caller, view: TaskView, coming: Next, body: w.RequestBody, asked: "_Activation | None"
@@ -477,6 +493,10 @@ def _of_task(thread_id: str) -> Generator[None]:
         yield
     except FaultError as error:
         raise _not_found("task", thread_id) if error.fault.code is FaultCode.NOT_FOUND else error from error
+
+
+def _says_nothing(body: w.RequestBody) -> bool:
+    return not body.additional_input and (not body.input or says_go_on(body.input))
 
 
 def _not_found(what: str, wanted: str) -> FaultError:

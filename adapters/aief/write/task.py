@@ -204,18 +204,30 @@ class TaskView:
                 return run_id
         return None
 
+    def _noted(self, run_id: str) -> JsonObject:
+        noted: JsonObject = extra_of(self.thread.extra).get("revealed") or {}
+        mine: Any = noted.get(self.agent) or {}
+        return mine if mine.get("run_id") == run_id else {}
+
     def revealed_steps(self, run_id: str) -> int:
         """How many of a run's steps callers have asked for. Whoever began it asked for the first one."""
         if run_id != self._stepped_run_id():
             return len(self._works[run_id].segments)
-        noted: JsonObject = extra_of(self.thread.extra).get("revealed") or {}
-        mine: Any = noted.get(self.agent) or {}
-        return mine["steps"] if mine.get("run_id") == run_id else 1
+        return self._noted(run_id).get("steps", 1)
 
-    def note(self, run_id: str, steps: int) -> JsonObject:
-        """What the thread keeps when so many steps of a run are revealed."""
+    def note(self, run_id: str, steps: int, *, cut: bool = False) -> JsonObject:
+        """What the thread keeps when so many steps of a run are revealed; `cut` = the last of them was told before its
+        end, because the gateway stops."""
         own = extra_of(self.thread.extra)
-        return {**own, "revealed": {**(own.get("revealed") or {}), self.agent: {"run_id": run_id, "steps": steps}}}
+        mine: JsonObject = {"run_id": run_id, "steps": steps, **({"cut": True} if cut else {})}
+        return {**own, "revealed": {**(own.get("revealed") or {}), self.agent: mine}}
+
+    def cut_step(self) -> tuple[str, int] | None:
+        """The newest step, if it was told before its end and its end to nobody."""
+        run_id = self._stepped_run_id()
+        if run_id is None or not self._noted(run_id).get("cut"):
+            return None
+        return run_id, self.revealed_steps(run_id) - 1
 
     def over(self, run_id: str, number: int) -> bool:
         """Whether a step has come to its end."""

@@ -615,6 +615,25 @@ async def test_a_gateway_that_stops_answers_with_the_running_step(site: Site) ->
     assert (step["status"], step["is_last"]) == ("running", False)
 
 
+@pytest.mark.parametrize("said", [None, "y"])
+async def test_after_a_step_that_a_stop_has_cut_short_comes_its_end_and_no_turn_that_nobody_asked_for(
+    site: Site, said: str | None
+) -> None:
+    task_id = await site.create("gated")
+    posting = asyncio.ensure_future(site.post("gated", task_id))
+    await within(site.gates.began.wait())
+    site.hub.close_readers()
+    cut = await within(posting)
+    site.gates.go.set()
+    async with asyncio.timeout(10):
+        while (await site.steps("gated", task_id))[0]["status"] == "running":
+            pass
+    step = await site.post("gated", task_id, said)
+    assert (step["step_id"], step["status"], step["is_last"]) == (cut["step_id"], "completed", True)
+    turn = await site.http.post(site.at("gated", f"/{task_id}/steps"), json={"input": "more"})
+    assert turn.json()["step_id"] != cut["step_id"]
+
+
 async def test_a_task_that_is_deleted_meanwhile_is_404(site: Site) -> None:
     task_id = await site.create("gated")
     posting = asyncio.ensure_future(site.http.post(site.at("gated", f"/{task_id}/steps")))
