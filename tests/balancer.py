@@ -12,7 +12,7 @@ class RoundRobin(httpx.AsyncBaseTransport):
         self._turn = 0
 
     def add(self, url: httpx.URL) -> None:
-        self._ways[url.netloc.decode()] = Transport()
+        self._ways.setdefault(url.netloc.decode(), Transport())
 
     async def leave_out(self, url: httpx.URL) -> None:
         """Whoever waits for an answer of it is cut off."""

@@ -240,7 +240,9 @@ class Engine:
             closing, files = await pump.take_rest() or (await _retry(partial(self._close_log, start)), [])
             later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
         except FaultError as error:
-            if error.fault.code is not FaultCode.CONFLICT:  # that is the fence: an erasure or another end came first
+            if error.fault.code is FaultCode.SHUTTING_DOWN:  # as if the agent had not ended: the next start has the run
+                log.warning("run %s ended while the gateway stopped: whoever takes it up ends it", start.run.run_id)
+            elif error.fault.code is not FaultCode.CONFLICT:  # the fence: an erasure or another end came first
                 log.exception("the end of run %s was not stored", start.run.run_id)
         finally:
             self._ending.discard(pump.key)

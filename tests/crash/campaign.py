@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
-from traceback import format_exception
 from typing import Any, Final
 
 import httpx
@@ -233,7 +232,7 @@ async def cut_short(work: Any, checks: Checks) -> None:
         except httpx.TransportError:
             raise
         except Exception as error:
-            checks.fault("broke", "".join(format_exception(error)) if not isinstance(error, AssertionError) else error)
+            checks.broke(error)
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from traceback import format_exception
 from typing import Any, Final, Protocol
 
 import httpx
@@ -55,6 +56,11 @@ class Checks:
 
     def fault(self, kind: str, words: object) -> None:
         self.faults.append(f"{kind}: {words}")
+
+    def broke(self, error: Exception) -> None:
+        """What a caller did failed."""
+        said = isinstance(error, AssertionError) and str(error)
+        self.fault("broke", said or "".join(format_exception(error)))
 
     async def all(self) -> None:
         await self.kept()

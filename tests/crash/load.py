@@ -10,7 +10,7 @@ from uuid import UUID
 import httpx
 
 from tests import loopback
-from tests.crash.agents import NAME
+from tests.crash.agents import NAME, SLOW
 from tests.crash.world import Deed, Known, Run, World
 from tests.pairs.a2a import JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
@@ -54,6 +54,8 @@ class Load:
         self.random = random
         self.http: httpx.AsyncClient = loopback.client()
         """Of the gateway that runs."""
+        self.comes_back = False
+        """Callers whose stream is cut off come back to it at once, and most of their agents take their time."""
         self._number = 0
         self._keyed: list[tuple[str, str, str, Deed]] = []
         """Uploads: task, name and key."""
@@ -103,7 +105,8 @@ class Load:
         """A run, streamed where the protocol has streams, or waited for."""
         self._number += 1
         made, agent = self.random.choice(CALLERS), self.random.choice(AGENTS)
-        await self._begin(Run(made(self.http, agent), f"{agent}-{self._number}"))
+        pace = f"-{SLOW}" if self.comes_back and self.random.random() < 0.7 else ""
+        await self._begin(Run(made(self.http, agent), f"{agent}-{self._number}{pace}"))
 
     async def _begin(self, run: Run) -> None:
         self.world.runs.append(run)
@@ -111,8 +114,31 @@ class Load:
             if not run.caller.follows or self.random.random() < 0.2:
                 await run.caller.send(run.text)
             else:
-                async with run.caller.stream(run.text) as run.feed:
-                    await run.feed.end()
+                try:
+                    async with run.caller.stream(run.text) as run.feed:
+                        await run.feed.end()
+                except httpx.TransportError:
+                    if not (self.comes_back and run.task_id and run.feed):
+                        raise
+                if self.comes_back:
+                    await self._come_back(run)
+
+    async def _come_back(self, run: Run) -> None:
+        """As often as the stream is cut off before the run stops."""
+        while not run.deleted:
+            with suppress(httpx.TransportError):
+                try:
+                    if (await Acp(self.http, run.agent).look(run.task_id)).state not in ("submitted", "working"):
+                        return
+                    assert run.feed is not None
+                    async with run.caller.come_back(run.feed) as back:
+                        try:
+                            await back.end()
+                        finally:
+                            run.feed.extend(back)
+                except AssertionError:
+                    if not run.deleted:  # since
+                        raise
 
     @contextmanager
     def _hearing(self, run: Run) -> Generator[None]:
@@ -191,6 +217,7 @@ class Load:
     async def create_thread(self) -> None:
         thread_id, number = self._new_id(), self.random.randrange(1000)
         known = self.world.threads[thread_id] = Known()
+        self._busy.add(thread_id)
         deed = Deed(known, {"number": number})
         body = {"thread_id": thread_id, "metadata": {"number": number}}
         await self._post("/threads", body, deed, "thread")

@@ -2,12 +2,13 @@
 
 Requests go to one node after the other, as a load balancer sends them that leaves out who does not answer. In each
 round one node is killed (SIGKILL), or stopped for longer than the others wait for it (SIGSTOP) and let go on, or the
-server of the database is killed; what must be true then is what `tests.crash.check` says of one gateway.
+server of the database is killed, or all nodes are restarted one after the other (SIGTERM); what must be true then is
+what `tests.crash.check` says of one gateway.
 """
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -26,8 +27,10 @@ from tests.postgres_server import PostgresServer
 from tests.serving import listen
 
 _BOUND: Final = 90.0
-_KINDS: Final = ("kill", "stop", "server")
+KINDS: Final = ("kill", "stop", "server", "roll")
 """One after the other."""
+_CALLERS: Final = 10
+"""Who call without a pause while all nodes are restarted."""
 
 
 class Cluster:
@@ -69,17 +72,30 @@ class NodeCampaign(Tally):
     """`folder` holds a database for some rounds each."""
 
     def __init__(
-        self, folder: Path, born: list[Nursery], far: Stage, seed: int, together: int, server: PostgresServer
+        self,
+        folder: Path,
+        born: list[Nursery],
+        far: Stage,
+        seed: int,
+        together: int,
+        server: PostgresServer,
+        kinds: Sequence[str],
     ) -> None:
         super().__init__(seed)
         self.random = Random(seed)
+        self.made = self.cut = 0
+        """Calls while all nodes were restarted, and those of them whose connection ended before their answer."""
         self.longest = 0.0
         """Seconds from the end of what callers did until all runs had ended, at the most."""
         self._folder, self._born, self._far = folder, born, far
-        self._together, self._server = together, server
+        self._together, self._server, self._kinds = together, server, kinds
 
     def summary(self) -> str:
-        return f"the longest wait for runs to end: {self.longest:.1f} s\n{super().summary()}"
+        return (
+            f"the longest wait for runs to end: {self.longest:.1f} s\n"
+            f"while nodes were restarted: {self.made} things were done, and {self.cut} of them cut off\n"
+            f"{super().summary()}"
+        )
 
     async def rounds(self, count: int) -> None:
         while count > 0:
@@ -109,7 +125,7 @@ class NodeCampaign(Tally):
             await cluster.start(*cluster.nodes)
             for _ in range(count):
                 self.round += 1
-                await self._one(cluster, load, checks)
+                await self._one(self._kinds[self.round % len(self._kinds)], cluster, load, checks)
                 self.note_faults(checks, folder)
                 self.after_each(self)
             for node in cluster.nodes:
@@ -119,8 +135,11 @@ class NodeCampaign(Tally):
             await cluster.close()
         self.add(cluster, world, checks)
 
-    async def _one(self, cluster: Cluster, load: Load, checks: Checks) -> None:
-        kind, victim = _KINDS[self.round % len(_KINDS)], self.random.choice(cluster.nodes)
+    async def _one(self, kind: str, cluster: Cluster, load: Load, checks: Checks) -> None:
+        if kind == "roll":
+            await self._roll(cluster, load, checks)
+            return
+        victim = self.random.choice(cluster.nodes)
         did = asyncio.Event()
 
         def act() -> None:
@@ -180,12 +199,70 @@ class NodeCampaign(Tally):
         elif kind == "kill" and not early:
             await cluster.start(victim)
 
+    async def _roll(self, cluster: Cluster, load: Load, checks: Checks) -> None:
+        """Restart each node while callers go on. Nobody tells the balancer: callers see connections that are refused or
+        end, and come back to what they followed; whatever else fails is a fault."""
+        http = cluster.new_client()
+        http.event_hooks = {"response": [heard, refuse_failures]}
+        load.move(http)
+        load.comes_back = True
+        going = asyncio.Event()
+        going.set()
+
+        async def call() -> None:
+            while going.is_set():
+                self.made += 1
+                try:
+                    await load.draw(1)[0]()
+                except httpx.TransportError:
+                    self.cut += 1
+                except Exception as error:
+                    checks.broke(error)
+
+        async def roll() -> None:
+            for node in cluster.nodes:
+                node.signal(signal.SIGTERM)
+                await node.ended()
+                await cluster.start(node)
+                self.count("roll")
+            going.clear()
+
+        async with asyncio.timeout(_BOUND), asyncio.TaskGroup() as group:
+            for _ in range(_CALLERS):
+                group.create_task(call())
+            group.create_task(roll())
+        load.comes_back = False
+        started = monotonic()
+        load.move(cluster.new_client())
+        await load.send_again()
+        await checks.settle()
+        self.longest = max(self.longest, monotonic() - started)
+        await checks.all()
+
+
+async def refuse_failures(response: httpx.Response) -> None:
+    """Nothing that happens may be told to a caller as a fault of the gateway. LangGraph's `/wait` can say that it is
+    cut off only by an error in the body that has begun: the run can be joined."""
+    if response.request.url.path.endswith("/wait"):
+        await response.aread()
+        if b'"ShuttingDown"' in response.content:
+            raise httpx.ReadError("the gateway stops", request=response.request)
+    if response.status_code >= 500:
+        await response.aread()
+        raise AssertionError(f"{response.request.method} {response.url.path}: {response.status_code} {response.text}")
+
 
 @asynccontextmanager
 async def node_campaign(
-    folder: Path, seed: int, server: PostgresServer, *, nodes: int = 3, together: int = 14
+    folder: Path,
+    seed: int,
+    server: PostgresServer,
+    *,
+    nodes: int = 3,
+    together: int = 14,
+    kinds: Sequence[str] = KINDS,
 ) -> AsyncGenerator[NodeCampaign]:
-    """As `campaign`, with so many gateways."""
+    """As `campaign`, with so many gateways, to which these `kinds` of things happen."""
     async with upstream(folder) as far, AsyncExitStack() as stack:
         born = [await stack.enter_async_context(nursery()) for _ in range(nodes)]
-        yield NodeCampaign(folder, born, far, seed, together, server)
+        yield NodeCampaign(folder, born, far, seed, together, server, kinds)
