@@ -50,7 +50,7 @@ class Adopted:
     """What was nobody's, and is this node's now."""
 
     runs: Sequence[tuple[str, str, str | None]] = ()
-    """Owners, ids, and whose they were."""
+    """Owners, ids, and the names of the nodes whose they were; of a node that was gone before this one came, its id."""
     webhooks: Sequence[tuple[str, str, str]] = ()
     """Owners, and ids of tasks and webhooks."""
 
@@ -216,7 +216,8 @@ class Nodes:
                     names.append(self._names.get(node_id, node_id))
             runs = self._adopt(connection, _RUN, ("owner", "run_id"))
             hooks = self._adopt(connection, _HOOK, ("owner", "task_id", "webhook_id"))
-        return Adopted(tuple(map(tuple, runs)), tuple(tuple(row[:3]) for row in hooks)), tuple(names)
+        named = tuple((owner, run_id, self._names.get(node, node)) for owner, run_id, node in runs)
+        return Adopted(named, tuple(tuple(row[:3]) for row in hooks)), tuple(names)
 
     def _adopt(self, connection: Connection, table: Any, key: Sequence[str]) -> Sequence[Any]:
         """Rows that another transaction changes right now are skipped: whoever starts a run is its node, and what is

@@ -226,7 +226,7 @@ async def test_what_a_node_leaves_is_taken_over_with_the_next_beat_of_another(st
     put_run(station.url, "r", leaves.node_id)
     await within(leaves.leave())
     (found,) = await station.beat(stays)
-    assert found.adopted.runs == (("o", "r", leaves.node_id),)
+    assert found.adopted.runs == (("o", "r", leaves.name),)
 
 
 async def test_a_node_that_is_about_to_leave_takes_nothing_over(station: Station) -> None:
