@@ -78,6 +78,9 @@ _LATEST = 2**62
 
 ROOM: Final = 16 * 2**20
 """Bytes that must be free on a disk: less than one large run."""
+_SHARED_WINDOW: Final = 0.005
+"""Seconds for which a node of several gathers tokens, where the settings do not say: its readers may be at others, and
+hear of what it stores a notice later."""
 _PROBE: Final = 5.0
 """Seconds for which a write that was tried says that others can be: anybody may ask."""
 
@@ -137,7 +140,7 @@ class Hub:
             cancel_grace=limits.cancel_grace,
             event_limit=limits.event,
             output_limit=limits.output,
-            window=limits.window,
+            window=limits.window if cluster is None or "window" in limits.model_fields_set else _SHARED_WINDOW,
         )
         signer = None if webhook_secret is None else Signer(webhook_secret)
         self._deliverer = Deliverer(self.journal, self.reads, fetcher, writers, webhook_protocols, signer)

@@ -371,7 +371,8 @@ class Limits(Section):
     """Of one run, if its agent has no timeout of its own."""
     window: Annotated[float, Field(ge=0, le=1)] = 0.01
     """For which the tokens of a run are gathered before they are stored and told together: the first goes at once, and
-    whatever is no token takes those before it along. 0 = each by itself, as always of graphs."""
+    whatever is no token takes those before it along. 0 = each by itself, as always of graphs. In a cluster 0.005, where
+    nothing is said."""
     cancel_grace: Seconds = 5.0
     """That an agent has to end after a cancel."""
     ephemeral_ttl: Seconds = 60.0

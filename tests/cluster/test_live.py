@@ -4,6 +4,7 @@ import asyncio
 
 from canonical import Scope, TaskState
 from canonical.event import PartAdded, PartDelta, RunRemoved
+from gateway.settings.model import Limits
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Scripted, ends, follow, fronted, log, submit, within
 
@@ -62,3 +63,9 @@ async def test_what_is_removed_on_one_node_is_not_shown_on_another(cluster: Node
     for hub in (a, b):
         shown = await follow(hub, thread, until=lambda record: isinstance(record.event, RunRemoved))
         assert "secret" not in str(shown)
+
+
+async def test_tokens_of_a_node_are_gathered_for_five_milliseconds_if_the_settings_do_not_say(cluster: Nodes) -> None:
+    unsaid = await cluster.start("a", fronted("s", Scripted()))
+    said = await cluster.start("b", fronted("s", Scripted()), limits=Limits(window=0.01))
+    assert [hub.engine._window.seconds for hub in (unsaid, said)] == [0.005, 0.01]  # pyright: ignore[reportPrivateUsage]
