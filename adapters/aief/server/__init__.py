@@ -312,7 +312,7 @@ class Server:
         return await self._step(who, view, view.step(run_id, number), run_id, asked, *unread)
 
     async def _cut_short(
-        self, who: Caller, view: TaskView, run_id: str, number: int, asked: "_Asked | None"
+        self, who: Caller, view: TaskView, run_id: str, number: int, asked: "_Activation | None"
     ) -> Response[Any]:
         """The gateway is being stopped: the step as it is. It may be over when its caller comes back: the next POST is
         told so first, and begins no turn that nobody asked for."""

@@ -204,7 +204,7 @@ class TaskView:
                 return run_id
         return None
 
-    def _noted(self, run_id: str) -> JsonObject:
+    def _find_note(self, run_id: str) -> JsonObject:
         noted: JsonObject = extra_of(self.thread.extra).get("revealed") or {}
         mine: Any = noted.get(self.agent) or {}
         return mine if mine.get("run_id") == run_id else {}
@@ -213,7 +213,7 @@ class TaskView:
         """How many of a run's steps callers have asked for. Whoever began it asked for the first one."""
         if run_id != self._stepped_run_id():
             return len(self._works[run_id].segments)
-        return self._noted(run_id).get("steps", 1)
+        return self._find_note(run_id).get("steps", 1)
 
     def note(self, run_id: str, steps: int, *, cut: bool = False) -> JsonObject:
         """What the thread keeps when so many steps of a run are revealed; `cut` = the last of them was told before its
@@ -225,7 +225,7 @@ class TaskView:
     def cut_step(self) -> tuple[str, int] | None:
         """The newest step, if it was told before its end and its end to nobody."""
         run_id = self._stepped_run_id()
-        if run_id is None or not self._noted(run_id).get("cut"):
+        if run_id is None or not self._find_note(run_id).get("cut"):
             return None
         return run_id, self.revealed_steps(run_id) - 1
 

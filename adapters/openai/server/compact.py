@@ -49,7 +49,7 @@ class Compact:
         previous: list[JsonObject] = []
         if body.previous_response_id is not None:
             found = await find_previous(self._hub, who.owner, body.previous_response_id)
-            previous = await self._said_until(who, found)
+            previous = await self._items_until(who, found)
         items = [*previous, *expand_input(cast("JsonObject", given).get("input"))]
         if not items:
             refuse("input", "There is nothing to compact: give input, or previous_response_id.")
@@ -59,7 +59,7 @@ class Compact:
         told: JsonObject = {"id": str(item["id"]).replace("cmp_", "resp_"), "object": "response.compaction"}
         return json_response({**told, "created_at": int(time.time()), "output": [item], "usage": _NO_USAGE})
 
-    async def _said_until(self, who: Caller, found: FoundRun) -> list[JsonObject]:
+    async def _items_until(self, who: Caller, found: FoundRun) -> list[JsonObject]:
         """Raises invalid, too_large."""
         run = found.run
         if run.status is RunStatus.PAUSED:
