@@ -59,7 +59,8 @@ HEADER: Final = "Babelgate-Extensions"
 START_HEADER: Final = "Babelgate-From"
 """The seq after which what was said is told again."""
 MAX_SLICE: Final = 64 * 1024
-"""Bytes of records in a finished object, at most: one more is given if it is the first."""
+"""Bytes of an envelope in a finished object, at most, as JSON. Only one record that is larger alone goes beyond it:
+none is cut, and without it whoever reads would not get on."""
 REQUESTS: Final = ("tools", "message", "answers", "uploads", "ids")
 """What a request may say in it, where its protocol has no field for that."""
 MORE_REQUESTS: Final = (*REQUESTS, "messages", "metadata")
@@ -73,6 +74,7 @@ _SAID: Final = (
 _T = TypeVar("_T")
 _KINDS: Final = frozenset(str(each.kind) for each in get_args(Event))
 _INVALID: Final = "a record of the extension that is none of the log's"
+_FRAME: Final = len(msgspec.json.encode({"after": 0, "events": [], "next": 2**63 - 1}))
 _SAID_ANEW: Final = "an answer that was replaced stays said, and is said again"
 
 
@@ -101,7 +103,7 @@ class Slice:
 
     def __init__(self) -> None:
         self._records: list[JsonObject] = []
-        self._size = 0
+        self._size = _FRAME
         self._next: int | None = None
 
     @property
@@ -111,11 +113,12 @@ class Slice:
     def add(self, record: Record) -> None:
         if self._next is not None:
             return
-        size = len(encode_event(record.event))
+        written = encode_record(record)
+        size = len(msgspec.json.encode(written)) + len(",")
         if self._records and self._size + size > MAX_SLICE:
             self._next = record.seq
             return
-        self._records.append(encode_record(record))
+        self._records.append(written)
         self._size += size
 
     def envelope(self) -> JsonObject:

@@ -19,6 +19,7 @@ from adapters._extension import (
     given_messages,
     is_named,
     named_question,
+    params,
     schema,
     split_uploads,
     with_bytes,
@@ -155,6 +156,17 @@ def test_a_slice_is_bounded_and_says_where_the_rest_begins() -> None:
     reader = RecordReader()
     assert len(reader.read(shown)) == 1
     assert reader.behind
+
+
+def test_a_slice_is_no_larger_as_written_than_what_is_announced() -> None:
+    told = Slice()
+    for record in records(*(Custom(value="x") for _ in range(MAX_SLICE // 40))):
+        told.add(record)
+    shown = told.envelope()
+    assert "next" in shown
+    written = len(msgspec.json.encode(shown))
+    (longest,) = {len(msgspec.json.encode(each)) for each in shown["events"][-1:]}
+    assert params()["max_bytes"] - 2 * longest < written <= params()["max_bytes"]
 
 
 def test_a_slice_has_one_record_however_large() -> None:
