@@ -1,26 +1,32 @@
 """What a gateway is like when its database is full: the same work on a database of few runs and of many.
 
     .venv/bin/python -m bench.scale [--runs 1000 100000] [--jobs 1000]
+    .venv/bin/python -m bench.scale --database postgresql://jane@127.0.0.1/name
 
-Each size is a gateway and a database of its own, filled over A2A. Shown are the CPU of one run, the 95th percentile and
-the CPU of searches of threads (as they come, by the newest change, by status, those that are idle and those that
-failed), a list of tasks and the state of one thread out of the middle, the resident memory after the filling, the bytes
-on disk of one run, and the seconds from the start to the first answer.
+With `--database`, each size has a schema of its own in that database, which is dropped at the end. Each size is a
+gateway and a database of its own, filled over A2A. Shown are the CPU of one run, the 95th percentile and the CPU of
+searches of threads (as they come, by the newest change, by status, those that are idle and those that failed), a list
+of tasks and the state of one thread out of the middle, the resident memory after the filling, the bytes on disk of one
+run, and the seconds from the start to the first answer.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, LiteralString, cast
+from urllib.parse import quote
+
+import psycopg
 
 from bench import server, work
 from bench.client import Connection
@@ -94,10 +100,10 @@ async def look(gateway: Server, ask: Callable[[Connection], Awaitable[bytes]], j
     return Look(statistics.quantiles(times, n=20)[-1], (gateway.cpu - used) / jobs * 1000)
 
 
-def first_answer(folder: Path) -> float:
+def first_answer(folder: Path, database: Sequence[str]) -> float:
     """Seconds from the start of a gateway on this database to its first answer."""
     begun = time.perf_counter()
-    with server.running(server.gateway(), folder) as gateway:
+    with server.running(server.gateway(*database), folder) as gateway:
 
         async def ask() -> None:
             connection = await Connection.open(gateway.port)
@@ -108,13 +114,47 @@ def first_answer(folder: Path) -> float:
         return time.perf_counter() - begun
 
 
-def measure(folder: Path, runs: int, jobs: int) -> Row:
-    with server.running(server.gateway(), folder) as gateway:
+def measure(folder: Path, runs: int, jobs: int, schema: str = "", url: str = "") -> Row:
+    database = ["--database", within(url, schema)] if url else []
+    with server.running(server.gateway(*database), folder) as gateway:
         threads = asyncio.run(fill(gateway.port, runs))
         memory = resident(gateway)
         found = _measure(gateway, threads, jobs)
-    first_answer(folder)  # compiles what is not compiled yet
-    return Row(runs, *found, memory / 1e6, bytes_of_run(folder / "babelgate.db"), first_answer(folder))
+    first_answer(folder, database)  # compiles what is not compiled yet
+    size = bytes_in_schema(url, schema) if url else bytes_of_run(folder / "babelgate.db")
+    return Row(runs, *found, memory / 1e6, size, first_answer(folder, database))
+
+
+@contextmanager
+def new_schema(url: str) -> Generator[str]:
+    """The name of an empty one, which is dropped in the end; none without a URL."""
+    name = f"babelgate_bench_{os.getpid()}_{time.time_ns()}"
+    if not url:
+        yield ""
+        return
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(cast("LiteralString", f"CREATE SCHEMA {name}"))
+    try:
+        yield name
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(cast("LiteralString", f"DROP SCHEMA {name} CASCADE"))
+
+
+def within(url: str, schema: str) -> str:
+    """The database, with this schema for everything."""
+    return f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema}')}"
+
+
+def bytes_in_schema(url: str, schema: str) -> float:
+    """Of a run: all tables with their indexes, and with what is dead in them and not vacuumed yet."""
+    with psycopg.connect(within(url, schema)) as connection:
+        found = connection.execute(
+            "SELECT sum(pg_total_relation_size(c.oid))::bigint, (SELECT count(*) FROM run)"
+            " FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace"
+        ).fetchone()
+    assert found is not None
+    return found[0] / found[1]
 
 
 def bytes_of_run(database: Path) -> float:
@@ -143,6 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--runs", type=int, nargs="*", default=[1000, 100_000])
     parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--database", default="", metavar="URL", help="of PostgreSQL; SQLite without it")
     options = parser.parse_args()
     server.pin_client()
     print(f"{'runs':>8}{'CPU ms/run':>12}", end="")
@@ -150,8 +191,8 @@ def main() -> None:
         print(f"{name:>10}{'CPU':>7}", end="")
     print(f"{'memory MB':>11}{'bytes/run':>11}{'start s':>9}")
     for runs in options.runs:
-        with tempfile.TemporaryDirectory() as folder:
-            row = measure(Path(folder), runs, options.jobs)
+        with tempfile.TemporaryDirectory() as folder, new_schema(options.database) as schema:
+            row = measure(Path(folder), runs, options.jobs, schema, options.database)
         print(f"{row.runs:>8}{row.cpu:>12.3f}", end="")
         for each in row.looks.values():
             print(f"{each.p95:>10.2f}{each.cpu:>7.2f}", end="")
