@@ -34,14 +34,17 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
         "in forms, flat ones; any other is named in the words", f"{_OWN}, Questions of agents"
     ),
     Feature.AUTH_REQUEST: lossy("a question like any other, of another kind", f"{_OWN}, Questions of agents"),
-    Feature.CANCEL: lossy("hanging up, or cancelling the request, is the cancel", f"{_OWN}, Progress and cancel"),
+    Feature.CANCEL: lossy(
+        "leaving is not told from cancelling: that hanging up cancels is the gateway's choice",
+        f"{_OWN}, Progress and cancel",
+    ),
     Feature.FAULT: FULL,
     Feature.STRUCTURED_OUTPUT: FULL,
     Feature.USAGE: dropped("a result has no form for it", _RESULT),
     Feature.METADATA: dropped("that of a request is the transport's", "2025-11-25, Base Protocol, _meta"),
     Feature.STATE: dropped("a tool has no state", _RESULT),
     Feature.HISTORY: FULL,
-    Feature.FORK: dropped("a thread is one line", f"{_OWN}, Tools"),
+    Feature.FORK: dropped("threads are the gateway's own here, and one line each by its choice", f"{_OWN}, Tools"),
     Feature.CUSTOM: dropped("content has no form for it", _RESULT),
 }
 

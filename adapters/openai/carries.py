@@ -38,7 +38,10 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.QUESTIONS: FULL,
     Feature.ANSWER_SCHEMA: dropped("the result of a tool has no schema", f"{_OWN}, Questions"),
     Feature.AUTH_REQUEST: dropped("a model cannot ask its caller to log in", _RESPONSES),
-    Feature.CANCEL: lossy("hanging up is the cancel", f"{_OWN}, Cancel and restart"),
+    Feature.CANCEL: lossy(
+        "the server is not asked, but hung up on: neither API cancels outside of the background",
+        f"{_OWN}, Cancel and restart",
+    ),
     Feature.FAULT: FULL,
     Feature.STRUCTURED_OUTPUT: FULL,
     Feature.USAGE: FULL,
@@ -75,14 +78,17 @@ CHAT: Final[Mapping[Feature, Carry]] = {
     Feature.QUESTIONS: FULL,
     Feature.ANSWER_SCHEMA: whole("among the arguments of the call", f"{_OWN}, Questions of agents"),
     Feature.AUTH_REQUEST: whole("a question like any other", f"{_OWN}, Questions of agents"),
-    Feature.CANCEL: dropped("nobody can ask for it, but hang up", f"{_OWN}, Threads"),
+    Feature.CANCEL: dropped(
+        "no operation asks for it; that hanging up cancels a run without a thread is the gateway's choice",
+        f"{_OWN}, Threads",
+    ),
     Feature.FAULT: lossy("few codes for all faults", f"{_OWN}, Errors"),
     Feature.STRUCTURED_OUTPUT: lossy("its JSON as text", _ANSWERED),
     Feature.USAGE: FULL,
     Feature.METADATA: lossy("that of a run, which is strings; not that of a message", _STORED),
     Feature.STATE: dropped("a conversation is messages", _CHAT),
     Feature.HISTORY: FULL,
-    Feature.FORK: dropped("a thread is one line", f"{_OWN}, Threads"),
+    Feature.FORK: dropped("threads are the gateway's own here, and one line each by its choice", f"{_OWN}, Threads"),
     Feature.CUSTOM: dropped("a completion has no form for it", _CHAT),
 }
 """Of callers."""
