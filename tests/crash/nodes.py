@@ -27,8 +27,8 @@ from tests.postgres_server import PostgresServer
 from tests.serving import listen
 
 _BOUND: Final = 90.0
-KINDS: Final = ("kill", "stop", "server", "roll")
-"""One after the other."""
+KINDS: Final = ("kill", "stop", "server")
+"""One after the other. `roll`, all nodes restarted in turn, is asked for by itself."""
 _CALLERS: Final = 10
 """Who call without a pause while all nodes are restarted."""
 
