@@ -54,7 +54,7 @@ ABSENT: Final = Absent.ABSENT
 
 async def read_bytes(request: Request[Any, Any, Any], *, limit: int | None = None) -> bytes:
     """The whole body. Raises too_large as soon as it is longer than `limit`, or than what the gateway allows."""
-    most: int = request.scope["state"].get("body_limit", DEFAULT_LIMIT) if limit is None else limit
+    most = most_bytes(request) if limit is None else limit
     chunks: list[bytes] = []
     size = 0
     try:
@@ -76,6 +76,11 @@ async def read_json(request: Request[Any, Any, Any], *, limit: int | None = None
         return ABSENT
     value = await parse(raw, most_values(request))
     return ABSENT if value is None else value
+
+
+def most_bytes(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
+    """How long a body of the caller may be."""
+    return connection.scope["state"].get("body_limit", DEFAULT_LIMIT)
 
 
 def most_values(connection: ASGIConnection[Any, Any, Any, Any]) -> int:

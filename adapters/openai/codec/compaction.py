@@ -15,6 +15,7 @@ from uuid import NAMESPACE_OID, uuid5
 from pydantic_core import to_json
 
 from adapters._json import parse_json
+from adapters._values import count_values
 from canonical import FaultCode, FaultError
 from canonical.value import JsonObject
 
@@ -50,22 +51,44 @@ def is_compaction(item: object) -> bool:
     return members.get("type") == "compaction" and isinstance(content, str) and content.startswith(_MARK)
 
 
-def decode_compaction(item: JsonObject, where: str) -> list[Any]:
-    """The items in it. Raises invalid."""
+def expand_items(items: Sequence[Any], *, most: int, values: int) -> list[Any]:
+    """An input's items, with what is in the compactions among them in their place. These may hold so many bytes of JSON
+    and so many `values` together: a short text may be packed of a thousand times as much. Raises invalid, too_large."""
+    expanded: list[Any] = []
+    for number, item in enumerate(items):
+        if not is_compaction(item):
+            expanded.append(item)
+            continue
+        raw = _unpack(item, f"input.{number}", most)
+        most -= len(raw)
+        expanded += _parse(raw, f"input.{number}", values)
+        values -= count_values(raw, values)
+    return expanded
+
+
+def _unpack(item: JsonObject, where: str, most: int) -> bytes:
     content = str(item["encrypted_content"])
     if len(content) > MOST:
         _refuse(where)
     try:
         packed = b64decode(content.removeprefix(_MARK), validate=True)
         unpacking = zlib.decompressobj()
-        raw = unpacking.decompress(packed[_SUM:], _UNPACKED)
+        raw = unpacking.decompress(packed[_SUM:], most + 1)
     except (ValueError, zlib.error):
         _refuse(where)
+    if len(raw) > most:
+        raise FaultError(FaultCode.TOO_LARGE, f"{where}: The compactions hold more than the input may.")
     if not unpacking.eof or _sum(raw) != packed[:_SUM]:
         _refuse(where)
+    return raw
+
+
+def _parse(raw: bytes, where: str, values: int) -> list[Any]:
     try:
-        items = parse_json(raw)
-    except FaultError:
+        items = parse_json(raw, values)
+    except FaultError as error:
+        if error.fault.code is FaultCode.TOO_LARGE:
+            raise
         _refuse(where)
     if not isinstance(items, list):
         _refuse(where)

@@ -1,17 +1,17 @@
 """POST /v1/responses/compact: what was said, as one item to go on from (Open Responses, POST /responses/compact)."""
 
-import asyncio
 import time
-from collections.abc import Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, cast
 
 from litestar import Request, Response
 
-from adapters._json import read_json, validate
+from adapters._aside import aside
+from adapters._json import most_bytes, most_values, read_json, validate
 from adapters._server.caller import Caller, caller
 from adapters._server.encoding import json_response
-from adapters.openai.codec.compaction import decode_compaction, encode_compaction, is_compaction
+from adapters.openai.codec.compaction import encode_compaction, expand_items, is_compaction
 from adapters.openai.codec.items import Conversation
 from adapters.openai.codec.messages import refuse
 from adapters.openai.server.lookup import FoundRun, decode_request_of_model, find_agent, find_previous
@@ -43,19 +43,19 @@ class Compact:
     async def compact(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found, too_large."""
         who = caller(request)
-        given = await read_json(request)
-        body = decode_request_of_model(w.ResponseCompact, given)
+        body = decode_request_of_model(w.ResponseCompact, await read_expanded(request))
         find_agent(self._hub, body.model)
-        previous: list[JsonObject] = []
+        items: list[JsonObject] = []
         if body.previous_response_id is not None:
             found = await find_previous(self._hub, who.owner, body.previous_response_id)
-            previous = await self._items_until(who, found)
-        items = [*previous, *expand_input(cast("JsonObject", given).get("input"))]
+            items = await self._items_until(who, found)
+        given = [w.Item(type="message", role="user", content=body.input)] if isinstance(body.input, str) else body.input
+        # Outputs of no call would be refused when the compaction is sent back.
+        Conversation.of([*(validate(w.Item, item) for item in items), *(given or ())], same=True)
+        items += [item.verbatim or item.model_dump(exclude_unset=True) for item in given or ()]
         if not items:
             refuse("input", "There is nothing to compact: give input, or previous_response_id.")
-        # Calls that wait for their outputs, or outputs of no call, would be refused when the compaction is sent back.
-        Conversation.of([validate(w.Item, item) for item in items], same=True)
-        item = await asyncio.to_thread(encode_compaction, items)
+        item = await aside(partial(encode_compaction, items))
         told: JsonObject = {"id": str(item["id"]).replace("cmp_", "resp_"), "object": "response.compaction"}
         return json_response({**told, "created_at": int(time.time()), "output": [item], "usage": _NO_USAGE})
 
@@ -83,13 +83,12 @@ class Compact:
         return [each.item for each in writer.items()]
 
 
-def expand_input(given: object) -> list[Any]:
-    """The items of an input, those of compactions among them. Raises invalid."""
-    if isinstance(given, str):
-        return [{"type": "message", "role": "user", "content": given}]
-    if not isinstance(given, list):
-        return []
-    items: list[Any] = []
-    for number, item in enumerate(cast("Sequence[Any]", given)):
-        items += decode_compaction(item, f"input.{number}") if is_compaction(item) else [item]
-    return items
+async def read_expanded(request: AnyRequest) -> object:
+    """The body, with what is in the compactions of its input in their place: that may be as much as a body may.
+    Raises invalid, too_large."""
+    given = await read_json(request)
+    items = cast("JsonObject", given).get("input") if isinstance(given, dict) else None
+    if not isinstance(items, list) or not any(map(is_compaction, cast("list[Any]", items))):
+        return given
+    expand = partial(expand_items, cast("list[Any]", items), most=most_bytes(request), values=most_values(request))
+    return {**cast("JsonObject", given), "input": await aside(expand)}

@@ -5,14 +5,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from litestar import Request, Response
 
 from adapters._extension import Request as ExtensionRequest
 from adapters._extension import decode_request, given_messages, with_uploads
-from adapters._json import read_json
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from adapters._server.extended import confirm, is_asked
@@ -20,13 +19,12 @@ from adapters._server.own_files import resolve_own_files
 from adapters._sse import event_stream
 from adapters.openai.carries import RESPONSES, RESPONSES_VERSION
 from adapters.openai.codec.call_id import changed_id, find_interrupt
-from adapters.openai.codec.compaction import is_compaction
 from adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import schema_of
 from adapters.openai.codec.names import api_extra
 from adapters.openai.server.answers import make_answers
-from adapters.openai.server.compact import expand_input
+from adapters.openai.server.compact import read_expanded
 from adapters.openai.server.lookup import (
     FoundRun,
     decode_request_of_model,
@@ -94,7 +92,7 @@ class CreateResponse:
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, unsupported, not_found, not_awaiting."""
         who = caller(request)
-        asked = await self._look_at(who, await _decode(await read_json(request)))
+        asked = await self._look_at(who, decode_request_of_model(w.ResponseCreate, await read_expanded(request)))
         extended = asked.body.babelgate is not None or is_asked(request)
         receipt = await (self._answer if asked.said.answers else self._submit)(asked)
         body = asked.body
@@ -255,15 +253,6 @@ class CreateResponse:
         if find_interrupt(call_id, task.task_id, ids) is None:
             return changed_id(call_id, "input")
         return FaultError(FaultCode.NOT_AWAITING, "The call has its output already, or nobody waits for it.")
-
-
-async def _decode(given: Any) -> w.ResponseCreate:
-    """With what is in its compactions. Raises invalid."""
-    items = cast("JsonObject", given).get("input") if isinstance(given, dict) else None
-    if isinstance(items, list) and any(map(is_compaction, cast("list[Any]", items))):
-        expanded = await asyncio.to_thread(expand_input, cast("list[Any]", items))
-        return decode_request_of_model(w.ResponseCreate, {**cast("JsonObject", given), "input": expanded})
-    return decode_request_of_model(w.ResponseCreate, cast("object", given))
 
 
 def _is_same(agent: AgentInfo) -> bool:

@@ -1,10 +1,11 @@
-import zlib
 from base64 import b64encode
+from typing import Any
 
 import pytest
 
-from adapters.openai.codec.compaction import decode_compaction, encode_compaction, is_compaction
+from adapters.openai.codec.compaction import encode_compaction, expand_items, is_compaction
 from canonical import FaultCode, FaultError
+from canonical.value import JsonObject
 
 ITEMS = [
     {"type": "message", "role": "user", "content": "é" * 1000},
@@ -12,32 +13,53 @@ ITEMS = [
 ]
 
 
+def expand(*items: Any, most: int = 2**20, values: int = 1000) -> list[Any]:
+    return expand_items(items, most=most, values=values)
+
+
+def bomb(size: int) -> JsonObject:
+    """Short, of something long."""
+    return encode_compaction([{"type": "message", "role": "user", "content": "x" * size}])
+
+
 def test_what_is_packed_is_unpacked_and_the_same_is_packed_the_same() -> None:
     made = encode_compaction(ITEMS)
     assert is_compaction(made)
-    assert decode_compaction(made, "input.0") == ITEMS
+    assert expand({"role": "user"}, made, "?", made) == [{"role": "user"}, *ITEMS, "?", *ITEMS]
     assert made == encode_compaction(ITEMS)
 
 
 @pytest.mark.parametrize("content", ["babelgate.1.", "babelgate.1.!", "babelgate.1." + b64encode(b"x" * 40).decode()])
 def test_what_is_none_is_refused(content: str) -> None:
     with pytest.raises(FaultError) as refused:
-        decode_compaction({"type": "compaction", "encrypted_content": content}, "input.3")
+        expand("?", {"type": "compaction", "encrypted_content": content})
     fault = refused.value.fault
     assert (fault.code, fault.details["openai"]) == (FaultCode.INVALID, {"code": "invalid_compaction"})
+    assert fault.message.startswith("input.1: ")
 
 
 def test_one_that_was_changed_or_cut_is_refused() -> None:
     content = str(encode_compaction(ITEMS)["encrypted_content"])
     for other in (content[:-8], content[:-8] + "AAAAAAA=", content.replace("babelgate.1.", "babelgate.1.AAAA")):
         with pytest.raises(FaultError):
-            decode_compaction({"type": "compaction", "encrypted_content": other}, "input.0")
+            expand({"type": "compaction", "encrypted_content": other})
 
 
-def test_one_that_unpacks_to_more_than_it_may_is_refused() -> None:
-    packed = b64encode(bytes(16) + zlib.compress(bytes(80 * 2**20))).decode()
-    with pytest.raises(FaultError):
-        decode_compaction({"type": "compaction", "encrypted_content": f"babelgate.1.{packed}"}, "input.0")
+def test_all_of_an_input_together_unpack_to_as_much_as_they_may() -> None:
+    made = bomb(2**18)
+    assert len(str(made["encrypted_content"])) < 2000
+    assert len(expand(made, made, made)) == 3
+    with pytest.raises(FaultError) as refused:
+        expand(made, made, made, made)
+    assert refused.value.fault.code is FaultCode.TOO_LARGE
+
+
+def test_and_hold_as_many_values() -> None:
+    made = encode_compaction([{"n": n} for n in range(200)])
+    assert len(expand(made, made)) == 400
+    with pytest.raises(FaultError) as refused:
+        expand(made, made, made)
+    assert refused.value.fault.code is FaultCode.TOO_LARGE
 
 
 def test_a_conversation_that_is_too_long_is_refused_with_what_to_do() -> None:
