@@ -11,7 +11,7 @@ from adapters.langchain.server.answers import empty_answer, ids, run_paths
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.lookup import find_path_run, find_run, not_found
 from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, uuid
-from adapters.langchain.server.wait import keep_alive, result
+from adapters.langchain.server.wait import body_of, keep_alive, outcome
 from adapters.langchain.wire.requests import MAX_PAGE, RunsCancel
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
 from canonical.value import JsonObject
@@ -68,7 +68,9 @@ class Cancels:
         if run.removed:
             return {}
         after = run.first_seq - 1
-        return await result(self._hub, run.thread_id, run.run_id, owner, "langgraph", after=after, removed=True)
+        return await body_of(
+            outcome(self._hub, run.thread_id, run.run_id, owner, "langgraph", after=after, removed=True)
+        )
 
     async def _cancel(self, owner: str, run_id: str, *, rollback: bool) -> Run:
         try:

@@ -1,7 +1,7 @@
 """Join a run (`/join`, `/stream`): wait for its end, follow its stream; and follow a thread from run to run."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 from litestar import Response, get
 from litestar.types import ControllerRouterHandler
@@ -18,11 +18,10 @@ from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.lookup import find_path_run, thread_not_found
 from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, path_id, words
 from adapters.langchain.server.stream import EventId, RunStream, stream_response
-from adapters.langchain.server.wait import error_body, keep_alive, outcome, result
+from adapters.langchain.server.wait import body_of, error_body, keep_alive, outcome
 from canonical import FaultCode, FaultError, Hub, Run
+from canonical.thread import Loss
 from canonical.value import JsonObject
-
-T = TypeVar("T")
 
 _NOT_FOUND: Final = frame(b'{"error":"HTTPException","message":"404: Run not found"}', event="error")
 """The whole stream of an unknown run."""
@@ -68,17 +67,17 @@ class Joins:
         paths = {**run_paths(run.thread_id, run.run_id, below), **confirm(active=extended)}
         if run.has_ended:
             # In one piece, with headers that are known by now: nobody waits.
-            body, unsaid = await self._wait_for_run(outcome, owner, run, dialect, extended=extended)
+            body, unsaid = await self._wait_for_run(owner, run, dialect, extended=extended)
             return answer(body, headers=ids(run.replace(loss=(*run.loss, *unsaid))) | paths)
         left = canceller(self._hub, owner, run.run_id, _cancels(request))
-        pieces = keep_alive(lambda: self._wait_for_run(result, owner, run, dialect, extended=extended))
+        pieces = keep_alive(lambda: body_of(self._wait_for_run(owner, run, dialect, extended=extended)))
         return Pieces(DisconnectNotifier(pieces, left), ids(run) | paths)
 
-    def _wait_for_run(
-        self, wait: Callable[..., Awaitable[T]], owner: str, run: Run, dialect: Dialect, *, extended: bool
-    ) -> Awaitable[T]:
+    async def _wait_for_run(
+        self, owner: str, run: Run, dialect: Dialect, *, extended: bool
+    ) -> tuple[JsonObject, Sequence[Loss]]:
         after = run.first_seq - 1
-        return wait(self._hub, run.thread_id, run.run_id, owner, dialect, after=after, extended=extended)
+        return await outcome(self._hub, run.thread_id, run.run_id, owner, dialect, after=after, extended=extended)
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
         """Join a run's stream. What was asked for when the run was made is shown, unless the caller says otherwise."""

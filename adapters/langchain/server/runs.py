@@ -36,7 +36,7 @@ from adapters.langchain.server.parameters import (
     words,
 )
 from adapters.langchain.server.stream import RunStream, stream_response
-from adapters.langchain.server.wait import keep_alive, result
+from adapters.langchain.server.wait import body_of, keep_alive, outcome
 from adapters.langchain.wire.requests import MAX_PAGE, RunCreate, RunSearch
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
 from canonical.event import RunCreated
@@ -106,8 +106,8 @@ class Runs:
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
         extended = launch.extended or is_asked(request)
-        waited = partial(result, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
-        pieces = keep_alive(partial(waited, after=receipt.seq, extended=extended))
+        waited = partial(outcome, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
+        pieces = keep_alive(lambda: body_of(waited(after=receipt.seq, extended=extended)))
         # langgraph-sdk 0.4.14 asks again where `Location` leads when its connection breaks.
         below = "wait" if launch.dialect == "agent-protocol" else "join"
         paths = run_paths(receipt.thread_id, receipt.run_id, below)

@@ -2,7 +2,7 @@
 that nothing on the way takes the connection for dead, and ends with the result."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -95,23 +95,6 @@ def _is_last(record: Record, run_id: str, *, removed: bool) -> bool:
     return not removed or event.reason is not RunReason.ROLLED_BACK
 
 
-async def result(
-    hub: Hub,
-    thread_id: str,
-    run_id: str,
-    owner: str,
-    dialect: Dialect,
-    *,
-    after: int,
-    removed: bool = False,
-    extended: bool = False,
-) -> JsonObject:
-    """What a wait ends with, for a run that begins after the seq `after`. The status was sent long ago, so what goes
-    wrong is said in the body, too. `extended` = with the records of the run."""
-    body, _ = await outcome(hub, thread_id, run_id, owner, dialect, after=after, removed=removed, extended=extended)
-    return body
-
-
 async def outcome(
     hub: Hub,
     thread_id: str,
@@ -123,7 +106,8 @@ async def outcome(
     removed: bool = False,
     extended: bool = False,
 ) -> tuple[JsonObject, Sequence[Loss]]:
-    """The same, and what the run said that is not in it."""
+    """What a wait ends with, for a run that begins after the seq `after`, and what the run said that is not in it. The
+    status was sent long ago, so what goes wrong is said in the body, too. `extended` = with the records of the run."""
     try:
         ended = await _wait_for_end(hub, thread_id, run_id, owner, after, removed=removed)
         body = await _encode_result(hub, owner, ended, dialect)
@@ -134,6 +118,12 @@ async def outcome(
         if error.fault.code is FaultCode.NOT_FOUND:
             return error_body("HTTPException", "404: Run not found"), ()
         return {"__error__": encode_error(error.fault)}, ()
+
+
+async def body_of(waiting: Awaitable[tuple[JsonObject, object]]) -> JsonObject:
+    """Of an `outcome`, for whom headers are gone in which losses could be told."""
+    body, _ = await waiting
+    return body
 
 
 async def _read_records(hub: Hub, owner: str, thread_id: str, run_id: str) -> JsonObject:
