@@ -25,9 +25,10 @@ from gateway.runs.pump import Pump, RunKey, close_events
 from gateway.runs.slots import Slots
 from gateway.runs.window import Window
 from gateway.storage.blobs import Blobs
-from gateway.storage.journal import Journal, Unreachable, Unstored
+from gateway.storage.journal import Journal
 from gateway.storage.subscription import LogReader
 from gateway.storage.transaction import Transaction
+from gateway.storage.unavailable import Unreachable, Unstored, keep_trying
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -237,7 +238,7 @@ class Engine:
         later: Later | None = None
         self._ending.add(pump.key)
         try:
-            closing, files = await pump.take_rest() or (await _retry(partial(self._close_log, start)), [])
+            closing, files = await pump.take_rest() or (await _keep_trying(partial(self._close_log, start)), [])
             later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
         except FaultError as error:
             if error.fault.code is FaultCode.SHUTTING_DOWN:  # as if the agent had not ended: the next start has the run
@@ -263,7 +264,7 @@ class Engine:
         def write() -> Awaitable[T]:
             return self._journal.write(command, *args, **named)
 
-        return await _retry(write)
+        return await _keep_trying(write)
 
     # Stopping and coming back
 
@@ -348,13 +349,10 @@ class Engine:
         self.begin(start, past)
 
 
-async def _retry(act: Callable[[], Awaitable[T]]) -> T:
-    """Read or write again and again while the database cannot: a run must not stay open, or wait, for ever."""
-    pause = 0.1
-    while True:
-        try:
-            return await act()
-        except (Unstored, Unreachable) as error:
-            log.error("a step of a run could not be stored, trying again in %.1f s: %s", pause, error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 10)
+def _keep_trying(act: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+    """Read or write until the database can: a run must not stay open, or wait, for ever."""
+    return keep_trying(act, Unstored, Unreachable, longest=10.0, note=_warn)
+
+
+def _warn(error: FaultError, pause: float) -> None:
+    log.error("a step of a run could not be read or stored, trying again in %.1f s: %s", pause, error)

@@ -22,8 +22,9 @@ from gateway.runs.event_check import files_of
 from gateway.runs.lifecycle import Outcome, Start, TakenOver
 from gateway.runs.window import Window
 from gateway.storage.blobs import Blobs
-from gateway.storage.journal import Journal, Unstored
+from gateway.storage.journal import Journal
 from gateway.storage.live import Channel
+from gateway.storage.unavailable import Unstored
 
 RunKey = tuple[int, str]
 """A thread's key and a run's id. The key is the gateway's own and never given out twice: callers choose ids, so another

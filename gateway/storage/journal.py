@@ -29,7 +29,7 @@ from canonical.stored import decode_event
 from canonical.thread import Run, Task, Thread
 from gateway.clock import Clock
 from gateway.ids import new_id
-from gateway.storage import queries
+from gateway.storage import queries, unavailable
 from gateway.storage.database import migrate, open_database
 from gateway.storage.listener import Listener
 from gateway.storage.live import Channels
@@ -41,6 +41,7 @@ from gateway.storage.short_form import created_id, find_reference, lengthen, pla
 from gateway.storage.statements import PAGE, sql_of, table_of
 from gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import Published, Transaction, latest_pk
+from gateway.storage.unavailable import Unreachable, Unstored, keep_trying
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -58,12 +59,6 @@ _GROUP = 512
 _READERS = 4
 _AGAIN: Final = 1.0
 """Seconds after which a lost connection is tried again, where nobody writes."""
-_RETRY_AFTER: Final = 5
-_PATIENCE: Final = 10.0
-"""Seconds for which a read waits for a database that is away, as while its server is started anew, before it fails."""
-_PATIENCE_OF_RUNS: Final = 30.0
-"""The same, for what a run that is at work has to store."""
-"""Seconds that callers are told to wait when the database is away."""
 _TRIES: Final = 12
 """How often a command is done that meets those of other gateways. Nothing is waited for in between: whoever comes
 second has waited for the commit of the first already."""
@@ -108,22 +103,6 @@ def _refuse(results: "Iterable[_Result]") -> _Commit:
 
 class _Spoiled(Exception):
     """A command failed after it had changed something."""
-
-
-class Unstored(FaultError):
-    """The database refused a whole transaction, as on a full disk: the same command may succeed later."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            FaultCode.UNAVAILABLE, "The gateway could not store this; nothing was changed.", retry_after=_RETRY_AFTER
-        )
-
-
-class Unreachable(FaultError):
-    """The database could not be read: the same read may succeed later."""
-
-    def __init__(self) -> None:
-        super().__init__(FaultCode.UNAVAILABLE, "The gateway could not reach its database.", retry_after=_RETRY_AFTER)
 
 
 class Journal:
@@ -286,13 +265,10 @@ class Journal:
         """As `write`, and again for half a minute while the database refuses it. What is refused is known not to be
         stored, so nothing is stored twice."""
 
-        async def again() -> T:
-            return await self.write(command, *args, **named)
+        def write() -> Awaitable[T]:
+            return self.write(command, *args, **named)
 
-        try:
-            return await again()
-        except Unstored:
-            return await _try_again(again, Unstored, _PATIENCE_OF_RUNS)
+        return await keep_trying(write, Unstored, seconds=unavailable.PATIENCE_OF_RUNS)
 
     def _write_forever(self) -> None:
         commit = self._commit_shared if self.is_shared else self._commit
@@ -586,13 +562,13 @@ class Journal:
         try:
             return await self._loop.run_in_executor(self._pool, self._query, read, args, named)
         except Unreachable:
-            pass
+            pass  # what follows is not made for the many reads that succeed
 
         async def again() -> T:
             self._check_open()
             return await self._loop.run_in_executor(self._pool, self._query, read, args, named)
 
-        return await _try_again(again, Unreachable, _PATIENCE)
+        return await keep_trying(again, Unreachable, seconds=unavailable.PATIENCE)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -649,18 +625,6 @@ class Journal:
         """Up to `limit` records of a thread after a seq, and not after `until`: fewer where they are large, and none
         only where there are no more."""
         return await self.query(read_page, pk, after, limit, until)
-
-
-async def _try_again(act: Callable[[], Awaitable[T]], error: type[FaultError], seconds: float) -> T:
-    pause, until = 0.05, asyncio.get_running_loop().time() + seconds
-    while True:
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, 1.0)
-        try:
-            return await act()
-        except error:
-            if asyncio.get_running_loop().time() > until:
-                raise
 
 
 def _discard(connection: Connection) -> None:

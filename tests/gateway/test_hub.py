@@ -26,7 +26,7 @@ from canonical import (
 from canonical.event import Custom, MessageStarted, PartAdded, PartDelta, RunCreated, RunEnded, TaskChanged
 from gateway.hub import Hub
 from gateway.settings.model import Limits
-from gateway.storage import journal
+from gateway.storage import unavailable
 from gateway.storage.transaction import Transaction
 from tests.gateway.hubs import (
     OWNER,
@@ -360,7 +360,7 @@ async def test_what_an_agent_says_while_the_disk_is_full_is_stored_when_there_is
 async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room_and_its_log_is_whole(
     hubs: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "_PATIENCE_OF_RUNS", 0.0)
+    monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.0)
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent, concurrency=1))
     receipt = await submit(hub, "a")

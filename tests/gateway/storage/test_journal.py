@@ -14,8 +14,9 @@ from sqlalchemy.exc import IntegrityError
 
 from canonical import FaultCode, FaultError, Record
 from canonical.event import ThreadChanged
-from gateway.storage.journal import Journal, Unstored, read_page
+from gateway.storage.journal import Journal, read_page
 from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
+from gateway.storage.unavailable import Unstored
 from tests.gateway.commits import Commits
 from tests.gateway.hubs import turned, within
 

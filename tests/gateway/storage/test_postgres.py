@@ -21,8 +21,9 @@ from canonical.hub import RunFilter, ThreadFilter
 from canonical.thread import Thread
 from gateway import demo
 from gateway.storage.database import HEAD, open_database
-from gateway.storage.journal import Journal, Unreachable, Unstored
+from gateway.storage.journal import Journal
 from gateway.storage.transaction import Published, Transaction
+from gateway.storage.unavailable import Unreachable, Unstored
 from tests.gateway.hubs import turned, within
 from tests.gateway.storage.revisions import migrate_to
 from tests.postgres import connect, empty, new_schema, new_tables, run, url_of

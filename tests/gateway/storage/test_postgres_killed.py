@@ -10,7 +10,7 @@ from canonical.event import ThreadChanged
 from canonical.fault import FaultError
 from gateway import demo
 from gateway.runs import webhooks
-from gateway.storage import journal
+from gateway.storage import unavailable
 from gateway.storage.journal import Journal
 from tests.gateway.hubs import turned, within
 from tests.gateway.runs.test_webhooks import Receiver
@@ -129,7 +129,7 @@ async def test_a_run_whose_words_were_refused_ends_when_the_server_is_back(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is open in its log is read before its end is written, and the server is not there for that either."""
-    monkeypatch.setattr(journal, "_PATIENCE_OF_RUNS", 0.0)
+    monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.0)
     talk = Talk()
     async with running(tmp_path, {"talk": talk}, database=server.add_schema("refused")) as gateway:
         run_id = await _start(gateway)
@@ -146,7 +146,7 @@ async def test_a_webhook_that_was_due_while_the_server_was_away_is_posted_when_i
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long that is: as if nothing waited for the database."""
-    for module, name in ((journal, "_PATIENCE"), (journal, "_PATIENCE_OF_RUNS"), (webhooks, "_WITHOUT_DATABASE")):
+    for module, name in ((unavailable, "PATIENCE"), (unavailable, "PATIENCE_OF_RUNS"), (webhooks, "_WITHOUT_DATABASE")):
         monkeypatch.setattr(module, name, 0.05)
     receiver = Receiver()
     await receiver.start()

@@ -1,0 +1,41 @@
+import pytest
+
+from canonical.fault import FaultError
+from gateway.storage.unavailable import Unreachable, Unstored, keep_trying
+
+
+class Database:
+    """Fails so often, and then gives how often it was asked."""
+
+    def __init__(self, times: int, error: FaultError) -> None:
+        self.asked, self._times, self._error = 0, times, error
+
+    async def __call__(self) -> int:
+        self.asked += 1
+        if self.asked <= self._times:
+            raise self._error
+        return self.asked
+
+
+async def test_it_is_done_again_until_it_succeeds_and_each_failure_is_noted_with_its_pause() -> None:
+    noted: list[tuple[FaultError, float]] = []
+    error = Unstored()
+    done = await keep_trying(
+        Database(4, error), Unstored, Unreachable, longest=0.1, note=lambda error, pause: noted.append((error, pause))
+    )
+    assert done == 5
+    assert noted == [(error, pause) for pause in (0.05, 0.1, 0.1, 0.1)]
+
+
+async def test_when_the_time_is_over_the_error_is_raised() -> None:
+    database = Database(1000, Unreachable())
+    with pytest.raises(Unreachable):
+        await keep_trying(database, Unreachable, seconds=0.01)
+    assert database.asked == 2
+
+
+async def test_another_error_is_raised_at_once() -> None:
+    database = Database(1, Unstored())
+    with pytest.raises(Unstored):
+        await keep_trying(database, Unreachable)
+    assert database.asked == 1
