@@ -8,7 +8,7 @@ async with client(app) as http, http.stream("GET", "/events") as response:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 import httpx
@@ -148,3 +148,13 @@ class _Exchange(httpx.AsyncByteStream):
 def client(app: ASGIApp, base_url: str = "http://127.0.0.1:8000", **options: Any) -> httpx.AsyncClient:
     """A client of an app. `base_url` says which host the caller addressed."""
     return httpx.AsyncClient(transport=Bridge(app), base_url=base_url, timeout=None, **options)
+
+
+async def read_body(receive: Callable[[], Awaitable[Any]]) -> bytes:
+    """Of a request, in an ASGI application that a test has written."""
+    raw = b""
+    while True:
+        message = await receive()
+        raw += message.get("body", b"")
+        if not message.get("more_body"):
+            return raw

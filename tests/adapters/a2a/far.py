@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapters._sse import frame
+from tests.bridge import read_body
 from tests.serving import listen, serving
 
 TASK, CONTEXT = "t", "c"
@@ -73,12 +74,7 @@ class Far:
         return self.called.setdefault(call, asyncio.Event())
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
-        raw = b""
-        while True:
-            message = await receive()
-            raw += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        raw = await read_body(receive)
         body: Any = json.loads(raw) if raw else {}
         rpc = "jsonrpc" in body
         call: str = body["method"] if rpc else f"{scope['method']} {scope['path']}"

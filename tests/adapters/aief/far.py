@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.bridge import read_body
 from tests.serving import listen, serving
 
 TASKS = "/ap/v1/agent/tasks"
@@ -60,12 +61,7 @@ class Far:
         return [body for name, _, body in self.asked if name == call]
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
-        raw = b""
-        while True:
-            message = await receive()
-            raw += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        raw = await read_body(receive)
         path: str = scope["raw_path"].decode().partition("?")[0]
         call = f"{scope['method']} {path}"
         query = scope["query_string"].decode()

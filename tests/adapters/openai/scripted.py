@@ -14,6 +14,7 @@ from adapters.openai.client import Client
 from canonical import AgentInfo
 from gateway.fronted import Fronted
 from tests.bridge import client as bridge
+from tests.bridge import read_body
 from tests.opened import opened
 
 Said = dict[str, Any]
@@ -34,12 +35,7 @@ class Scripted:
         self.asked: list[Said] = []
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
-        raw = b""
-        while True:
-            message = await receive()
-            raw += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        raw = await read_body(receive)
         if scope["method"] == "GET":
             await _send(send, 404, "application/json", b"{}", {})
             return

@@ -16,7 +16,7 @@ from conformance.bench.run import Budget, Progress, run, schedule
 from conformance.bench.sandbox import Matcher
 from conformance.bench.server import Server
 from conformance.bench.suite import Suite, load_suite
-from tests.bridge import client
+from tests.bridge import client, read_body
 from tests.conformance.bench.making import attempt
 
 BOUND = 30
@@ -42,12 +42,7 @@ class Scripted:
         self.before: Callable[[Any], Any] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        body = await read_body(receive)
         status, answer = await self.answer(scope["path"].split("/"), json.loads(body or b"{}"), receive)
         head = {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
         await send(head)

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 from conformance.probe import Options
 from conformance.trigger import Trigger, Triggers
+from tests.bridge import read_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,7 @@ class ScriptedServer:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        body = await read_body(receive)
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         request = Request(
             method=scope["method"],
