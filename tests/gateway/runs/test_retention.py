@@ -1,5 +1,6 @@
 """Threads that are kept for so long and no longer, and the room that they took."""
 
+import asyncio
 import os
 from typing import Any
 
@@ -255,3 +256,23 @@ async def test_the_file_of_the_database_shrinks_when_much_was_erased(hubs: House
     await hub.retention.give_back()
     await hubs.stop(hub)
     assert file.stat().st_size < 2_000_000
+
+
+async def test_runs_go_on_while_the_file_shrinks(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    thread = await long_thread(hub, 200, 50_000)
+    await hub.retention.stop()
+    await hub.delete_thread(OWNER, thread.thread_id)
+    await hub.retention.erase_remnants()
+    free = [await hub.journal.query(free_pages)]
+    shrinking = asyncio.ensure_future(hub.retention.give_back())
+    while not shrinking.done():
+        await ends(hub, await submit(hub, "echo"))
+        free.append(await hub.journal.query(free_pages))
+    await shrinking
+    assert len(set(free)) > 5, "runs ended in between"
+    assert free[0] > 2000 and free[-1] < 300
+
+
+def free_pages(connection: Connection) -> int:
+    return connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()
