@@ -24,7 +24,7 @@ HEARTBEAT: Final = b": heartbeat\n\n"
 
 class _Source:
     """What the library's response begins with, and then frames, sent by one task beside the handler's own. The library
-    has four a stream, in groups, and a cancel scope a chunk: an idle stream of A2A took 70 kB, and takes 44. It would
+    has four a stream, in groups, and a cancel scope a chunk: an idle stream of A2A took 70 kB, and takes 46. It would
     also poll for a stopping uvicorn, for ever, and cut streams at once: the hub ends every reading when the gateway
     shuts down, so streams end by themselves, with a last frame if they like."""
 

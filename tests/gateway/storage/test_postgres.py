@@ -20,6 +20,7 @@ from canonical.event import ThreadChanged
 from canonical.hub import RunFilter, ThreadFilter
 from canonical.thread import Thread
 from gateway import demo
+from gateway.storage import unavailable
 from gateway.storage.database import HEAD, open_database
 from gateway.storage.journal import Journal
 from gateway.storage.transaction import Published, Transaction
@@ -321,7 +322,10 @@ async def opened(url: str, shown: list[Published]) -> AsyncGenerator[Journal]:
         await within(journal.close())
 
 
-async def test_while_the_database_cannot_be_reached_nothing_is_written_or_read_and_then_everything(wire: Wire) -> None:
+async def test_while_the_database_cannot_be_reached_nothing_is_written_or_read_and_then_everything(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unavailable, "PATIENCE", 0.5)
     async with opened(wire.url, []) as journal:
         pk = await within(journal.write(create("t")))
         wire.cut()
