@@ -436,8 +436,8 @@ class Journal:
             return
         if isinstance(error, OperationalError | FaultError):  # of the database or the disk, and none of ours
             log.error(
-                "a group of %d commands could not be stored; callers are told, and runs try again: %s. Make room, or see "
-                "that the database can be written to; nothing has to be restarted",
+                "a group of %d commands could not be stored; callers are told, and runs try again: %s. Make room, or "
+                "see that the database can be written to; nothing has to be restarted",
                 commands,
                 reason,
             )
