@@ -143,6 +143,16 @@ class RunRemoved(_Event):
     why: Literal["rollback", "deleted"]
 
 
+class RunChanged(_Event):
+    """A caller changed what it keeps with a run that has ended. Of the thread, not of the run: nothing comes after the
+    end of a run."""
+
+    kind: ClassVar[Literal["run_changed"]] = "run_changed"
+    run_id: str
+    metadata: JsonObject = {}
+    """All of it, as it is now."""
+
+
 class MessageStarted(_Event):
     kind: ClassVar[Literal["message_started"]] = "message_started"
     message_id: str | None = None
@@ -320,6 +330,7 @@ Event = (
     | TaskChanged
     | RunEnded
     | RunRemoved
+    | RunChanged
     | MessageStarted
     | PartAdded
     | PartDelta

@@ -19,6 +19,7 @@ from canonical.event import (
     PartDelta,
     PartEnded,
     Record,
+    RunChanged,
     RunCreated,
     RunEnded,
     RunRemoved,
@@ -145,6 +146,8 @@ def run_after(run: Run, record: Record) -> Run:
             )
         case RunRemoved() if event.run_id == run.run_id:
             return run.replace(removed=True)
+        case RunChanged() if event.run_id == run.run_id:
+            return run.replace(metadata=event.metadata)
         case LossNoted():
             return run.replace(loss=(*run.loss, Loss(feature=event.feature, how=event.how)), last_seq=record.seq)
         case UpstreamBound():
@@ -296,7 +299,7 @@ class Fold:
                     self.interrupts[task_id or "", event.interrupt_id] = interrupt_after(asked, event)
             case ArtifactAdded():
                 self._artifact(event, record)
-            case RunRemoved():
+            case RunRemoved() | RunChanged():
                 if event.run_id in self.runs:
                     self.runs[event.run_id] = run_after(self.runs[event.run_id], record)
             case MessageStarted() | PartAdded() | PartEnded() | MessageEnded():

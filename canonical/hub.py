@@ -438,6 +438,10 @@ class Hub(Protocol):
         is active), and too_large beyond `limits.thread`."""
         ...
 
+    async def change_run(self, owner: str, run_id: str, metadata: JsonObject) -> Run:
+        """Replace the metadata of an ended run. Raises not_found, conflict (it has not ended), too_large."""
+        ...
+
     async def remove_run(self, owner: str, run_id: str) -> None:
         """Hide an ended run from the thread and empty its events under the same numbers. Raises not_found, conflict."""
         ...

@@ -23,6 +23,7 @@ from canonical.event import (
     PartDelta,
     PartEnded,
     Record,
+    RunChanged,
     RunCreated,
     RunEnded,
     RunRemoved,
@@ -45,7 +46,7 @@ from canonical.value import JsonObject
 
 _BY_HUB = (
     *(ThreadChanged, TaskCreated, RunCreated, RunStarted, TaskChanged, RunEnded, RunRemoved),
-    *(InterruptAnswered, StatesPruned),
+    *(RunChanged, InterruptAnswered, StatesPruned),
 )
 
 _CLOSING = (PartEnded, MessageEnded, ToolEnded, StepEnded)

@@ -482,6 +482,10 @@ class Hub:
             if await asyncio.shield(done) is not None:
                 return
 
+    async def change_run(self, owner: str, run_id: str, metadata: JsonObject) -> Run:
+        check_size(self._limits.metadata, metadata)
+        return await self.journal.write(thread_commands.change_run, owner, run_id, metadata)
+
     async def remove_run(self, owner: str, run_id: str) -> None:
         done = self.journal.write(deletion.remove_run, owner, run_id)
         done.add_done_callback(self._reread)

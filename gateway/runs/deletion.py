@@ -16,6 +16,7 @@ from canonical.event import (
     Native,
     PartAdded,
     PartDelta,
+    RunChanged,
     RunCreated,
     RunEnded,
     RunRemoved,
@@ -147,6 +148,7 @@ def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
     mine = _events_of(run, state.pk)
     rows = connection.execute(select(event.c.seq, event.c.body).where(mine)).all()
     events = {seq: decode_event(lengthen(body)) for seq, body in rows}
+    events |= _read_changes(connection, state.pk, run_id)
     hidden, removed = _read_removed(connection, state.pk)
     kept = _find_needed(connection, state, hidden, removed)
     events |= {seq: saved for seq, saved in removed.items() if seq not in kept}
@@ -171,6 +173,15 @@ def _events_of(run: Run, pk: int) -> ColumnElement[bool]:
     event = table_of(EventRow)
     kept = (refer(run.run_id, None), refer(run.run_id, run.first_seq))
     return (event.c.thread_pk == pk) & event.c.run_id.in_(kept)
+
+
+def _read_changes(connection: Connection, pk: int, run_id: str) -> dict[int, RunChanged]:
+    """What callers kept with a run, by seq. These events are of the thread, which has few of its own."""
+    event = table_of(EventRow)
+    own = (event.c.thread_pk == pk) & event.c.run_id.is_(None) & event.c.task_id.is_(None)
+    rows = connection.execute(select(event.c.seq, event.c.body).where(own)).all()
+    events = ((seq, decode_event(lengthen(body))) for seq, body in rows)
+    return {seq: each for seq, each in events if isinstance(each, RunChanged) and each.run_id == run_id}
 
 
 def _read_removed(connection: Connection, pk: int) -> tuple[set[int], dict[int, StateSaved]]:
@@ -290,6 +301,8 @@ def empty_event(event: Event) -> Event:
             return event.replace(**empty.members())
         case RunEnded():
             return event.replace(output=None, extra={})
+        case RunChanged():
+            return event.replace(metadata={}, extra={})
         case MessageStarted():
             return event.replace(metadata={}, extra={})
         case PartAdded():

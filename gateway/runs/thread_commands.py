@@ -1,5 +1,5 @@
-"""Thread commands: create, change, copy, upload, revise. Like the commands on runs (`gateway.runs.submission`), each
-function runs whole in the writer's transaction and raises before it changes anything.
+"""Thread commands: create, change, copy, upload, revise, and the metadata of ended runs. Like the commands on runs
+(`gateway.runs.submission`), each function runs whole in the writer's transaction and raises before it changes anything.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from canonical.event import (
     MessageStarted,
     PartAdded,
     Record,
+    RunChanged,
     StateSaved,
     ThreadChanged,
 )
@@ -20,7 +21,8 @@ from canonical.fault import FaultCode, FaultError
 from canonical.history import Revision
 from canonical.hub import StateUpdate, ThreadChange
 from canonical.message import FilePart, Message
-from canonical.thread import Thread
+from canonical.thread import Run, Thread
+from canonical.value import JsonObject
 from gateway.runs.lifecycle import use_blob, use_blobs
 from gateway.storage import checkpoints
 from gateway.storage.journal import read_page
@@ -50,6 +52,20 @@ def change(tx: Transaction, owner: str, thread_id: str, asked: ThreadChange, mos
         check_size(most, {**state.thread.metadata, **asked.metadata})
     tx.append(state, _change_event(asked))
     return state.thread
+
+
+def change_run(tx: Transaction, owner: str, run_id: str, metadata: JsonObject) -> Run:
+    """Raises not_found, conflict."""
+    found = tx.find_run(owner, run_id)
+    if found is None or found[0].removed:
+        raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
+    run, thread_id = found
+    if not run.has_ended:
+        raise FaultError(
+            FaultCode.CONFLICT, f"Run {run_id} is {run.status}: its metadata can be changed once it has ended"
+        )
+    tx.append(tx.need_thread(owner, thread_id), RunChanged(run_id=run_id, metadata=metadata))
+    return run.replace(metadata=metadata)
 
 
 def _change_event(asked: ThreadChange) -> ThreadChanged:

@@ -47,6 +47,7 @@ KINDS: Final = (
     "loss_noted",
     "upstream_bound",
     "states_pruned",
+    "run_changed",
 )
 _PLAIN, _WITH_ID = 0x80, 0xC0
 """Added to a kind's number. JSON begins with neither."""

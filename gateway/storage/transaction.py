@@ -19,6 +19,7 @@ from canonical.event import (
     InterruptRaised,
     PartDelta,
     Record,
+    RunChanged,
     RunCreated,
     RunRemoved,
     RunStarted,
@@ -456,13 +457,8 @@ class Transaction:
                 self._note_run(state, run_created(record, event, task_id, state.thread.thread_id, agent), new=True)
             case RunStarted():
                 self._rows.taken.add((state.thread.owner, record.run_id or ""))
-            case RunRemoved():
-                found = self.find_run(state.thread.owner, event.run_id)
-                if found is not None:
-                    self._note_run(state, run_after(found[0], record), new=False)
-                # What it left in the state is in no cache either.
-                values = table_of(ThreadValueRow)
-                self.connection.execute(values.delete().where(values.c.thread_pk == state.pk))
+            case RunRemoved() | RunChanged():
+                self._note_ended_run(state, event, record)
             case InterruptRaised():
                 raised = interrupt_raised(record, event)
                 state.interrupts[raised.task_id, raised.interrupt_id] = raised
@@ -483,6 +479,14 @@ class Transaction:
         key = (state.thread.owner, task.task_id)
         known = self._rows.tasks.get(key)
         self._rows.tasks[key] = (state, task, new or (known is not None and known[2]))
+
+    def _note_ended_run(self, state: ThreadState, event: RunRemoved | RunChanged, record: Record) -> None:
+        found = self.find_run(state.thread.owner, event.run_id)
+        if found is not None:
+            self._note_run(state, run_after(found[0], record), new=False)
+        if isinstance(event, RunRemoved):  # what it left in the state is in no cache either
+            values = table_of(ThreadValueRow)
+            self.connection.execute(values.delete().where(values.c.thread_pk == state.pk))
 
     def _note_run(self, state: ThreadState, run: Run, *, new: bool) -> None:
         if run.has_ended:

@@ -23,7 +23,8 @@ from canonical import (
     TextPart,
     Webhook,
 )
-from canonical.event import Custom, MessageStarted, PartAdded, PartDelta, RunCreated, RunEnded, TaskChanged
+from canonical.event import Custom, MessageStarted, PartAdded, PartDelta, RunChanged, RunCreated, RunEnded, TaskChanged
+from canonical.fold import Fold
 from gateway.hub import Hub
 from gateway.settings.model import Limits
 from gateway.storage import unavailable
@@ -124,6 +125,25 @@ async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_reader
         assert after == await log(hub, receipt, "task")
         vars(hub.journal.channels)["_channels"].clear()
     assert (await log(hub, receipt))[-1].event.kind == "run_removed"
+
+
+async def test_the_metadata_of_an_ended_run_are_replaced_and_the_thread_tells_of_it(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a", metadata={"a": "1", "b": "2"})
+    call = await agent.called()
+    with pytest.raises(FaultError, match="can be changed once it has ended"):
+        await hub.change_run(OWNER, receipt.run_id, {"a": "3"})
+    call.end()
+    await ends(hub, receipt)
+    of_task = await log(hub, receipt, "task")
+    changed = await hub.change_run(OWNER, receipt.run_id, {"a": "3"})
+    assert changed.metadata == {"a": "3"}
+    assert await hub.reads.run(OWNER, receipt.run_id) == changed
+    assert await log(hub, receipt, "task") == of_task
+    records = await log(hub, receipt)
+    assert records[-1].event == RunChanged(run_id=receipt.run_id, metadata={"a": "3"})
+    assert Fold(receipt.thread_id, OWNER, records).runs[receipt.run_id].metadata == {"a": "3"}
 
 
 async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: House) -> None:
@@ -250,6 +270,7 @@ async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House)
         hub.cancel("bob", task_id),
         hub.delete_thread("bob", thread_id),
         hub.remove_run("bob", run_id),
+        hub.change_run("bob", run_id, {}),
         hub.reads.webhooks("bob", task_id),
         hub.set_webhook("bob", hook),
         hub.delete_webhook("bob", task_id, "w"),

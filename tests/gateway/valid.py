@@ -426,6 +426,7 @@ VALID: Final[Mapping[str, Json]] = {
         "stream": False,
     },
     "POST /v1/chat/completions": CHAT,
+    "POST /v1/chat/completions/{completion_id}": {"metadata": {"a": "c"}},
     "POST /v1/responses": RESPONSE,
     "POST /v1/responses/compact": {"model": "echo", "input": [{"role": "user", "content": "hi"}]},
     "POST /v1/conversations": {"metadata": {"a": "b"}, "items": [{"role": "user", "content": "hi"}]},

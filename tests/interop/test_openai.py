@@ -156,6 +156,10 @@ async def test_stored_completions_are_read_listed_over_pages_and_deleted(client:
     assert said(await client.call("retrieve", completion_id=made[0]["id"])) == "1"
     listed = await client.call("list", metadata=metadata, limit=2, order="desc")
     assert [said(each) for each in listed] == ["3", "2", "1"]
+    changed = await client.call("update", completion_id=made[0]["id"], metadata={"of": "another"})
+    assert (said(changed), changed["metadata"]) == ("1", {"of": "another"})
+    assert (await client.call("retrieve", completion_id=made[0]["id"]))["metadata"] == {"of": "another"}
+    await client.call("update", completion_id=made[0]["id"], metadata=metadata)
     assert (await client.call("delete", completion_id=made[1]["id"]))["deleted"] is True
     assert [said(each) for each in await client.call("list", metadata=metadata)] == ["3", "1"]
 

@@ -40,6 +40,7 @@ def routes(hub: Hub) -> Sequence[Router]:
                 post(completions, status_code=200)(chat.create),
                 get(completions)(stored.list_completions),
                 get(f"{completions}/{{completion_id:str}}")(stored.get_completion),
+                post(f"{completions}/{{completion_id:str}}", status_code=200)(stored.change_completion),
                 delete(f"{completions}/{{completion_id:str}}", status_code=200)(stored.delete_completion),
                 get(f"{completions}/{{completion_id:str}}/messages")(stored.list_messages),
                 post("/responses", status_code=200)(create.create),

@@ -54,7 +54,7 @@ class Conversations:
         """Raises not_found, invalid."""
         who = caller(request)
         thread = await self._find(who, request)
-        body = validate(w.ConversationUpdate, await read_json(request))
+        body = validate(w.MetadataUpdate, await read_json(request))
         # resources/conversations/conversations.py, update: the metadata as a whole. Those of a thread are merged.
         gone = dict.fromkeys(_metadata(thread))
         change = ThreadChange(metadata={**gone, **body.metadata})

@@ -49,7 +49,9 @@ class Responses:
         return reading.answer(headers)
 
     def _read(self, who: Caller, found: FoundRun, *, extended: bool = False) -> Reading:
-        return Reading(self._hub, who.owner, found.task, found.run.run_id, extended=extended)
+        reading = Reading(self._hub, who.owner, found.task, found.run.run_id, extended=extended)
+        reading.writer.metadata = found.run.metadata  # they may have been changed since
+        return reading
 
     async def _find(self, who: Caller, request: AnyRequest) -> FoundRun:
         named: str = request.path_params["response_id"]

@@ -7,6 +7,7 @@ from typing import Any, Final
 from litestar import Request, Response
 from pydantic_core import to_json
 
+from adapters._json import read_json, validate
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.encoding import json_response
 from adapters._server.listed import list_response
@@ -15,6 +16,7 @@ from adapters.openai.server.completion import Completion
 from adapters.openai.server.lookup import completion_id, find_run, no_completion, read_inputs, run_of
 from adapters.openai.server.page import limit_of, page_of
 from adapters.openai.wire import replies as w
+from adapters.openai.wire.responses import MetadataUpdate
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus, Task
 from canonical.value import JsonObject
 
@@ -111,6 +113,17 @@ class Stored:
                     raise
                 continue
             yield to_json({**completion.body(), "metadata": _metadata(run)})
+
+    async def change_completion(self, request: AnyRequest) -> Response[Any]:
+        """Replace its metadata. Raises not_found, invalid, too_large."""
+        who = caller(request)
+        run, task = await self._find(who, request)
+        # resources/chat/completions/completions.py, update: the metadata as a whole.
+        body = validate(MetadataUpdate, await read_json(request))
+        others = {name: value for name, value in run.metadata.items() if not isinstance(value, str)}
+        changed = await self._hub.change_run(who.owner, run.run_id, {**others, **body.metadata})
+        completion = await self._read(who, changed, task)
+        return await completion.response(run_headers(task, run.run_id), metadata=_metadata(changed))
 
     async def delete_completion(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found."""

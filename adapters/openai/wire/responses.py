@@ -151,7 +151,7 @@ class ConversationCreate(_Wire):
     items: Annotated[list[Item], Field(max_length=20)] | None = None
 
 
-class ConversationUpdate(_Wire):
+class MetadataUpdate(_Wire):
     metadata: Metadata
 
 

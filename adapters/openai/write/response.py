@@ -105,6 +105,8 @@ class ResponseWriter:
         self.output: Json = None
         self.created: RunCreated | None = None
         """What the response was asked for."""
+        self.metadata: JsonObject | None = None
+        """Of the run, where it is known; None = those that it began with."""
         self._task_id = task_id
         self._agent = agent
         self._run_id = run_id
@@ -174,7 +176,8 @@ class ResponseWriter:
     def response(self) -> JsonObject:
         """SPEC/responses/response.py."""
         own, created = self.own, self.created
-        metadata = {} if created is None else created.metadata
+        began_with = {} if created is None else created.metadata
+        metadata = began_with if self.metadata is None else self.metadata
         told = w.response(
             encode_id(RESPONSE, self._run_id),
             created_at=self._created_at,

@@ -13,6 +13,7 @@ import httpx
 
 from adapters._sse import Frame, Frames
 from gateway import demo
+from gateway.fronted import Fronted
 from gateway.settings.model import DEMO
 from tests.gateway.hubs import Scripted, within
 from tests.running import Running, running
@@ -121,11 +122,17 @@ class Site:
 
 
 @asynccontextmanager
-async def opened(folder: Path, **settings: Any) -> AsyncGenerator[Site]:
+async def opened(
+    folder: Path,
+    agents: Mapping[str, object] | None = None,
+    fronted: Mapping[str, Fronted] | None = None,
+    **settings: Any,
+) -> AsyncGenerator[Site]:
+    """With the demo agents and `scripted`, and those that are given."""
     scripted = Scripted()
-    agents: dict[str, object] = {name: getattr(demo, name) for name in DEMO}
+    served = {**{name: getattr(demo, name) for name in DEMO}, "scripted": scripted, **(agents or {})}
     given: dict[str, Any] = {"default_agent": "echo", **settings}
-    async with running(folder, {**agents, "scripted": scripted}, **given) as gateway:
+    async with running(folder, served, fronted=fronted, **given) as gateway:
         yield Site(gateway, scripted)
 
 

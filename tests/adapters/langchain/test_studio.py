@@ -1,16 +1,50 @@
 """What LangSmith Studio and LangGraph's chat front ends (`useStream`) ask of a server, in their order, of any agent."""
 
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from langgraph.types import interrupt
 
-from tests.adapters.langchain.site import Site, events, said
+from gateway import demo
+from gateway.agents.langgraph.agent import front
+from gateway.agents.registry import connect
+from gateway.settings.model import Settings
+from tests.adapters.langchain.site import Site, events, opened, said
+from tests.gateway.graphs import State, builder
+from tests.running import running
 
 # Studio's pages send JSON without saying so: a request that says it would be asked for first (a CORS preflight).
 PLAIN = {"Content-Type": "text/plain;charset=UTF-8"}
 ORIGIN = {"Origin": "http://localhost:3000"}
+
+
+def questions(_: State) -> Any:
+    return {"messages": [{"role": "ai", "content": f"Hello, {interrupt('What is your name?')}"}]}
+
+
+@asynccontextmanager
+async def far_and_near(folder: Path) -> AsyncGenerator[Site]:
+    """A graph that asks, and an agent that asks on another server."""
+    for name in ("far", "near"):
+        (folder / name).mkdir()
+    async with running(folder / "far", {"ask": demo.ask}) as far:
+        upstream = {"url": f"{far.url}/agent/ask", "protocol": "a2a"}
+        registry = await connect(Settings.model_validate({"agents": {"far": upstream}}))
+        fronted = {each.info.name: each for each in registry.all()}
+        graph = front(builder(State, {"questions": questions}), "graph")[1]
+        async with opened(folder / "near", agents={"graph": graph}, fronted=fronted) as near:
+            yield near
+
+
+@pytest.fixture
+async def site_of(agent: str, tmp_path: Path) -> AsyncGenerator[Site]:
+    async with far_and_near(tmp_path) if agent in ("graph", "far") else opened(tmp_path) as made:
+        yield made
 
 
 async def ask(site: Site, method: str, path: str, body: Any = None) -> httpx.Response:
@@ -20,8 +54,10 @@ async def ask(site: Site, method: str, path: str, body: Any = None) -> httpx.Res
     return answer
 
 
-@pytest.mark.parametrize("agent", ["echo", "ask", "steps"])
-async def test_studio_shows_an_agent_talks_to_it_and_looks_at_what_became_of_it(site: Site, agent: str) -> None:
+@pytest.mark.parametrize("agent", ["echo", "ask", "steps", "graph", "far"])
+async def test_studio_shows_an_agent_talks_to_it_and_looks_at_what_became_of_it(site_of: Site, agent: str) -> None:
+    site = site_of
+
     async def call(method: str, path: str, body: Any = None) -> Any:
         return (await ask(site, method, path, body)).json()
 
@@ -72,12 +108,15 @@ async def test_studio_shows_an_agent_talks_to_it_and_looks_at_what_became_of_it(
         body_ = {"checkpoint": checkpoint, "subgraphs": True}
         assert await call("POST", f"/threads/{thread_id}/state/checkpoint", body_) == past
 
-    if agent == "ask":
+    if agent in ("ask", "graph", "far"):
         assert (await call("GET", f"/threads/{thread_id}"))["status"] == "interrupted"
         resumed: dict[str, Any] = {**body, "input": None, "command": {"resume": "Bob"}}
         await ask(site, "POST", f"/threads/{thread_id}/runs/stream", resumed)
     # An edit of what was said, and a run from there.
-    edit = {"values": {"messages": [{"role": "user", "content": "Other"}]}, "as_node": agent}
+    edit = {
+        "values": {"messages": [{"role": "user", "content": "Other"}]},
+        "as_node": "questions" if agent == "graph" else agent,
+    }
     made = await call("POST", f"/threads/{thread_id}/state", {**edit, "checkpoint": history[-1]["checkpoint"]})
     fork: dict[str, Any] = {**body, "checkpoint": made["checkpoint"]}
     await ask(site, "POST", f"/threads/{thread_id}/runs/stream", fork)

@@ -297,6 +297,7 @@ async def test_a_removed_run_is_emptied_everywhere_and_the_numbering_stays_whole
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent))
     receipt, answered = await chatty(hub, agent)
+    await hub.change_run(OWNER, receipt.run_id, {"m": SECRET})
     before = await log(hub, receipt)
     assert SECRET in everywhere(hubs)
     for run_id in (receipt.run_id, answered.run_id):

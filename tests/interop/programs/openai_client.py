@@ -90,6 +90,9 @@ class Calls:
         """All of them, however many pages these are."""
         return [checked(each, ChatCompletion) async for each in self._client.chat.completions.list(**query)]
 
+    async def update(self, completion_id: str, metadata: Any) -> Any:
+        return checked(await self._client.chat.completions.update(completion_id, metadata=metadata), ChatCompletion)
+
     async def delete(self, completion_id: str) -> Any:
         return dump(await self._client.chat.completions.delete(completion_id))
 

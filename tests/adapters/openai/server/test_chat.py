@@ -446,6 +446,23 @@ async def test_a_completion_that_is_deleted_is_gone(gateway: Running) -> None:
     assert (await gateway.http.delete(path)).status_code == 404
 
 
+async def test_the_metadata_of_a_stored_completion_are_replaced_everywhere(gateway: Running) -> None:
+    made = await gateway.http.post("/v1/chat/completions", json=body("echo", store=True, metadata={"a": "1", "b": "2"}))
+    path = f"/v1/chat/completions/{made.json()['id']}"
+    now = f"{uuid4()}"
+    changed = await gateway.http.post(path, json={"metadata": {"a": now}})
+    assert (changed.status_code, changed.json()["metadata"]) == (200, {"a": now})
+    assert changed.json() == (await gateway.http.get(path)).json()
+    listed = (await gateway.http.get(f"/v1/chat/completions?metadata[a]={now}")).json()
+    assert listed["data"] == [changed.json()]
+    run_id, thread_id = made.headers["babelgate-run"], made.headers["babelgate-thread"]
+    response = (await gateway.http.get(f"/v1/responses/resp_{run_id.replace('-', '')}")).json()
+    run = (await gateway.http.get(f"/threads/{thread_id}/runs/{run_id}")).json()
+    assert (response["metadata"], run["metadata"]["a"]) == ({"a": now}, now)
+    refused = await gateway.http.post(path, json={"metadata": {"a": 1}})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "metadata.a")
+
+
 async def test_the_messages_that_a_stored_completion_answers_are_listed(gateway: Running) -> None:
     parts = [
         {"type": "text", "text": "look"},
