@@ -102,6 +102,7 @@ class Retention:
 
     async def sweep(self) -> int:
         """Erase what the policy does not keep. Returns how many threads."""
+        await self._step(self._make_room)
         await self.erase_remnants()
         erased = await self._erase_idle()
         if erased:
@@ -117,8 +118,11 @@ class Retention:
         while await self._step(deletion.erase_remnant):
             pass
 
+    def _make_room(self, tx: Transaction) -> None:
+        self._journal.database.make_room(tx.connection)
+
     async def give_back(self) -> None:
-        """Shrink the database file by the pages that are free, but for a few."""
+        """Shrink the database by what is free: pages of its file, but for a few; partitions."""
         while await self._step(self._give_back):
             pass
 

@@ -11,7 +11,7 @@ from canonical.fault import FaultCode, FaultError
 from gateway.settings.model import hide_password
 from gateway.storage.sqlite import Sqlite
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 14))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 15))
 """Those in `gateway/storage/migrations/versions`, oldest first. What a release writes that the one before cannot
 read is a revision of its own, also where no table changes: then the one before says so, and reads nothing wrong."""
 HEAD: Final = REVISIONS[-1]
@@ -103,6 +103,10 @@ class Database(Protocol):
 
     def make_way(self, connection: Connection, error: Exception) -> None:
         """After a race, outside of transactions: see that the same does not happen again and again."""
+        ...
+
+    def make_room(self, connection: Connection) -> None:
+        """See in the writer's transaction, now and then, that there is a place for what will be written."""
         ...
 
     def give_back(self, connection: Connection) -> bool:

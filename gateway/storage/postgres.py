@@ -24,6 +24,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, Operationa
 from canonical.fault import FaultCode, FaultError
 from gateway.settings.model import hide_password
 from gateway.storage.locked import Locked
+from gateway.storage.partitions import drop_empty_partition, make_partitions
 from gateway.storage.shared import CHANNEL
 from gateway.storage.statements import table_of
 from gateway.storage.tables import MetaRow
@@ -328,9 +329,12 @@ class Postgres:
             ended = _driver(connection).execute(_END_STILL, (_STILL,)).fetchall()[0][0]
             log.warning("sessions of %d gateways that stood still in a transaction were ended", ended)
 
+    def make_room(self, connection: Connection) -> None:
+        make_partitions(connection)
+
     def give_back(self, connection: Connection) -> bool:
-        """PostgreSQL's autovacuum does it."""
-        return False
+        """A partition of the log that is empty. The rest PostgreSQL's autovacuum does."""
+        return drop_empty_partition(connection)
 
 
 def _parse(key: str, url: str) -> URL:

@@ -171,6 +171,9 @@ class Sqlite:
     def make_way(self, connection: Connection, error: Exception) -> None:
         """There are none."""
 
+    def make_room(self, connection: Connection) -> None:
+        """The file grows by itself."""
+
     def give_back(self, connection: Connection) -> bool:
         """Some pages. Those of files that were made before there was a retention are used again, and not given back."""
         free = connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()

@@ -76,7 +76,9 @@ async def test_a_new_database_is_made_as_the_tables_say() -> None:
         engine = open_database(url_of(schema)).open_writer()
         with engine.begin() as connection:
             assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == HEAD
-            assert compare_metadata(MigrationContext.configure(connection), SQLModel.metadata) == []
+            parts = ("event_0", "event_rest")
+            tables = MigrationContext.configure(connection, opts={"include_name": lambda name, *_: name not in parts})
+            assert compare_metadata(tables, SQLModel.metadata) == []
             # Texts have the order of their bytes, as with SQLite: pages and prefixes go by it.
             others = "SELECT count(*) FROM information_schema.columns WHERE table_schema = current_schema() AND "
             others += "data_type = 'character varying' AND collation_name IS DISTINCT FROM 'C'"
@@ -105,12 +107,14 @@ async def test_a_database_of_the_release_before_gets_the_tables_of_this_one_and_
             migrate_to("0012", connection, back=True)
         engine.dispose()
         assert other.execute(cast("LiteralString", columns)).fetchall() != made
+        assert other.execute("SELECT thread_pk FROM event ORDER BY 1").fetchall() == [(1,), (2,)]
         again = Journal(url_of(schema))
         await again.open()
         assert await within(again.write(create("c"))) == 3
         await within(again.close())
         assert other.execute(cast("LiteralString", columns)).fetchall() == made
         assert other.execute("SELECT nextval('thread_key')").fetchone() == (3,)
+        assert other.execute("SELECT thread_pk FROM event_0 ORDER BY 1").fetchall() == [(1,), (2,), (3,)]
 
 
 async def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is() -> None:

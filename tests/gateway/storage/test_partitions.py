@@ -1,0 +1,150 @@
+"""The log of PostgreSQL in partitions, which here are of ten threads each."""
+
+from collections.abc import AsyncGenerator, Callable, Generator
+
+import pytest
+
+from canonical.event import ThreadChanged
+from gateway.runs import deletion
+from gateway.storage.journal import Journal
+from gateway.storage.partitions import drop_empty_partition, list_partitions, make_partitions
+from gateway.storage.transaction import Transaction
+from tests.gateway.hubs import within
+from tests.postgres import connect, new_schema, run, url_of
+
+TEN = 10
+
+
+@pytest.fixture
+def schema() -> Generator[str]:
+    with new_schema() as name:
+        yield name
+
+
+@pytest.fixture
+async def journal(schema: str) -> AsyncGenerator[Journal]:
+    made = Journal(url_of(schema))
+    await made.open()
+    await within(made.write(shrink))
+    yield made
+    await within(made.close())
+
+
+def shrink(tx: Transaction) -> None:
+    """The first partition as it would be, were they this small."""
+    tx.connection.exec_driver_sql("DROP TABLE event_0")
+    tx.connection.exec_driver_sql("CREATE TABLE event_0 PARTITION OF event FOR VALUES FROM (MINVALUE) TO (10)")
+
+
+def make(tx: Transaction) -> int:
+    return make_partitions(tx.connection, TEN)
+
+
+def drop(tx: Transaction) -> bool:
+    return drop_empty_partition(tx.connection, TEN)
+
+
+def names(tx: Transaction) -> list[str]:
+    return [each.name for each in list_partitions(tx.connection)]
+
+
+def kept(tx: Transaction) -> dict[str, list[int]]:
+    """The threads that each partition has something of, by key."""
+    rows = tx.connection.exec_driver_sql("SELECT DISTINCT tableoid::regclass::text, thread_pk FROM event ORDER BY 2")
+    found: dict[str, list[int]] = {}
+    for name, pk in rows:
+        found.setdefault(name, []).append(pk)
+    return found
+
+
+def create(number: int) -> Callable[[Transaction], int]:
+    return lambda tx: tx.create_thread("o", f"t{number}", ThreadChanged()).pk
+
+
+def change(number: int) -> Callable[[Transaction], int]:
+    return lambda tx: tx.append(tx.need_thread("o", f"t{number}"), ThreadChanged(metadata={"a": 1})).seq
+
+
+async def begin(journal: Journal, first: int, end: int) -> None:
+    """Threads with these keys."""
+    for number in range(first, end):
+        assert await within(journal.write(create(number))) == number
+
+
+async def erase(journal: Journal, first: int, end: int) -> None:
+    for number in range(first, end):
+        await within(journal.write(deletion.erase_thread, "o", f"t{number}"))
+
+
+async def test_partitions_are_there_before_they_are_needed_and_each_has_the_threads_of_its_keys(
+    journal: Journal,
+) -> None:
+    assert await within(journal.write(make)) == 2
+    await begin(journal, 1, 13)
+    assert await within(journal.write(make)) == 1
+    assert await within(journal.write(make)) == 0
+    assert await within(journal.write(names)) == ["event_0", "event_10", "event_20", "event_30"]
+    assert await within(journal.write(kept)) == {"event_0": [*range(1, 10)], "event_10": [10, 11, 12]}
+    assert await within(journal.write(change(10))) == 2
+
+
+async def test_what_no_partition_was_made_for_is_kept_all_the_same(journal: Journal) -> None:
+    await begin(journal, 1, 13)
+    assert await within(journal.write(change(12))) == 2
+    assert (await within(journal.write(kept)))["event_rest"] == [10, 11, 12]
+    await within(journal.write(make))
+    assert await within(journal.write(names)) == ["event_0", "event_30"]
+    await begin(journal, 13, 33)
+    found = await within(journal.write(kept))
+    assert (found["event_rest"], found["event_30"]) == ([*range(10, 30)], [30, 31, 32])
+
+
+async def test_a_partition_is_dropped_once_its_last_thread_is_erased(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    await within(journal.write(make))
+    await begin(journal, 1, 23)
+    await within(journal.write(make))
+    await erase(journal, 1, 9)
+    assert not await within(journal.write(drop))
+    await erase(journal, 9, 10)
+    with caplog.at_level("INFO", "babelgate.retention"):
+        assert await within(journal.write(drop))
+    assert "event_0 was dropped" in caplog.text
+    # Nothing has begun in the one after next, so that keys of this one may still be in hand.
+    await erase(journal, 10, 20)
+    assert not await within(journal.write(drop))
+    assert await within(journal.write(names)) == ["event_10", "event_20", "event_30", "event_40"]
+    assert await within(journal.write(kept)) == {"event_20": [20, 21, 22]}
+
+
+async def test_whoever_has_a_lock_on_the_log_is_not_waited_for(journal: Journal, schema: str) -> None:
+    """As a backup has it: others would wait behind the one that waits."""
+    await within(journal.write(make))
+    await begin(journal, 1, 23)
+    await erase(journal, 1, 10)
+    with connect(schema) as backup, backup.transaction():
+        run(backup, "LOCK TABLE event, event_rest IN ACCESS SHARE MODE")
+        assert not await within(journal.write(drop))
+        assert await within(journal.write(make)) == 0
+        assert await within(journal.write(change(22))) == 2
+    assert await within(journal.write(make)) == 2
+    assert await within(journal.write(drop))
+
+
+async def test_a_thread_that_begins_while_its_partition_is_looked_at_is_not_lost(journal: Journal, schema: str) -> None:
+    """Of a gateway that has had its key for long."""
+    await within(journal.write(make))
+    await begin(journal, 1, 23)
+    await erase(journal, 1, 10)
+    with connect(schema) as other:
+        with other.transaction():
+            run(
+                other,
+                "INSERT INTO thread SELECT 5, owner, 'late', created_at, changed_at, ephemeral, expires, status, "
+                "updated_at, body FROM thread WHERE pk = 20",
+                "INSERT INTO event SELECT 5, seq, at, task_id, run_id, attempt, body FROM event WHERE thread_pk = 20",
+            )
+            assert not await within(journal.write(drop))
+        assert not await within(journal.write(drop))
+    assert (await within(journal.write(kept)))["event_0"] == [5]
