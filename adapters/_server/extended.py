@@ -7,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from litestar import Request, Response
+from litestar.connection import ASGIConnection
 
 from adapters._extension import HEADER, URI, is_named
 from adapters._server.caller import caller
@@ -16,8 +17,8 @@ from canonical import FaultCode, FaultError, Hub
 _BLOB: Final = re.compile(r"[0-9a-f]{64}\Z")
 
 
-def is_asked(request: Request[Any, Any, Any]) -> bool:
-    return is_named(request.headers.get(HEADER))
+def is_asked(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+    return is_named(connection.headers.get(HEADER))
 
 
 def confirm(*, active: bool) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from litestar import Request, Response
+from litestar.connection import ASGIConnection
 
 from adapters._aside import aside
 from adapters._json import most_bytes, most_values, read_json, validate
@@ -86,9 +87,15 @@ class Compact:
 async def read_expanded(request: AnyRequest) -> object:
     """The body, with what is in the compactions of its input in their place: that may be as much as a body may.
     Raises invalid, too_large."""
-    given = await read_json(request)
+    return await expand_body(await read_json(request), request)
+
+
+async def expand_body(given: Any, connection: ASGIConnection[Any, Any, Any, Any]) -> Any:
+    """The same of a body that is read. Raises invalid, too_large."""
     items = cast("JsonObject", given).get("input") if isinstance(given, dict) else None
     if not isinstance(items, list) or not any(map(is_compaction, cast("list[Any]", items))):
         return given
-    expand = partial(expand_items, cast("list[Any]", items), most=most_bytes(request), values=most_values(request))
+    expand = partial(
+        expand_items, cast("list[Any]", items), most=most_bytes(connection), values=most_values(connection)
+    )
     return {**cast("JsonObject", given), "input": await aside(expand)}

@@ -1,7 +1,7 @@
 """POST /v1/responses: a new run, one that goes on from another, or the answer to what another has asked."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -62,7 +62,7 @@ HEARTBEAT: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class _CheckedRequest:
+class CheckedRequest:
     """A request whose agent, conversation and previous response were found."""
 
     who: Caller
@@ -74,10 +74,26 @@ class _CheckedRequest:
     """Of the conversation."""
     extension: ExtensionRequest
     """By the extension."""
+    previous_id: str | None
+    """What the response shows as the one before it."""
 
     @property
     def keeps(self) -> bool:
-        return self.body.store is not False
+        """What goes on from a response that is not kept is not kept either."""
+        return self.body.store is not False and not (self.previous is not None and self.previous.thread.ephemeral)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A response that an agent is at work on, or will be."""
+
+    asked: CheckedRequest
+    receipt: Receipt
+    reading: Reading
+    left: Callable[[], None]
+    """What is done when the only reader leaves before the end."""
+    is_kept: bool
+    """Whether others can come back to it."""
 
 
 class CreateResponse:
@@ -91,27 +107,39 @@ class CreateResponse:
 
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, unsupported, not_found, not_awaiting."""
-        who = caller(request)
-        asked = await self._look_at(who, decode_request_of_model(w.ResponseCreate, await read_expanded(request)))
-        extended = asked.body.babelgate is not None or is_asked(request)
-        receipt = await (self._answer if asked.said.answers else self._submit)(asked)
-        body = asked.body
-        thread = await self._hub.reads.thread(who.owner, receipt.thread_id)
-        reading = Reading(self._hub, who.owner, receipt.task, receipt.run_id, extended=extended)
-        left = canceller(self._hub, who.owner, receipt.run_id, thread.ephemeral)
-        headers = {**run_headers(receipt), **confirm(active=extended)}
+        given, extended = await read_expanded(request), is_asked(request)
+        begun = await self.begin(caller(request), given, extended=extended)
+        body, reading = begun.asked.body, begun.reading
+        headers = {**run_headers(begun.receipt), **confirm(active=reading.extended)}
         if body.stream:
-            frames = DisconnectNotifier(reading.frames(), left)
+            frames = DisconnectNotifier(reading.frames(), begun.left)
             return event_stream(frames, ping=HEARTBEAT, headers={"Cache-Control": "no-store", **headers})
         if body.background:
             # Open Responses' and OpenAI's callers expect it not to be there yet, however quick the agent is.
             await reading.read(begins=True)
             return reading.answer(headers)
-        await end_or_leave(reading.follow(), request.receive, left)
-        return reading.final_answer(headers, losses=_losses(body, asked.agent, reading.writer))
+        await end_or_leave(reading.follow(), request.receive, begun.left)
+        return reading.final_answer(headers, losses=_losses(body, begun.asked.agent, reading.writer))
 
-    async def _look_at(self, who: Caller, body: w.ResponseCreate) -> _CheckedRequest:
-        """Raises invalid, not_found."""
+    async def begin(
+        self, who: Caller, given: object, *, extended: bool, known: Container[str] = (), previous_id: str | None = None
+    ) -> Begun:
+        """What a body asks for. `extended` = the caller has activated the extension; the rest is as in `check`. Raises
+        invalid, unsupported, not_found, not_awaiting."""
+        asked = await self.check(who, given, known=known, previous_id=previous_id)
+        receipt = await (self._answer if asked.said.answers else self._submit)(asked)
+        thread = await self._hub.reads.thread(who.owner, receipt.thread_id)
+        extended = extended or asked.body.babelgate is not None
+        reading = Reading(self._hub, who.owner, receipt.task, receipt.run_id, extended=extended)
+        left = canceller(self._hub, who.owner, receipt.run_id, thread.ephemeral)
+        return Begun(asked, receipt, reading, left, is_kept=asked.keeps and not thread.ephemeral)
+
+    async def check(
+        self, who: Caller, given: object, *, known: Container[str] = (), previous_id: str | None = None
+    ) -> CheckedRequest:
+        """`known` = as in `find_previous`; `previous_id` = what the response shows as the one before it, where that is
+        not the one that it goes on from. Raises invalid, not_found."""
+        body = decode_request_of_model(w.ResponseCreate, given)
         if body.background and body.store is False:
             refuse("background", "A response in the background has to be stored.")
         if body.previous_response_id is not None and body.conversation is not None:
@@ -126,14 +154,15 @@ class CreateResponse:
         said = Conversation.of(body.input, same=_is_same(agent))
         previous = thread_id = None
         if body.previous_response_id is not None:
-            previous = await find_previous(self._hub, who.owner, body.previous_response_id)
+            previous = await find_previous(self._hub, who.owner, body.previous_response_id, known)
         if body.conversation_id is not None:
             thread_id = (await find_conversation(self._hub, who.owner, body.conversation_id)).thread_id
-        return _CheckedRequest(who, body, agent, said, previous, thread_id, decode_request(body.babelgate))
+        shown = previous_id or body.previous_response_id
+        return CheckedRequest(who, body, agent, said, previous, thread_id, decode_request(body.babelgate), shown)
 
     # Runs
 
-    async def _submit(self, asked: _CheckedRequest) -> Receipt:
+    async def _submit(self, asked: CheckedRequest) -> Receipt:
         """Raises invalid."""
         said = asked.said
         if not said.others:
@@ -159,7 +188,7 @@ class CreateResponse:
             )
             return await self._hub.submit(asked.who.owner, submission)
 
-    def _decode(self, asked: _CheckedRequest, items: Sequence[w.Item]) -> tuple[Message, ...]:
+    def _decode(self, asked: CheckedRequest, items: Sequence[w.Item]) -> tuple[Message, ...]:
         return decode_items(items, same=_is_same(asked.agent))
 
     @asynccontextmanager
@@ -171,7 +200,7 @@ class CreateResponse:
         async with lock:
             yield
 
-    async def _checkpoint(self, asked: _CheckedRequest) -> str | None:
+    async def _checkpoint(self, asked: CheckedRequest) -> str | None:
         """Where the conversation branches off: a response that has another after it is gone on from as it was. Raises
         invalid."""
         if asked.previous is None:
@@ -192,13 +221,13 @@ class CreateResponse:
         return revision.checkpoint_id
 
     async def _input(
-        self, asked: _CheckedRequest, messages: Sequence[Message], checkpoint: str | None = None, uploaded: int = 0
+        self, asked: CheckedRequest, messages: Sequence[Message], checkpoint: str | None = None, uploaded: int = 0
     ) -> RunInput:
         body, config = asked.body, asked.body.config()
         if asked.extension.tools is not None:
             config["tools"] = list(asked.extension.tools)
         metadata = dict(body.metadata or {}) if asked.extension.metadata is None else asked.extension.metadata
-        told: JsonObject = {"previous_response_id": body.previous_response_id, "conversation": body.conversation_id}
+        told: JsonObject = {"previous_response_id": asked.previous_id, "conversation": body.conversation_id}
         own = {name: value for name, value in told.items() if value is not None}
         own["background"] = bool(body.background)
         own |= {"store": False} if not asked.keeps else {}
@@ -214,7 +243,7 @@ class CreateResponse:
 
     # Answers
 
-    async def _answer(self, asked: _CheckedRequest) -> Receipt:
+    async def _answer(self, asked: CheckedRequest) -> Receipt:
         who, said = asked.who, asked.said
         task = await self._asking_task(who, said)
         if task.agent != asked.agent.name:

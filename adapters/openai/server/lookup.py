@@ -1,6 +1,6 @@
 """What the names and ids of requests lead to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
@@ -45,6 +45,13 @@ class FoundRun:
 
 async def find_run(hub: Hub, owner: str, run_id: str, lost: FaultError) -> FoundRun:
     """A run that can be come back to. Raises `lost` where there is none."""
+    found = await _find_any(hub, owner, run_id, lost)
+    if found.thread.ephemeral:
+        raise lost
+    return found
+
+
+async def _find_any(hub: Hub, owner: str, run_id: str, lost: FaultError) -> FoundRun:
     try:
         run = await hub.reads.run(owner, run_id)
         thread = await hub.reads.thread(owner, run.thread_id)
@@ -53,7 +60,7 @@ async def find_run(hub: Hub, owner: str, run_id: str, lost: FaultError) -> Found
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise
         raise lost from error
-    if thread.ephemeral or run.removed:
+    if run.removed:
         raise lost
     return FoundRun(run, task, thread)
 
@@ -67,8 +74,9 @@ async def find_response(hub: Hub, owner: str, run_id: str, lost: FaultError) -> 
     return found
 
 
-async def find_previous(hub: Hub, owner: str, named: str) -> FoundRun:
-    """A response to go on from. Raises invalid."""
+async def find_previous(hub: Hub, owner: str, named: str, known: Container[str] = ()) -> FoundRun:
+    """A response to go on from. `known` = ids of some that are not kept, which this caller may go on from all the same.
+    Raises invalid."""
     words = f"Previous response with id {named[:100]!r} not found."
     lost = FaultError(
         FaultCode.INVALID,
@@ -79,7 +87,7 @@ async def find_previous(hub: Hub, owner: str, named: str) -> FoundRun:
     run_id = decode_id(RESPONSE, named)
     if run_id is None:
         raise lost
-    return await find_response(hub, owner, run_id, lost)
+    return await (_find_any if named in known else find_response)(hub, owner, run_id, lost)
 
 
 def decode_request_of_model(model: type[M], given: Any) -> M:

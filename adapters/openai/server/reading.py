@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from adapters._extension import URI, Slice, envelope
 from adapters._json import ABSENT, parse_text
 from adapters._server.caller import loss_header
-from adapters._server.encoding import encode, json_response
+from adapters._server.encoding import LargeJson, as_bytes, encode, json_response
 from adapters._server.whole_states import tell_states_whole
 from adapters._sse import LargeFrame, frame_of, pieces_of
 from adapters.openai.codec.model import schema_of
@@ -32,7 +32,7 @@ class Reading:
 
     def __init__(self, hub: Hub, owner: str, task: Task, run_id: str, *, extended: bool = False) -> None:
         self._run_id = run_id
-        self._extended = extended
+        self.extended = extended
         self._told = 0
         """The seq of the last record of the run."""
         self._slice = Slice()
@@ -55,7 +55,7 @@ class Reading:
         return self._with_whole_states(records)
 
     def _with_whole_states(self, records: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
-        if not self._extended:
+        if not self.extended:
             return records
         return tell_states_whole(self._hub, self._owner, self._task.thread_id, records)
 
@@ -71,7 +71,7 @@ class Reading:
 
     async def _write(self, record: Record) -> list[JsonObject]:
         ended = self.writer.has_ended
-        if self._extended and record.run_id == self._run_id and not ended:
+        if self.extended and record.run_id == self._run_id and not ended:
             self._slice.add(record)
         events = self.writer.write(record)
         if self.writer.has_ended and not ended:
@@ -99,7 +99,7 @@ class Reading:
         """The response as it is."""
         told = {**headers, **loss_header((*self.writer.losses, *losses))}
         response = self.writer.response()
-        if self._extended:
+        if self.extended:
             response[URI] = self._slice.envelope()
         return json_response(response, told)
 
@@ -117,32 +117,50 @@ class Reading:
         without an end: the rest can be had from there on."""
         async with aclosing(self._follow()) as batches:
             async for batch in batches:
-                ready: list[bytes | LargeFrame] = []
-                for record in batch:
-                    ready += [_frame(event) for event in await self._write(record) if event["sequence_number"] > after]
-                    if self._extended and record.run_id == self._run_id:
-                        ready.append(self._frame_of(record))
-                    if self.writer.has_ended:
-                        ready.append(DONE)
-                        break
+                ready = [_frame(event) for event in await self._events(batch, after)]
+                if self.writer.has_ended:
+                    ready.append(DONE)
                 async with aclosing(pieces_of(ready)) as pieces:
                     async for piece in pieces:
                         yield piece
                 if self.writer.has_ended:
                     return
 
-    def _frame_of(self, record: Record) -> bytes | LargeFrame:
+    async def messages(self, more: JsonObject) -> AsyncGenerator[bytes]:
+        """The same events from the first on, each as the JSON of a message of its own, with `more` members."""
+        async with aclosing(self._follow()) as batches:
+            async for batch in batches:
+                for event in await self._events(batch):
+                    yield await as_bytes(_encode_event({**event, **more} if more else event))
+                if self.writer.has_ended:
+                    return
+
+    async def _events(self, batch: Sequence[Record], after: int = -1) -> list[JsonObject]:
+        """Up to the last one of the response."""
+        events: list[JsonObject] = []
+        for record in batch:
+            events += [event for event in await self._write(record) if event["sequence_number"] > after]
+            if self.extended and record.run_id == self._run_id:
+                events.append(self._tell_record(record))
+            if self.writer.has_ended:
+                break
+        return events
+
+    def _tell_record(self, record: Record) -> JsonObject:
         """Without a number of its own: those of other events are what they are without the extension."""
         told: JsonObject = {"type": RECORDS, URI: envelope(self._told, (record,))}
         self._told = record.seq
-        return frame_of(encode(told), event=RECORDS)
+        return told
+
+
+def _encode_event(event: JsonObject) -> bytes | LargeJson:
+    """One text is encoded in one step: there is no need to look how large each token is."""
+    return to_json(event) if event["type"] == _DELTA else encode(event)
 
 
 _DELTA: Final = "response.output_text.delta"
 
 
 def _frame(event: JsonObject) -> bytes | LargeFrame:
-    # Open Responses: the event line is the type. One text is encoded in one step: there is no need to look how large
-    # each token is.
-    data = to_json(event) if event["type"] == _DELTA else encode(event)
-    return frame_of(data, event=event["type"])
+    # Open Responses: the event line is the type.
+    return frame_of(_encode_event(event), event=event["type"])
