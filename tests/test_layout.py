@@ -62,6 +62,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/_client/blame.py": "tests/adapters/_client/test_driver.py",
     "adapters/_server/caller.py": "tests/gateway/http/test_middleware.py",
     "adapters/_server/listed.py": "tests/limits/test_lists.py",
+    "adapters/_server/websocket.py": "tests/behaviour/test_handshakes.py",
     "adapters/_server/own_files.py": "tests/behaviour/test_own_files.py",
     # Models of messages, and what is read and written in their terms: both ways, by the goldens of each protocol.
     "adapters/a2a/wire/*": "tests/adapters/a2a/test_golden.py",
@@ -106,6 +107,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/openai/codec/questions.py": "tests/adapters/openai/test_golden.py",
     "adapters/openai/errors/*": "tests/adapters/openai/request/test_requests.py",
     "adapters/openai/server/create_response.py": "tests/adapters/openai/server/test_responses.py",
+    "adapters/openai/server/socket_memory.py": "tests/adapters/openai/server/test_response_socket.py",
     "adapters/openai/server/conversations.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/server/reading.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/server/page.py": "tests/adapters/openai/server/test_responses.py",

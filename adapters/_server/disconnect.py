@@ -80,22 +80,32 @@ async def _cancel_task(hub: Hub, owner: str, task_id: str) -> None:
 async def accept(hub: Hub, owner: str, work: Coroutine[Any, Any, R]) -> R:
     """What `work` gives, which submits or answers. It is never left half done: where its caller leaves meanwhile, the
     task is cancelled as soon as it is known."""
+
+    async def cancel(receipt: R) -> None:
+        if receipt is not None:
+            await _cancel_task(hub, owner, receipt.task.task_id)
+
+    return await finish(work, cancel)
+
+
+async def finish(work: Coroutine[Any, Any, T], left: Callable[[T], Coroutine[Any, Any, None]]) -> T:
+    """What `work` gives. It is never left half done: where its caller leaves meanwhile, `left` is called with what it
+    gives as soon as that is there."""
     working = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
-        _detach(_cancel_accepted(hub, owner, working))
+        _detach(_leave(working, left))
         raise
 
 
-async def _cancel_accepted(hub: Hub, owner: str, working: "asyncio.Future[Receipt | None]") -> None:
+async def _leave(working: "asyncio.Future[T]", left: Callable[[T], Coroutine[Any, Any, None]]) -> None:
     try:
-        receipt = await working
+        given = await working
     except FaultError as error:
         log.debug("what was to be cancelled was not accepted: %s", error)
         return
-    if receipt is not None:
-        await _cancel_task(hub, owner, receipt.task.task_id)
+    await left(given)
 
 
 def _detach(work: Coroutine[Any, Any, None]) -> None:

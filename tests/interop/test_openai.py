@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
+from canonical import Invocation
 from gateway import demo
 from gateway.agents.registry import connect
 from gateway.settings.model import Settings
@@ -37,6 +38,11 @@ async def saying(text: str) -> str:
     return text
 
 
+async def counted(call: Invocation) -> str:
+    """How many messages it was given."""
+    return str(len(call.messages))
+
+
 BEHIND: Final = {
     "echo-a2a": ("a2a", "/a2a/echo"),
     "ask-a2a": ("a2a", "/a2a/ask"),
@@ -47,7 +53,7 @@ BEHIND: Final = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[OfficialClient]:
     agents: dict[str, Any] = {name: getattr(demo, name) for name in demo.__all__}
-    agents |= {each.__name__: each for each in (counting, gated, saying)}
+    agents |= {each.__name__: each for each in (counted, counting, gated, saying)}
     async with running(tmp_path_factory.mktemp("behind")) as far:
         urls = {
             name: {"url": far.url + path, "protocol": protocol, "agent": name.partition("-")[0]}
@@ -267,6 +273,67 @@ async def test_a_conversation_goes_on_by_the_response_before(client: OfficialCli
     with pytest.raises(ClientError) as unknown:
         await client.call("respond", model="echo", input="x", previous_response_id="resp_nothing")
     assert unknown.value.data["body"]["code"] == "previous_response_not_found"
+
+
+# Over a WebSocket
+
+
+@pytest.mark.parametrize("how", ["turns", "turns_in_a_thread"])
+async def test_responses_over_a_websocket_go_on_from_each_other(client: OfficialClient, how: str) -> None:
+    turns: list[Any] = [
+        {"model": "echo", "input": "one", "store": False},
+        {"model": "echo", "input": "two", "store": False, "previous_response_id": 0, "stream_id": "mine"},
+        {"model": "stream", "input": "three four five"},
+    ]
+    events = await client.call(how, turns=turns)
+    ended = [event for event in events if event["type"] == "response.completed"]
+    assert [text_of(each["response"]) for each in ended] == ["one", "two", "three four five"]
+    assert [each.get("stream_id") for each in ended] == [None, "mine", None]
+    assert ended[1]["response"]["previous_response_id"] == ended[0]["response"]["id"]
+    assert [event["type"] for event in events].count("response.output_text.delta") >= 5
+
+
+async def test_over_a_websocket_a_question_is_answered(client: OfficialClient) -> None:
+    asking: dict[str, Any] = {"model": "ask", "input": "Hello", "store": False}
+    events = await client.call("turns", turns=[asking])
+    (call,) = [item for item in events[-1]["response"]["output"] if item["type"] == "function_call"]
+    answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "Ada"}
+    events = await client.call("turns", turns=[{"model": "ask", "input": [answer]}])
+    assert text_of(events[-1]["response"]) == "Hello, Ada."
+
+
+async def test_a_prompt_is_sent_ahead_over_a_websocket(client: OfficialClient) -> None:
+    ahead: dict[str, Any] = {"model": "counted", "input": "one", "generate": False}
+    events = await client.call("turns", turns=[ahead, {"model": "counted", "input": "two", "previous_response_id": 0}])
+    empty, told = [event["response"] for event in events if event["type"] == "response.completed"]
+    assert empty["output"] == []
+    assert (text_of(told), told["previous_response_id"]) == ("2", empty["id"])
+
+
+async def test_what_fails_over_a_websocket_is_said_and_the_next_response_is_made(client: OfficialClient) -> None:
+    GATE.set()
+    turns: list[Any] = [
+        {"model": "nobody", "input": "x", "stream_id": "mine"},
+        {"model": "echo", "input": "x", "previous_response_id": "resp_nothing"},
+        {"model": "counting", "input": "x"},
+        {"steer": {"input": "not so", "previous_response_id": "resp_nothing"}},
+        {"model": "gated", "input": "x"},
+    ]
+    events = await client.call("turns", turns=turns)
+    errors = [event for event in events if event["type"] == "error"]
+    assert [(each["status"], each["error"]["code"]) for each in errors] == [
+        (404, "model_not_found"),
+        (400, "previous_response_not_found"),
+    ]
+    assert errors[0]["stream_id"] == "mine"
+    assert [event["type"] for event in events if event["type"].endswith(("failed", "completed"))] == [
+        "response.failed",
+        "response.steer.failed",
+        "response.completed",
+    ]
+
+
+# Conversations
 
 
 async def test_a_conversation_and_its_items(client: OfficialClient) -> None:

@@ -7,8 +7,8 @@ erased, and when the gateway stops.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from litestar.types import ControllerRouterHandler
 from adapters._aside import Turns
 from adapters._json import ABSENT, most_values, parse, read_json
 from adapters._server.encoding import as_bytes, encode
+from adapters._server.websocket import FAILED, GOING_AWAY, POLICY, Left, detect_leaving
 from adapters._sse import LargeFrame, frame_of, pieces_of
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import View
@@ -36,10 +37,6 @@ from canonical.value import JsonObject
 
 log = logging.getLogger("babelgate.langchain")
 
-_POLICY: Final = 1008
-_GOING_AWAY: Final = 1001
-_FAILED: Final = 1011
-"""RFC 6455, section 7.4.1."""
 _SUBSCRIPTIONS: Final = 100
 """Of one connection: every event is held against each."""
 
@@ -105,15 +102,15 @@ class Events:
         try:
             view = _view(socket)
         except FaultError as error:
-            await socket.close(_POLICY, error.fault.message)
+            await socket.close(POLICY, error.fault.message)
             return
         await socket.accept()
         try:
             await _Talk(self._hub, socket, view).run()
         except Exception:  # nobody above tells of it
             log.exception("a WebSocket failed")
-            with suppress(_Left), _detect_leaving():
-                await socket.close(_FAILED, "The gateway failed.")
+            with suppress(Left), detect_leaving():
+                await socket.close(FAILED, "The gateway failed.")
 
 
 async def _refuse_over_http(_: JsonObject) -> tuple[JsonObject, int]:
@@ -170,19 +167,6 @@ async def _text(event: ThreadEvent) -> str:
     return (await as_bytes(event.data)).decode()
 
 
-class _Left(Exception):
-    """Nobody reads any longer."""
-
-
-@contextmanager
-def _detect_leaving() -> Generator[None]:
-    """What Litestar and the server below it raise then."""
-    try:
-        yield
-    except (WebSocketDisconnect, OSError, RuntimeError) as error:
-        raise _Left from error
-
-
 class _Talk:
     """One WebSocket: commands in, their answers and events out. An event goes out once, however many subscriptions
     take it; a new subscription is told what was before it."""
@@ -205,13 +189,13 @@ class _Talk:
         self._events, self._read = ThreadEvents(self._view, self._takes, history), history.seq
         async with asyncio.TaskGroup() as tasks:
             telling = tasks.create_task(self._tell())
-            with suppress(_Left, WebSocketDisconnect):
+            with suppress(Left, WebSocketDisconnect):
                 while True:
                     await self._answer((await self._socket.receive_data(mode="text")).encode())
             telling.cancel()
 
     async def _tell(self) -> None:
-        with suppress(_Left):
+        with suppress(Left):
             if await self._hub.reads.await_thread(self._view.owner, self._view.thread_id):
                 async with aclosing(_batches(self._hub, self._view, self._read)) as batches:
                     async for batch in batches:
@@ -220,11 +204,11 @@ class _Talk:
                                 for event in self._events.tell(record):
                                     await self._send(await _text(event))
                                 self._read = record.seq
-            with _detect_leaving():
-                await self._socket.close(_GOING_AWAY, "The thread was deleted, or the gateway stops.")
+            with detect_leaving():
+                await self._socket.close(GOING_AWAY, "The thread was deleted, or the gateway stops.")
 
     async def _send(self, text: str) -> None:
-        with _detect_leaving():
+        with detect_leaving():
             await self._socket.send_data(text)
 
     def _takes(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:

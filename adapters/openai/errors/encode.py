@@ -82,6 +82,16 @@ def encode_error(fault: Fault) -> JsonObject:
     return {"error": error.model_dump()}
 
 
+def encode_error_message(fault: Fault) -> JsonObject:
+    """Over a WebSocket, where there is no status and no header beside it (SPEC/responses/responses_server_event.py,
+    ResponseWsError)."""
+    status, error, headers = encode_fault(fault)
+    told = error.model_dump()
+    if headers:
+        told["headers"] = headers
+    return {"type": "error", "status": status, "error": told}
+
+
 CANCELLED: Final = Fault(
     code=FaultCode.CONFLICT, message="The run was cancelled.", details={"openai": {"code": "run_cancelled"}}
 )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from litestar import Request, Response, Router, delete, get, post
+from litestar import Request, Response, Router, delete, get, post, websocket
 
 from adapters._server.caller import caller
 from adapters._server.encoding import json_response
@@ -15,6 +15,7 @@ from adapters.openai.server.compact import Compact
 from adapters.openai.server.conversations import Conversations
 from adapters.openai.server.create_response import CreateResponse
 from adapters.openai.server.lookup import find_agent
+from adapters.openai.server.response_socket import ResponseSocket
 from adapters.openai.server.responses import Responses
 from adapters.openai.server.stored import Stored
 from adapters.openai.wire import replies as w
@@ -44,6 +45,7 @@ def routes(hub: Hub) -> Sequence[Router]:
                 delete(f"{completions}/{{completion_id:str}}", status_code=200)(stored.delete_completion),
                 get(f"{completions}/{{completion_id:str}}/messages")(stored.list_messages),
                 post("/responses", status_code=200)(create.create),
+                websocket("/responses")(ResponseSocket(hub, create).talk),
                 post("/responses/compact", status_code=200)(compact.compact),
                 get(response)(responses.get_response),
                 delete(response, status_code=200)(responses.delete_response),

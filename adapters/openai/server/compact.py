@@ -90,11 +90,11 @@ async def read_expanded(request: AnyRequest) -> object:
     return await expand_body(await read_json(request), request)
 
 
-async def expand_body(given: Any, connection: ASGIConnection[Any, Any, Any, Any]) -> Any:
+async def expand_body(given: object, connection: ASGIConnection[Any, Any, Any, Any]) -> object:
     """The same of a body that is read. Raises invalid, too_large."""
     items = cast("JsonObject", given).get("input") if isinstance(given, dict) else None
     if not isinstance(items, list) or not any(map(is_compaction, cast("list[Any]", items))):
-        return given
+        return cast("object", given)
     expand = partial(
         expand_items, cast("list[Any]", items), most=most_bytes(connection), values=most_values(connection)
     )

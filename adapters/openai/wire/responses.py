@@ -138,6 +138,36 @@ _NOT_CONFIG: Final = {
 }
 
 
+STREAM_ID: Final = 64
+"""Characters."""
+
+
+class ResponseMessage(_Wire):
+    """What a WebSocket takes: beside the body of a request, what only messages have (SPEC/responses/
+    responses_client_event.py, ResponseCreate)."""
+
+    type: Literal["response.create"]
+    stream_id: Annotated[str, Field(max_length=STREAM_ID)] | None = None
+    generate: StrictBool | None = None
+    background: StrictBool | None = None
+    input: str | list[Any] | None = None
+    previous_response_id: str | None = None
+    conversation: Any = None
+    prompt_cache_options: Any = None
+
+    @property
+    def generates(self) -> bool:
+        """Or is sent ahead of its turn."""
+        options = self.prompt_cache_options
+        warms: object = cast("JsonObject", options).get("prewarm") if isinstance(options, dict) else None
+        # SPEC/responses/responses_client_event.py, prewarm: it "overrides the `generate` field".
+        return self.generate is not False and warms is not True
+
+
+ENVELOPE: Final = frozenset({"type", "stream_id", "generate", "stream", "stream_options", "background"})
+"""Members of a message that are none of the body: what they would say there is so over a WebSocket, always."""
+
+
 class ResponseCompact(_Wire):
     model: str
     input: str | Items | None = None

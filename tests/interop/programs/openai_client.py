@@ -9,15 +9,21 @@ from typing import Any
 
 import httpx2
 from lines import answer_calls, options
-from openai import APIStatusError, AsyncOpenAI
+from openai import APIStatusError, AsyncOpenAI, OpenAI
 from openai.types import Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.conversations import Conversation, ConversationItem
-from openai.types.responses import Response, ResponseStreamEvent
+from openai.types.responses import Response, ResponsesServerEvent, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter, create_model
 
 EVENT: Any = TypeAdapter(ResponseStreamEvent)
 ITEM: Any = TypeAdapter(ConversationItem)
+Turns = list[dict[str, Any]]
+Events = list[Any]
+MESSAGE: Any = TypeAdapter(ResponsesServerEvent)
+ENDS = ("response.completed", "response.incomplete", "response.failed", "response.steer.failed", "error")
+SOCKET: Any = {"proxy": None}
+"""As for the other client, below."""
 TYPES = {"integer": int, "string": str, "number": float, "boolean": bool}
 
 
@@ -42,6 +48,19 @@ def checked_item(item: BaseModel) -> Any:
     told = dump(item)
     ITEM.validate_python(told)
     return told
+
+
+def checked_message(event: BaseModel) -> Any:
+    told = dump(event)
+    MESSAGE.validate_python(told)
+    return told
+
+
+def filled(turn: dict[str, Any], events: list[Any]) -> dict[str, Any]:
+    """With the id of the response of an earlier turn where its number stands."""
+    previous = turn.get("previous_response_id")
+    ids = [event["response"]["id"] for event in events if event["type"] == "response.created"]
+    return {**turn, "previous_response_id": ids[previous]} if isinstance(previous, int) else turn
 
 
 class Calls:
@@ -134,6 +153,42 @@ class Calls:
 
     async def input_items(self, response_id: str, **query: Any) -> Any:
         return [dump(each) async for each in self._client.responses.input_items.list(response_id, **query)]
+
+    # Responses over a WebSocket
+
+    async def turns(self, turns: Turns) -> AsyncIterator[Any]:
+        """The events of one response after the other; of a turn with `steer` what becomes of that."""
+        async with self._client.responses.connect(websocket_connection_options=SOCKET) as connection:
+            seen: Events = []
+            for turn in turns:
+                if "steer" in turn:
+                    await connection.response.steer(**turn["steer"])
+                else:
+                    await connection.response.create(**filled(turn, seen))
+                async for event in connection:
+                    seen.append(checked_message(event))
+                    yield seen[-1]
+                    if event.type in ENDS:
+                        break
+
+    async def turns_in_a_thread(self, turns: Turns) -> Any:
+        """The same of the client that blocks."""
+
+        def talk() -> Any:
+            seen: Events = []
+            with (
+                OpenAI(base_url=options()["base_url"], api_key=options().get("key", "nothing")) as client,
+                client.responses.connect(websocket_connection_options=SOCKET) as connection,
+            ):
+                for turn in turns:
+                    connection.response.create(**filled(turn, seen))
+                    for event in connection:
+                        seen.append(checked_message(event))
+                        if event.type in ENDS:
+                            break
+            return seen
+
+        return await asyncio.to_thread(talk)
 
     # Conversations
 

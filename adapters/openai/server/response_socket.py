@@ -1,0 +1,254 @@
+"""The WebSocket of /v1/responses: messages in that each ask for a response, and the events of the responses out, one
+response after the other (Open Responses 2026-04-24, WebSocket; SPEC/responses/responses_client_event.py)."""
+
+import asyncio
+import logging
+import time
+from contextlib import aclosing, suppress
+from typing import Any, Final, cast
+from uuid import uuid4
+
+from litestar import WebSocket
+
+from adapters._json import most_bytes, most_values, parse, validate
+from adapters._server.caller import caller
+from adapters._server.disconnect import DisconnectNotifier, finish
+from adapters._server.encoding import as_bytes, encode
+from adapters._server.extended import confirm, is_asked
+from adapters._server.websocket import FAILED, GOING_AWAY, RESTART, Left, detect_leaving
+from adapters.openai.codec.messages import refuse
+from adapters.openai.codec.names import RESPONSE, encode_id
+from adapters.openai.errors.encode import encode_error_message
+from adapters.openai.server.compact import expand_body
+from adapters.openai.server.create_response import Begun, CreateResponse
+from adapters.openai.server.socket_memory import PreparedInputs, SocketInputs, SocketMemory
+from adapters.openai.wire import responses as w
+from adapters.openai.write.prepared import encode_prepared
+from canonical import Fault, FaultCode, FaultError, Hub
+from canonical.value import JsonObject
+
+log = logging.getLogger("babelgate.openai")
+
+_LIFETIME: Final = 3600.0
+"""Seconds. Those of OpenAI's server end after an hour, and clients open another."""
+_WAITING: Final = 16
+"""Messages that may wait for their turn."""
+_STEER: Final = "response.steer"
+
+_OVER: Final = Fault(
+    code=FaultCode.INVALID,
+    message="The connection is an hour old and ends: open another.",
+    details={"openai": {"code": "websocket_connection_limit_reached"}},
+)
+_TOO_MANY: Final = Fault(
+    code=FaultCode.QUEUE_FULL,
+    message="Too much waits for its turn on this connection: send this again when a response has ended.",
+)
+_INTERNAL: Final = Fault(code=FaultCode.INTERNAL, message="The gateway failed to answer this.")
+
+
+class ResponseSocket:
+    def __init__(self, hub: Hub, create: CreateResponse) -> None:
+        self._hub = hub
+        self._create = create
+        self._prepared = PreparedInputs()
+
+    def __deepcopy__(self, _: object) -> "ResponseSocket":
+        return self  # as in `Models`
+
+    async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
+        await socket.accept(headers=dict(confirm(active=is_asked(socket))))
+        inputs = SocketInputs(self._prepared)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                memory = SocketMemory(self._hub, caller(socket).owner, tasks)
+                await _Talk(self._create, socket, memory, inputs).run(tasks)
+        except Exception:  # nobody above tells of it
+            log.exception("a WebSocket failed")
+            with suppress(Left), detect_leaving():
+                await socket.close(FAILED, "The gateway failed.")
+        finally:
+            inputs.close()
+
+
+class _Talk:
+    """One WebSocket. What comes is read at once, also while a response is told: else nobody would know that the caller
+    has left, and pings would have no answer."""
+
+    def __init__(
+        self, create: CreateResponse, socket: WebSocket[Any, Any, Any], memory: SocketMemory, inputs: SocketInputs
+    ) -> None:
+        self._create = create
+        self._socket = socket
+        self._memory = memory
+        self._inputs = inputs
+        self._who = caller(socket)
+        self._extended = is_asked(socket)
+        self._bytes, self._values = most_bytes(socket), most_values(socket)
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
+        self._size = 0
+        """Bytes of what waits."""
+        self._until = asyncio.get_running_loop().time() + _LIFETIME
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        turns = tasks.create_task(self._take_turns())
+        try:
+            with suppress(Left):
+                await self._listen()
+        finally:
+            turns.cancel()
+            self._memory.close()
+
+    async def _listen(self) -> None:
+        while (event := await self._socket.receive())["type"] != "websocket.disconnect":
+            members = cast("dict[str, Any]", event)
+            raw: bytes = members.get("bytes") or (members.get("text") or "").encode()
+            if _STEER.encode() in raw and await self._refuse_to_steer(raw):
+                continue
+            if self._waiting.qsize() == _WAITING or self._size + len(raw) > self._bytes:
+                await self._tell(encode_error_message(_TOO_MANY))
+            else:
+                self._size += len(raw)
+                self._waiting.put_nowait(raw)
+
+    async def _refuse_to_steer(self, raw: bytes) -> bool:
+        """At once: it is said of the response that is told. Whether it was that."""
+        try:
+            given = await parse(raw, self._values)
+        except FaultError:
+            return False
+        if not isinstance(given, dict) or given.get("type") != _STEER:
+            return False
+        words = "What an agent is at work on cannot be changed: send it as the input of the next response."
+        error: JsonObject = {"type": "invalid_request_error", "code": "steering_not_supported", "message": words}
+        steer = {name: given.get(name) for name in ("input", "previous_response_id")}
+        await self._tell({"type": f"{_STEER}.failed", "sequence_number": 0, "steer": steer, "error": error})
+        return True
+
+    # Turns
+
+    async def _take_turns(self) -> None:
+        with suppress(Left):
+            while (raw := await self._next()) is not None:
+                await self._take_turn(raw)
+            await self._tell(encode_error_message(_OVER))
+            await self._close(GOING_AWAY, "The connection is an hour old.")
+
+    async def _next(self) -> bytes | None:
+        """None where the connection has no time left. A response that was begun is told to its end."""
+        if asyncio.get_running_loop().time() >= self._until:
+            return None
+        try:
+            async with asyncio.timeout_at(self._until):
+                raw = await self._waiting.get()
+        except TimeoutError:
+            return None
+        self._size -= len(raw)
+        return raw
+
+    async def _take_turn(self, raw: bytes) -> None:
+        given: object = None
+        try:
+            given = await parse(raw, self._values)
+            message = validate(w.ResponseMessage, given)
+            if message.background:
+                refuse("background", "A response over a WebSocket cannot be in the background.")
+            await self._respond(await self._join(cast("JsonObject", given), len(raw)), message)
+            return
+        except FaultError as error:
+            fault = error.fault
+        except Left:
+            raise
+        except Exception:  # over HTTP it would be a 500: the conversation goes on
+            log.exception("a response over a WebSocket failed")
+            fault = _INTERNAL
+        self._forget(_text_in(given, "previous_response_id"))
+        stream_id = _text_in(given, "stream_id")
+        is_lane = stream_id is not None and len(stream_id) <= w.STREAM_ID
+        await self._tell(encode_error_message(fault) | _lane(stream_id if is_lane else None))
+
+    def _forget(self, response_id: str | None) -> None:
+        """Open Responses, WebSocket: a turn that failed cannot be repeated without what it went on from."""
+        if response_id is not None:
+            self._memory.forget(response_id)
+            self._inputs.drop(response_id)
+
+    async def _join(self, given: JsonObject, size: int) -> JsonObject:
+        """The body, with what was sent ahead in front of its input. Raises invalid, too_large."""
+        body = {name: value for name, value in given.items() if name not in w.ENVELOPE}
+        ahead = self._inputs.get(body.get("previous_response_id"))
+        if ahead is None:
+            return body
+        if len(ahead) + size > self._bytes:
+            words = f"The input is larger than {self._bytes} bytes, with what was sent ahead of it."
+            raise FaultError(FaultCode.TOO_LARGE, words, limit=self._bytes)
+        if body.get("conversation") is not None:
+            refuse("conversation", "A response goes on from a conversation, or from previous_response_id: not both.")
+        before = cast("JsonObject", await parse(ahead, self._values))
+        return {**body, **before, "input": [*before["input"], *_items_of(body.get("input"))]}
+
+    async def _respond(self, body: JsonObject, message: w.ResponseMessage) -> None:
+        """Raises Left, and as `CreateResponse.begin`."""
+        lane, previous = _lane(message.stream_id), message.previous_response_id
+        whole = await expand_body(body, self._socket)
+        if not message.generates:
+            await self._prepare(body, whole, previous, lane)
+            return
+        begun = await finish(
+            self._create.begin(self._who, whole, extended=self._extended, known=self._memory, previous_id=previous),
+            _leave,
+        )
+        response_id = encode_id(RESPONSE, begun.receipt.run_id)
+        if not begun.is_kept:
+            self._memory.remember(response_id, begun.receipt)
+        messages = DisconnectNotifier(begun.reading.messages(lane), begun.left)
+        async with aclosing(messages):
+            async for each in messages:
+                await self._send(each)
+        if not begun.reading.writer.has_ended:
+            await self._close(RESTART, "The gateway stops.")
+            raise Left
+        if begun.reading.writer.status == "failed":
+            self._forget(previous)
+            self._forget(response_id)
+
+    async def _prepare(self, body: JsonObject, whole: object, previous: str | None, lane: JsonObject) -> None:
+        """Raises invalid, not_found, too_large."""
+        asked = await self._create.check(self._who, whole, known=self._memory, previous_id=previous)
+        response_id = encode_id(RESPONSE, str(uuid4()))
+        ahead = {name: body.get(name) for name in ("previous_response_id", "conversation")}
+        stored = await as_bytes(encode({**ahead, "input": _items_of(body.get("input"))}))
+        self._inputs.put(response_id, stored)
+        for event in encode_prepared(response_id, asked.body, asked.agent.name, previous, int(time.time())):
+            await self._tell(event | lane)
+
+    # Sending
+
+    async def _tell(self, event: JsonObject) -> None:
+        await self._send(await as_bytes(encode(event)))
+
+    async def _send(self, message: bytes) -> None:
+        with detect_leaving():
+            await self._socket.send_data(message.decode())
+
+    async def _close(self, code: int, why: str) -> None:
+        with detect_leaving():
+            await self._socket.close(code, why)
+
+
+async def _leave(begun: Begun) -> None:
+    begun.left()
+
+
+def _lane(stream_id: str | None) -> JsonObject:
+    """What every event has of the message that it answers."""
+    return {} if stream_id is None else {"stream_id": stream_id}
+
+
+def _text_in(given: object, name: str) -> str | None:
+    value: object = cast("JsonObject", given).get(name) if isinstance(given, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _items_of(given: str | list[Any] | None) -> list[Any]:
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given or []

@@ -1,0 +1,34 @@
+"""An input that was sent ahead of its turn → the events of a response that says nothing."""
+
+from adapters.openai.codec.model import encode_response_usage
+from adapters.openai.wire import replies as w
+from adapters.openai.wire.responses import ResponseCreate
+from adapters.openai.write.settings import encode_settings
+from canonical.value import JsonObject
+
+
+def encode_prepared(
+    response_id: str, body: ResponseCreate, model: str, previous_id: str | None, at: int
+) -> list[JsonObject]:
+    """`at` = in seconds. Nobody else can come back to it, so it is not stored."""
+    response = w.response(
+        response_id,
+        created_at=at,
+        completed_at=None,
+        status="in_progress",
+        model=model,
+        output=[],
+        usage=None,
+        settings=encode_settings(body.config()),
+        previous_response_id=previous_id,
+        store=False,
+        background=False,
+        metadata=dict(body.metadata or {}),
+    )
+    usage = encode_response_usage({})
+    done: JsonObject = {**response, "status": "completed", "completed_at": at, "usage": usage}
+    events = {"created": response, "in_progress": response, "completed": done}
+    return [
+        {"type": f"response.{kind}", "sequence_number": number, "response": told}
+        for number, (kind, told) in enumerate(events.items())
+    ]

@@ -1,0 +1,548 @@
+"""Responses over a WebSocket: what is told, what goes on from what, and how a conversation ends."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
+
+from adapters._extension import HEADER, URI, RecordReader
+from adapters.openai.codec.names import RESPONSE, decode_id
+from adapters.openai.server import response_socket, socket_memory
+from canonical.value import Json
+from gateway import demo
+from tests.adapters.openai.server import test_responses as agents
+from tests.adapters.openai.server.test_responses import ENDED, GATE, STARTED, calls_of, output, text_of
+from tests.gateway.command import served
+from tests.gateway.conversing import connected, refusal
+from tests.gateway.hostile import BODIES, mutations
+from tests.gateway.hubs import gone, within
+from tests.gateway.owning import ALICE, BOB
+from tests.gateway.shape import check_error
+from tests.gateway.siege import besieged
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+AT: Final = "/v1/responses"
+ENDS: Final = ("response.completed", "response.incomplete", "response.failed", "error")
+NOT_FOUND: Final = "previous_response_not_found"
+
+
+async def failing(text: str) -> str:
+    raise RuntimeError("on purpose")
+
+
+AGENTS: Final[Mapping[str, object]] = (
+    {name: getattr(demo, name) for name in demo.__all__}
+    | {agent.__name__: agent for agent in agents.AGENTS}
+    | {"failing": failing}
+)
+
+
+class Talk:
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    async def send(self, model: str, given: Any = "hi", **more: Any) -> None:
+        await self.connection.send(json.dumps({"type": "response.create", "model": model, "input": given, **more}))
+
+    async def next(self) -> Any:
+        return json.loads(await within(self.connection.recv(), "a message"))
+
+    async def until(self, *kinds: str) -> list[Any]:
+        """All events up to the first of these kinds."""
+        found = [await self.next()]
+        while found[-1]["type"] not in kinds:
+            found.append(await self.next())
+        return found
+
+    async def ends(self) -> Any:
+        """The last event of a turn."""
+        return (await self.until(*ENDS))[-1]
+
+    async def ask(self, model: str, given: Any = "hi", **more: Any) -> Any:
+        """The response."""
+        await self.send(model, given, **more)
+        return (await self.ends())["response"]
+
+    async def fail(self, model: str, given: Any = "hi", **more: Any) -> Any:
+        """The error."""
+        await self.send(model, given, **more)
+        return is_error(await self.next())
+
+    async def closes(self) -> tuple[int, list[Any]]:
+        """The close code, and what came before it."""
+        seen: list[Any] = []
+        with pytest.raises(ConnectionClosed) as caught:
+            while True:
+                seen.append(await self.next())
+        assert caught.value.rcvd is not None
+        return caught.value.rcvd.code, seen
+
+
+def is_error(event: Any) -> Any:
+    """SPEC/responses/responses_server_event.py, ResponseWsError; Open Responses has no number in it."""
+    assert event["type"] == "error", event
+    assert set(event) <= {"type", "status", "error", "stream_id"}
+    error = event["error"]
+    assert set(error) - {"headers"} == {"type", "code", "message", "param"}
+    assert 400 <= event["status"] < 600
+    assert all(isinstance(error[name], str) for name in ("type", "message"))
+    assert error["message"] and len(error["message"]) < 2_000
+    return error
+
+
+@asynccontextmanager
+async def talking(gateway: Running, path: str = AT, **options: Any) -> AsyncGenerator[Talk]:
+    async with connected(gateway.url, path, **options) as connection:
+        yield Talk(connection)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    async with running(tmp_path_factory.mktemp("socket"), AGENTS) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def talk(gateway: Running) -> AsyncGenerator[Talk]:
+    """One that most tests share: whatever they do, the next one's turn comes."""
+    async with talking(gateway) as talk:
+        yield talk
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> None:
+    for event in (GATE, STARTED, ENDED):
+        event.clear()
+
+
+# What is told
+
+
+@pytest.mark.parametrize("model", ["rich", "ask", "stream"])
+async def test_the_events_are_those_of_the_stream(gateway: Running, talk: Talk, model: str) -> None:
+    await talk.send(model, "one two")
+    events = await talk.until(*ENDS)
+    again = await gateway.http.get(f"{AT}/{events[0]['response']['id']}?stream=true")
+    lines = [line.removeprefix("data: ") for line in again.text.splitlines() if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    assert [json.loads(line) for line in lines] == events
+
+
+async def test_a_text_comes_before_the_agent_says_the_next(talk: Talk) -> None:
+    await talk.send("gated", stream_id="lane")
+    seen = await talk.until("response.output_text.delta")
+    GATE.set()
+    seen += await talk.until(*ENDS)
+    assert text_of(seen[-1]["response"]) == "first last"
+    assert {event["stream_id"] for event in seen} == {"lane"}
+
+
+async def test_each_message_has_its_turn_also_where_they_come_together(talk: Talk) -> None:
+    for text in ("one", "two", "three"):
+        await talk.send("echo", text)
+    assert [text_of((await talk.ends())["response"]) for _ in range(3)] == ["one", "two", "three"]
+
+
+async def test_what_a_message_says_of_streaming_is_so_anyway(talk: Talk) -> None:
+    told = await talk.ask("settings", stream=False, stream_options={"include_obfuscation": True}, top_p=0.5)
+    assert json.loads(text_of(told)) == {"config": {"top_p": 0.5}, "metadata": {}}
+
+
+async def test_the_records_of_the_extension_are_told_to_who_asks_in_the_handshake(gateway: Running) -> None:
+    async with talking(gateway, additional_headers={HEADER: URI}) as talk:
+        assert talk.connection.response is not None
+        assert talk.connection.response.headers[HEADER] == URI
+        for _ in range(2):
+            await talk.send("tools", "one two")
+            reader = RecordReader(of_run=True)
+            seen: list[Any] = []
+            while not reader.stopped:
+                seen.append(await talk.next())
+                if URI in seen[-1]:
+                    list(reader.read(seen[-1][URI]))
+            if "response.completed" not in {event["type"] for event in seen}:
+                await talk.until("response.completed")
+
+
+async def test_an_agent_that_is_alone_behind_a_path_has_it_there_too(gateway: Running) -> None:
+    async with talking(gateway, f"/agent/echo{AT}") as talk:
+        assert text_of(await talk.ask("echo", "hello")) == "hello"
+
+
+# What goes on from what
+
+
+async def test_what_is_not_stored_is_gone_on_from_on_the_same_socket_only(gateway: Running, talk: Talk) -> None:
+    one = await talk.ask("history", "one", store=False)
+    async with talking(gateway) as other:
+        assert (await other.fail("history", previous_response_id=one["id"]))["code"] == NOT_FOUND
+        assert text_of(await other.ask("history", "fresh")) == "user: fresh"
+    asked = {"model": "history", "input": "hi", "previous_response_id": one["id"]}
+    over_http = await gateway.http.post(AT, json=asked)
+    assert (over_http.status_code, over_http.json()["error"]["code"]) == (400, NOT_FOUND)
+    assert (await gateway.http.get(f"{AT}/{one['id']}")).status_code == 404
+    two = await talk.ask("history", "two", store=False, previous_response_id=one["id"])
+    assert (two["store"], two["previous_response_id"]) == (False, one["id"])
+    assert text_of(two) == "user: one | agent: user: one | user: two"
+
+
+async def test_what_goes_on_from_a_response_that_is_not_stored_is_not_stored_either(
+    gateway: Running, talk: Talk
+) -> None:
+    one = await talk.ask("echo", "one", store=False)
+    two = await talk.ask("echo", "two", previous_response_id=one["id"])
+    assert two["store"] is False
+    assert (await gateway.http.get(f"{AT}/{two['id']}")).status_code == 404
+    three = await talk.ask("history", "three", previous_response_id=two["id"])
+    assert [line.split(": ")[-1] for line in text_of(three).split(" | ")] == ["one", "one", "two", "two", "three"]
+
+
+async def test_two_that_go_on_from_one_do_not_see_each_other(talk: Talk) -> None:
+    one = await talk.ask("history", "one", store=False)
+    texts = [text_of(await talk.ask("history", text, previous_response_id=one["id"])) for text in ("left", "right")]
+    assert texts == [f"user: one | agent: user: one | user: {text}" for text in ("left", "right")]
+
+
+async def test_what_is_stored_is_gone_on_from_anywhere(gateway: Running, talk: Talk) -> None:
+    one = await talk.ask("history", "one")
+    assert one["store"] is True
+    asked = {"model": "history", "input": "two", "previous_response_id": one["id"]}
+    two = (await gateway.http.post(AT, json=asked)).json()
+    async with talking(gateway) as other:
+        three = await other.ask("history", "three", previous_response_id=two["id"])
+    assert text_of(three) == f"user: one | agent: {text_of(one)} | user: two | agent: {text_of(two)} | user: three"
+    assert (await gateway.http.get(f"{AT}/{three['id']}")).json() == three
+
+
+async def test_a_question_of_a_response_that_is_not_stored_is_answered(talk: Talk) -> None:
+    asked = await talk.ask("ask", store=False)
+    (call,) = calls_of(asked)
+    error = await talk.fail("ask", "Ada", previous_response_id=asked["id"])
+    assert error["param"] == "input"
+    done = await talk.ask("ask", [output(call, "Ada")])
+    assert text_of(done) == "Hello, Ada."
+
+
+async def test_what_failed_took_with_it_what_it_went_on_from(talk: Talk) -> None:
+    """Open Responses, websocket-failed-continuation-evicts-cache."""
+    nobody = {"type": "function_call_output", "call_id": "call_nobody", "output": "x"}
+    one = await talk.ask("echo", "one", store=False)
+    error = await talk.fail("echo", [nobody], store=False, previous_response_id=one["id"])
+    assert error["code"] == "invalid_function_call_output"
+    assert (await talk.fail("echo", previous_response_id=one["id"]))["code"] == NOT_FOUND
+    two = await talk.ask("echo", "two", store=False)
+    failed = await talk.ask("failing", store=False, previous_response_id=two["id"])
+    assert failed["status"] == "failed"
+    for each in (two, failed):
+        assert (await talk.fail("echo", previous_response_id=each["id"]))["code"] == NOT_FOUND
+    stored = await talk.ask("echo", "three")
+    assert (await talk.ask("failing", previous_response_id=stored["id"]))["status"] == "failed"
+    assert text_of(await talk.ask("echo", "four", previous_response_id=stored["id"])) == "four", "it is kept elsewhere"
+
+
+async def test_of_many_responses_that_are_not_stored_the_oldest_are_forgotten(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_memory, "_RESPONSES", 2)
+    async with talking(gateway) as talk:
+        made = [await talk.ask("echo", text, store=False) for text in ("one", "two", "three")]
+        assert (await talk.fail("echo", previous_response_id=made[0]["id"]))["code"] == NOT_FOUND
+        for each in made[1:]:
+            assert text_of(await talk.ask("echo", "x", previous_response_id=each["id"])) == "x"
+
+
+async def test_what_is_not_stored_is_there_for_as_long_as_its_socket(tmp_path: Path) -> None:
+    async with running(tmp_path, AGENTS, limits={"ephemeral_ttl": 0.05}) as gateway:
+
+        async def passing() -> str:
+            made = await gateway.http.post(AT, json={"model": "echo", "input": "x", "store": False})
+            return made.headers["babelgate-thread"]
+
+        async with talking(gateway) as talk:
+            one = await talk.ask("history", "one", store=False)
+            for _ in range(2):  # threads that were made later are gone
+                await gone(gateway.hub, await passing(), "default")
+            two = await talk.ask("history", "two", store=False, previous_response_id=one["id"])
+            assert text_of(two).count("user:") == 3
+            run_id = decode_id(RESPONSE, two["id"])
+            assert run_id is not None
+            run = await gateway.hub.reads.run("default", run_id)
+        await gone(gateway.hub, run.thread_id, "default")
+
+
+# What is sent ahead
+
+
+async def test_an_input_is_sent_ahead_and_nobody_is_asked_until_it_is_its_turn(gateway: Running, talk: Talk) -> None:
+    await talk.send("history", "one", generate=False)
+    events = await talk.until(*ENDS)
+    assert [(event["type"], event["sequence_number"]) for event in events] == [
+        ("response.created", 0),
+        ("response.in_progress", 1),
+        ("response.completed", 2),
+    ]
+    ahead = events[-1]["response"]
+    plain = await talk.ask("echo", "x")
+    assert (ahead["output"], ahead["store"], set(ahead)) == ([], False, set(plain))
+    told = await talk.ask("history", "two", previous_response_id=ahead["id"])
+    assert (text_of(told), told["previous_response_id"]) == ("user: one | user: two", ahead["id"])
+    items = (await gateway.http.get(f"{AT}/{told['id']}/input_items?order=asc")).json()["data"]
+    assert [item["content"][0]["text"] for item in items] == ["one", "two"]
+
+
+async def test_more_is_sent_ahead_and_then_nothing_but_that_it_is_its_turn(talk: Talk) -> None:
+    stored = await talk.ask("history", "zero")
+    one = await talk.ask("history", "one", generate=False, previous_response_id=stored["id"])
+    two = await talk.ask("history", "two", prompt_cache_options={"prewarm": True}, previous_response_id=one["id"])
+    assert (two["output"], two["previous_response_id"]) == ([], one["id"])
+    for _ in range(2):  # as often as one likes
+        told = await talk.ask("history", [], previous_response_id=two["id"])
+        assert text_of(told) == "user: zero | agent: user: zero | user: one | user: two"
+
+
+async def test_nobody_else_goes_on_from_what_was_sent_ahead(gateway: Running, talk: Talk) -> None:
+    ahead = await talk.ask("echo", "one", generate=False)
+    asked = {"model": "echo", "input": "hi", "previous_response_id": ahead["id"]}
+    assert (await gateway.http.post(AT, json=asked)).json()["error"]["code"] == NOT_FOUND
+    async with talking(gateway) as other:
+        assert (await other.fail("echo", previous_response_id=ahead["id"]))["code"] == NOT_FOUND
+
+
+async def test_an_input_that_is_wrong_is_refused_when_it_is_sent_ahead(talk: Talk) -> None:
+    assert (await talk.fail("nobody", generate=False))["code"] == "model_not_found"
+    assert (await talk.fail("echo", [{"role": "user", "content": 5}], generate=False))["param"].startswith("input")
+    assert (await talk.fail("echo", generate=False, previous_response_id="resp_x"))["code"] == NOT_FOUND
+    ahead = await talk.ask("echo", generate=False)
+    conversation = {"previous_response_id": ahead["id"], "conversation": "conv_x"}
+    assert (await talk.fail("echo", **conversation))["param"] == "conversation"
+
+
+async def test_what_is_sent_ahead_is_bounded(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_memory, "_INPUT_BYTES", 1_000)
+    monkeypatch.setattr(socket_memory, "_ALL_BYTES", 2_000)
+    monkeypatch.setattr(socket_memory, "_INPUTS", 3)
+    async with talking(gateway) as talk, talking(gateway) as other:
+        assert (await talk.fail("echo", "x" * 1_000, generate=False))["code"] == "request_too_large"
+        first = await talk.ask("echo", "x" * 800, generate=False)
+        kept = [await other.ask("echo", "x" * 800, generate=False) for _ in range(2)]
+        assert (await talk.fail("echo", previous_response_id=first["id"]))["code"] == NOT_FOUND
+        for each in kept:
+            assert text_of(await other.ask("echo", "y", previous_response_id=each["id"])) == "y"
+        small = [await talk.ask("echo", "x", generate=False) for _ in range(4)]
+        assert (await talk.fail("echo", previous_response_id=small[0]["id"]))["code"] == NOT_FOUND
+        assert text_of(await talk.ask("echo", "y", previous_response_id=small[1]["id"])) == "y"
+
+
+# Errors
+
+
+@pytest.mark.parametrize("kind", ["text", "bytes"])
+async def test_what_is_no_message_is_answered_and_the_conversation_goes_on(talk: Talk, kind: str) -> None:
+    for name, body in BODIES.items():
+        if kind == "bytes" or name not in ("invalid UTF-8", "UTF-16"):
+            await talk.connection.send(body if kind == "bytes" else body.decode())
+            event = await talk.next()
+            is_error(event)
+            assert event["status"] in (400, 413), name
+    assert text_of(await talk.ask("echo", "still here")) == "still here"
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "param", "code"),
+    [
+        ({"type": "response.create", "input": "x"}, 400, "model", "missing_required_parameter"),
+        ({"type": "response.create", "model": "nobody"}, 404, "model", "model_not_found"),
+        ({"type": "response.create", "model": "echo"}, 400, "input", None),
+        ({"type": "response.create", "model": "echo", "input": "x", "background": True}, 400, "background", None),
+        ({"type": "response.create", "model": "echo", "input": "x", "stream_id": "x" * 65}, 400, "stream_id", None),
+        ({"type": "response.create", "model": "echo", "input": "x", "stream_id": 1}, 400, "stream_id", None),
+        ({"type": "response.create", "model": "echo", "input": "x", "generate": "no"}, 400, "generate", None),
+        ({"type": "response.cancel", "model": "echo", "input": "x"}, 400, "type", None),
+        ({"model": "echo", "input": "x"}, 400, "type", None),
+    ],
+)
+async def test_a_message_that_is_wrong_is_told_what_is_wrong_with_it(
+    talk: Talk, message: Json, status: int, param: str, code: str | None
+) -> None:
+    await talk.connection.send(json.dumps(message))
+    event = await talk.next()
+    error = is_error(event)
+    assert (event["status"], error["param"], error["code"]) == (status, param, code)
+    assert error["headers"] == {"x-should-retry": "false"}
+    assert "stream_id" not in event
+
+
+async def test_wrong_types_in_every_member_are_answered(tmp_path: Path) -> None:
+    """Of a body they are looked at over HTTP."""
+    whole: Any = {
+        "type": "response.create",
+        "model": "echo",
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+        "generate": True,
+        "stream_id": "s",
+        "stream": True,
+        "stream_options": {"include_obfuscation": False},
+        "background": False,
+        "store": False,
+        "previous_response_id": None,
+        "conversation": None,
+        "prompt_cache_options": {"prewarm": False},
+    }
+    async with besieged(tmp_path) as gateway, talking(gateway) as talk:
+        for name, message in mutations(whole):
+            await talk.connection.send(json.dumps(message))
+            ended = await talk.ends()
+            assert ended["type"] == "response.completed" or is_error(ended), name
+
+
+async def test_an_agent_that_fails_fails_its_response_and_no_other(talk: Talk) -> None:
+    failed = await talk.ask("failing")
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
+    assert text_of(await talk.ask("echo", "still here")) == "still here"
+
+
+async def test_steering_is_refused_while_the_response_goes_on(talk: Talk) -> None:
+    await talk.send("gated")
+    seen = await talk.until("response.output_text.delta")
+    steer = {"input": "not so", "previous_response_id": seen[0]["response"]["id"]}
+    await talk.connection.send(json.dumps({"type": "response.steer", **steer}))
+    refused = (await talk.until("response.steer.failed"))[-1]
+    assert (refused["steer"], refused["error"]["code"]) == (steer, "steering_not_supported")
+    GATE.set()
+    assert text_of((await talk.ends())["response"]) == "first last"
+
+
+async def test_what_does_not_fit_in_front_of_the_turn_is_refused(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(response_socket, "_WAITING", 2)
+    async with talking(gateway) as talk:
+        await talk.send("gated")
+        await talk.until("response.output_text.delta")
+        for text in ("one", "two", "three"):
+            await talk.send("echo", text)
+        assert is_error(await talk.next())["code"] == "rate_limit_exceeded"
+        GATE.set()
+        said = [text_of((await talk.ends())["response"]) for _ in range(3)]
+        assert said == ["first last", "one", "two"]
+        assert text_of(await talk.ask("echo", "four")) == "four"
+
+
+# Who leaves, and when it ends
+
+
+async def test_who_leaves_ends_a_response_that_is_not_stored(gateway: Running) -> None:
+    async with talking(gateway) as talk:
+        await talk.send("waiting", store=False)
+        await talk.until("response.output_text.delta")
+        await talk.send("echo", "waits")
+    await within(ENDED.wait(), "the end of the agent")
+
+
+async def test_who_leaves_before_it_has_begun_ends_it_too(gateway: Running) -> None:
+    for _ in range(5):
+        async with talking(gateway) as talk:
+            await talk.send("waiting", store=False)
+            talk.connection.transport.abort()
+    async with talking(gateway) as talk:
+        assert text_of(await talk.ask("echo", "still here")) == "still here"
+
+
+async def test_who_leaves_comes_back_to_a_response_that_is_stored(gateway: Running) -> None:
+    async with talking(gateway) as talk:
+        await talk.send("gated")
+        seen = await talk.until("response.output_text.delta")
+    GATE.set()
+    made = await gateway.http.get(f"{AT}/{seen[0]['response']['id']}?stream=true")
+    assert "first last" in made.text
+
+
+async def test_a_connection_ends_after_its_time_and_says_so(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(response_socket, "_LIFETIME", 0.05)
+    async with talking(gateway) as talk:
+        code, seen = await talk.closes()
+    assert code == CloseCode.GOING_AWAY
+    assert is_error(seen[-1])["code"] == "websocket_connection_limit_reached"
+
+
+async def test_the_response_that_is_told_when_the_time_is_over_is_told_to_its_end(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(response_socket, "_LIFETIME", 0.5)
+    async with talking(gateway) as talk:
+        await talk.send("gated")
+        await talk.until("response.output_text.delta")
+        await talk.send("echo", "too late")
+        asyncio.get_running_loop().call_later(0.6, GATE.set)
+        code, seen = await talk.closes()
+    assert text_of(seen[-2]["response"]) == "first last"
+    assert is_error(seen[-1])["code"] == "websocket_connection_limit_reached"
+    assert code == CloseCode.GOING_AWAY
+
+
+async def test_a_gateway_that_stops_says_that_it_comes_back(tmp_path: Path) -> None:
+    """To a client that waits for the end of a response, and to one that asks nothing: official ones open another
+    connection (openai 3.52.0, types/websocket_reconnection.py)."""
+    with served(tmp_path) as process:
+        async with (
+            connected(process.url, AT) as idle,
+            connected(process.url, AT) as working,
+        ):
+            await Talk(working).send("slow", "60")
+            await Talk(working).until("response.created")
+            stopping = asyncio.get_running_loop().run_in_executor(None, process.stop)
+            codes = [(await Talk(each).closes())[0] for each in (idle, working)]
+            said = await stopping
+    assert codes == [CloseCode.SERVICE_RESTART] * 2
+    assert "Traceback" not in said
+
+
+async def test_a_response_that_is_cut_off_by_the_end_of_the_gateway_has_no_end(tmp_path: Path) -> None:
+    async with running(tmp_path, AGENTS) as gateway, talking(gateway) as talk:
+        await talk.send("gated")
+        await talk.until("response.output_text.delta")
+        gateway.hub.close_readers()
+        code, seen = await talk.closes()
+    assert (code, seen) == (CloseCode.SERVICE_RESTART, [])
+
+
+# Who may
+
+
+async def test_without_a_key_there_is_no_connection_and_with_one_nobody_elses_responses(tmp_path: Path) -> None:
+    async with running(tmp_path, AGENTS, keys={"alice": ALICE, "bob": BOB}) as gateway:
+        refused = await refusal(gateway.url, AT)
+        assert refused.status_code == 401
+        check_error("openai", refused)
+        alice, bob = ({"Authorization": f"Bearer {key}"} for key in (ALICE, BOB))
+        async with (
+            talking(gateway, additional_headers=alice) as hers,
+            talking(gateway, additional_headers=bob) as his,
+        ):
+            stored, asked = await hers.ask("echo", "one"), await hers.ask("ask")
+            passing = await hers.ask("echo", "two", store=False)
+            ahead = await hers.ask("echo", "three", generate=False)
+            for each in (stored, asked, passing, ahead):
+                error = await his.fail("echo", previous_response_id=each["id"])
+                unknown = f"resp_{'0' * 32}"
+                nothing = await his.fail("echo", previous_response_id=unknown)
+                assert {**error, "message": error["message"].replace(each["id"], unknown)} == nothing
+            (call,) = calls_of(asked)
+            assert (await his.fail("ask", [output(call, "Bob")]))["code"] == "tool_call_not_found"
+            assert text_of(await hers.ask("ask", [output(call, "Ada")])) == "Hello, Ada."
+
+
+async def test_a_page_of_a_foreign_origin_is_refused(gateway: Running) -> None:
+    refused = await refusal(gateway.url, AT, {"Origin": "https://evil.example"})
+    assert refused.status_code == 401
+    check_error("openai", refused)
