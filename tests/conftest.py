@@ -114,12 +114,16 @@ def postgres(request: pytest.FixtureRequest) -> str | None:
     return url_of(schema)
 
 
-@pytest.fixture(autouse=True)
-def offline_in_unit_tests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test of the tier `unit` that opens a connection is in the wrong tier, and fails."""
-    if request.node.get_closest_marker("unit") is not None:
-        monkeypatch.setattr(socket.socket, "bind", _refuse_connection)
-        monkeypatch.setattr(socket.socket, "connect", _refuse_connection)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test of the tier `unit` that opens a connection is in the wrong tier, and fails. No fixture: thousands of tests
+    are in that tier, most of which take no longer than to set up two."""
+    if item.get_closest_marker("unit") is None:
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "bind", _refuse_connection)
+        patch.setattr(socket.socket, "connect", _refuse_connection)
+        return (yield)
 
 
 def _refuse_connection(*_: object) -> NoReturn:

@@ -27,6 +27,8 @@ INITIALIZER_LINES: Final = 100
 """An `__init__.py` that is longer, and not only imports, is a module like any."""
 MODULE_LINES: Final = 800
 FUNCTION_LINES: Final = 75
+BLOCKS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where a node has the statements that stand in it."""
 PARTICIPLES: Final = re.compile(
     "begun|bound|broken|brought|built|caught|chosen|done|drawn|driven|fallen|felt|forgotten|"
     "found|given|gone|got|grown|heard|held|hidden|hung|kept|known|laid|led|lent|lit|lost|"
@@ -227,8 +229,11 @@ def test_only_packages_say_what_they_export(trees: Mapping[Path, ast.Module]) ->
 
 
 def has_all(tree: ast.Module) -> bool:
-    assignments = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
-    return any("__all__" in ast.unparse(node).partition("=")[0] for node in assignments)
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            return True
+    return False
 
 
 def adapters() -> list[Path]:
@@ -262,13 +267,20 @@ def test_modules_and_functions_can_be_held_in_mind(trees: Mapping[Path, ast.Modu
             assert lines <= FUNCTION_LINES or f"{name}: {function.name}" in LONG, f"{name}: {function.name}: {lines}"
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Expressions, of which most of a tree consists, have none."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
-            yield from functions(node)
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in statements(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All that stand in it. Expressions, of which most of a tree consists, hold none."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        for name in BLOCKS:
+            within = getattr(node, name, ())
+            if isinstance(within, list):  # the body of a lambda or of `a if b else c` is an expression
+                waiting += within
+        yield node
 
 
 def test_no_function_is_a_bare_participle(trees: Mapping[Path, ast.Module]) -> None:
@@ -312,5 +324,5 @@ def public_functions(parent: ast.Module | ast.ClassDef) -> Iterator[ast.Function
 
 def raises(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether it makes an error of its own; what a bare `raise` hands on is its caller's to know."""
-    made = [ast.unparse(node.exc) for node in ast.walk(function) if isinstance(node, ast.Raise) and node.exc]
+    made = [ast.unparse(node.exc) for node in statements(function) if isinstance(node, ast.Raise) and node.exc]
     return any(not each.startswith(("AssertionError", "NotImplementedError")) for each in made)
