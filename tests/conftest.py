@@ -10,14 +10,9 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-import hypothesis
 import pytest
 
-from tests.closing import close_connections
-from tests.compiled import keep_compiled
-from tests.examples import FEW
 from tests.order import Durations, LongestFirst, listed
-from tests.registration import quicken_registration
 from tests.skip import SkipLock
 from tests.tier import TIERS, tier_of
 from tests.violations import ViolationScore
@@ -27,16 +22,6 @@ MEMORY: Final = Path("/dev/shm")
 MUCH: Final = 2**30
 """Bytes, of which a quick run needs a tenth."""
 
-# How long an example takes tells of the machine, not of the code.
-hypothesis.settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.register_profile("quick", parent=hypothesis.settings.get_profile("any machine"), max_examples=FEW)
-hypothesis.settings.load_profile("any machine")
-
-quicken_registration()
-keep_compiled()
-close_connections()
 # Nothing that is imported or collected goes away again: to look for it is a fifth of the time of a collection.
 gc.disable()
 
@@ -44,7 +29,6 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """As `babelgate serve` does when it has started: what was imported stays, and is not looked at again."""
     gc.enable()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
 
@@ -147,12 +131,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.quick:
         config.option.markexpr = "unit and not slow"
-        hypothesis.settings.load_profile("quick")
         # A database that is made for one test waits for the disk again and again.
         if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MUCH:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: the tier of a test, see tests/tier.py")
+    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
+        from tests.ready import make_ready  # which takes a second
+
+        make_ready(config.option.quick)
     if not hasattr(config, "workerinput"):  # reports of workers come here
         config.pluginmanager.register(SkipLock(config), "skip-lock")
         config.pluginmanager.register(ViolationScore(), "violation-score")

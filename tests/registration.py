@@ -15,6 +15,7 @@ from litestar import Litestar, Router
 from litestar._asgi import asgi_router
 from litestar._kwargs.kwargs_model import KwargsModel
 from litestar._signature.model import SignatureModel
+from litestar.handlers import HTTPRouteHandler
 from litestar.params import ParameterKwarg
 from litestar.routes import HTTPRoute
 from litestar.utils.signature import ParsedSignature
@@ -26,7 +27,7 @@ Register = Callable[[Sequence[Any]], Litestar]
 def quicken_registration() -> None:
     """From now on, in this process."""
     signature, struct, kwargs, app = cast("list[Any]", [ParsedSignature, SignatureModel, KwargsModel, Litestar])
-    router, parameter = cast("list[Any]", [asgi_router, ParameterKwarg])
+    router, router_type, parameter = cast("list[Any]", [asgi_router, Router, ParameterKwarg])
     parse, model, arguments = signature.from_fn, struct.create, kwargs.create_for_signature_model
     parsed: dict[Hashable, Any] = {}
     models: dict[Hashable, Any] = {}
@@ -59,6 +60,15 @@ def quicken_registration() -> None:
     struct.create = create
     kwargs.create_for_signature_model = create_for_signature_model
     app.route_handler_method_map = property(_At)
+    # A Router copies what it is given, and an app copies it once more.
+    copied = router_type.get_route_handler_map.__func__
+    router_type.get_route_handler_map = classmethod(
+        lambda cls, value: (
+            {path: dict.fromkeys(value.http_methods, value) for path in value.paths}
+            if cls is Router and isinstance(value, HTTPRouteHandler)
+            else copied(cls, value)
+        )
+    )
     # Each handler that is registered has the whole tree of routes looked through once more.
     router.validate_node = _is_valid
     # Every `FromPath[str]` is hashed, by a copy of all of its fields.

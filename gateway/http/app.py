@@ -27,6 +27,7 @@ from gateway.storage.blobs import open_blobs
 
 log = logging.getLogger("babelgate")
 
+_VERSION: Final = version("babelgate")
 _STATUS: Final = {
     FaultCode.NOT_FOUND: 404,
     FaultCode.METHOD_NOT_ALLOWED: 405,
@@ -91,7 +92,7 @@ def create_app(
         default_agent=registry.default,
         knows=registry.knows,
         encode=_encode,
-        version=version("babelgate"),
+        version=_VERSION,
         instance=lambda: hub.instance,
     )
 
@@ -105,7 +106,7 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
         agent = who.agent or "agent"
         alone = who.base_url.endswith(f"/agent/{agent}")
         return {
-            "babelgate": version("babelgate"),
+            "babelgate": _VERSION,
             "agents": [agent] if alone else [fronted.info.name for fronted in registry.all()],
             "protocols": [
                 {"protocol": example.label, "url": example.url, "example": example.curl}

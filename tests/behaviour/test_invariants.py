@@ -431,6 +431,7 @@ async def test_i15_a_restart_changes_what_it_must_and_another_one_nothing_more(h
 # Readers and files
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite
 async def test_i16_ten_thousand_readers_cost_little_and_one_that_never_reads_costs_nothing(hubs: House) -> None:
     agent = Scripted()

@@ -146,6 +146,7 @@ async def test_slow_says_a_token_at_once_and_is_silent_for_the_number_in_the_tex
     assert (await within(tell("slow", "0.001"))).text == "Waiting."
 
 
+@pytest.mark.slow
 async def test_a_thousand_slow_ones_at_once_are_fine():
     loop = asyncio.get_running_loop()
     began = loop.time()

@@ -286,6 +286,7 @@ async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
     assert task.fault is not None and task.fault.code is FaultCode.AGENT_INVALID
 
 
+@pytest.mark.slow
 async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent))

@@ -183,6 +183,7 @@ def _add_webhook(tx: Transaction, task_id: str, thread_id: str, done: bool) -> N
     tx.connection.execute(table_of(WebhookRow).insert().values(values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("events", "size"), [(5000, 10), (40, 500_000)])
 async def test_the_log_of_a_long_thread_goes_bit_by_bit_and_others_do_not_wait_for_it(
     hubs: House, events: int, size: int
@@ -243,6 +244,7 @@ async def no_remnants(hub: Hub) -> None:
     await within(look(), "the end of the log")
 
 
+@pytest.mark.slow
 async def test_the_file_of_the_database_shrinks_when_much_was_erased(hubs: House) -> None:
     hub = await hubs.start()
     thread = await long_thread(hub, 200, 50_000)
@@ -258,6 +260,7 @@ async def test_the_file_of_the_database_shrinks_when_much_was_erased(hubs: House
     assert file.stat().st_size < 2_000_000
 
 
+@pytest.mark.slow
 async def test_runs_go_on_while_the_file_shrinks(hubs: House) -> None:
     hub = await hubs.start(fronted("echo", Echo()))
     thread = await long_thread(hub, 200, 50_000)

@@ -267,6 +267,7 @@ async def test_pages_are_bounded_on_both_sides(writing: Writing) -> None:
     assert await writing.journal.page(pk + 1, 0) == []
 
 
+@pytest.mark.slow
 async def test_a_page_of_large_records_ends_where_it_has_enough_of_them(writing: Writing) -> None:
     pk = await within(writing.journal.write(create("t")))
     for _ in range(9):
