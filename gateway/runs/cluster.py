@@ -69,6 +69,9 @@ class Cluster:
         """Attempts of runs that are this node's and that nobody saw to at the last look."""
         self._paused: OrderedDict[int, set[tuple[str, str]]] = OrderedDict()
         """By thread, owners and ids of tasks that have asked something here."""
+        self._stirred: set[int] = set()
+        """Keys of threads that others have written to, and on which a task has asked something here."""
+        self._looking_at_paused = False
         self._tasks = Tasks()
 
     async def start(self) -> None:
@@ -113,13 +116,9 @@ class Cluster:
         if not adopted:
             return
         try:
-            nodes = {(owner, run_id): node for owner, run_id, node in adopted.runs}
-            live = [
-                found
-                for found in await self._journal.query(queries.live_runs, self.nodes.node_id)
-                if (found.owner, found.run.run_id) in nodes
-            ]
-            await self._recover_all(live, [nodes[found.owner, found.run.run_id] for found in live])
+            adopted_runs = {(owner, run_id) for owner, run_id, _ in adopted.runs}
+            live = await self._journal.query(queries.live_runs, self.nodes.node_id)
+            await self._recover_all([found for found in live if (found.owner, found.run.run_id) in adopted_runs])
             # Also what waits behind them: a run that was ended here has made what follows it this node's.
             for found in await self._journal.query(queries.live_runs, self.nodes.node_id):
                 if found.run.status is RunStatus.PENDING:
@@ -132,17 +131,18 @@ class Cluster:
         except FaultError as error:
             log.warning("what node %s has taken over could not be taken up: %s", self.nodes.name, error)
 
-    async def _recover_all(self, live: Sequence[LiveRun], nodes: Sequence[str | None]) -> None:
-        running = [pair for pair in zip(live, nodes, strict=True) if pair[0].run.status is RunStatus.RUNNING]
+    async def _recover_all(self, live: Sequence[LiveRun]) -> None:
+        running = [found for found in live if found.run.status is RunStatus.RUNNING]
         for start in range(0, len(running), _AT_ONCE):
-            await asyncio.gather(*(self._recover(found, node) for found, node in running[start : start + _AT_ONCE]))
+            await asyncio.gather(*map(self._recover, running[start : start + _AT_ONCE]))
 
-    async def _recover(self, found: LiveRun, node: str | None) -> None:
+    async def _recover(self, found: LiveRun) -> None:
         key = found.pk, found.run.run_id
         if key in self._recovering or self._engine.attends(*key):
             return
         self._recovering.add(key)
         try:
+            node = self.nodes.node_before(found.owner, found.run.run_id, found.run.attempt)
             await self._engine.recover(start_of(found), node)
         except FaultError as error:
             if error.fault.code is not FaultCode.CONFLICT:  # else it has ended, or another node has it by now
@@ -160,10 +160,11 @@ class Cluster:
             elif pump is not None:
                 self._changed.add(remote.pk)
             if remote.pk in self._paused:
-                self._tasks.spawn(self._look_at_paused(remote.pk), "look")
+                self._stirred.add(remote.pk)
         if self._changed and not self._looking:
             self._looking = True
             self._tasks.spawn(self._look_at_changed(), "look")
+        self._look_soon_at_paused()
 
     def handle_commit(self, published: Published) -> None:
         for record in published.records:
@@ -183,17 +184,40 @@ class Cluster:
         finally:
             self._looking = False
 
-    async def _look_at_paused(self, pk: int) -> None:
+    async def _look_at_paused(self) -> None:
         """A generator that waits for its answer here, while another node went on with the task, is of no use."""
-        tasks = self._paused.pop(pk, set[tuple[str, str]]())
-        for owner, task_id in tasks:
-            task = await self._journal.query(queries.task, owner, task_id)
-            if task is not None and task.waiting:
-                self._paused.setdefault(pk, set()).add((owner, task_id))
-            else:
-                self._forget_paused(owner, task_id)
+        try:
+            while self._stirred:
+                await self._look_at_asked(self._stirred.pop())
+        except FaultError as error:
+            log.debug("generators that wait here are looked at again with everything: %s", error)
+        finally:
+            self._looking_at_paused = False
+
+    async def _look_at_asked(self, pk: int) -> None:
+        # What asks meanwhile is newer than what is found here: it is left to the next look.
+        asked, self._paused[pk] = self._paused.get(pk, set[tuple[str, str]]()), set()
+        try:
+            for owner, task_id in tuple(asked):
+                task = await self._journal.query(queries.task, owner, task_id)
+                if task is None or not task.waiting:
+                    asked.discard((owner, task_id))
+                    self._forget_paused(owner, task_id)
+        except FaultError:
+            self._stirred.add(pk)
+            raise
+        finally:
+            left = self._paused.pop(pk, set[tuple[str, str]]()) | asked
+            if left:
+                self._paused[pk] = left
+
+    def _look_soon_at_paused(self) -> None:
+        if self._stirred and not self._looking_at_paused:
+            self._looking_at_paused = True
+            self._tasks.spawn(self._look_at_paused(), "look")
 
     async def _look_at_all(self) -> None:
+        self._look_soon_at_paused()
         pumps = self._engine.pumps()  # before the rows: who is at work by now has a row that says so
         try:
             mine = await self._journal.query(queries.live_runs, self.nodes.node_id)
@@ -220,7 +244,7 @@ class Cluster:
                 left.append(found)
             else:
                 self._unattended.add(attempt)
-        await self._recover_all(left, [None] * len(left))
+        await self._recover_all(left)
 
     async def _look(self, pumps: Sequence[Pump], mine: Sequence[LiveRun]) -> None:
         """Compare agents that are at work with the runs that are this node's."""

@@ -12,6 +12,7 @@ each node must have seen for itself, by its own steady clock, that none came. A 
 import asyncio
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -38,6 +39,8 @@ _STUCK: Final = 60.0
 loop for some seconds cost the node none of its runs."""
 _SOME: Final = 500
 """Runs, or webhooks, that are taken over in one transaction."""
+_REMEMBERED: Final = 10_000
+"""Runs of which it is known whose they were."""
 
 _NODE, _RUN, _HOOK = table_of(NodeRow), table_of(RunRow), table_of(WebhookRow)
 _NOW: Final = text("(extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
@@ -112,6 +115,9 @@ class Nodes:
         """Take over what is nobody's. One that is about to leave does not."""
         self._watch = Watch()
         self._names: dict[str, str] = {}
+        self._before: OrderedDict[tuple[str, str, int], str | None] = OrderedDict()
+        """By owner, id and attempt of a run that was taken over, the name of the node whose it was. Noted before the
+        commit, whose answer may get lost."""
         self._engine: Engine | None = None
         self._connection: Connection | None = None
         self._thread: threading.Thread | None = None
@@ -214,10 +220,21 @@ class Nodes:
                 silent = (_NODE.c.node_id == node_id) & (_NODE.c.seen_at == seen_at)
                 if connection.execute(delete(_NODE).where(silent)).rowcount:
                     names.append(self._names.get(node_id, node_id))
-            runs = self._adopt(connection, _RUN, ("owner", "run_id"))
+            runs = self._adopt(connection, _RUN, ("owner", "run_id", "attempt"))
             hooks = self._adopt(connection, _HOOK, ("owner", "task_id", "webhook_id"))
-        named = tuple((owner, run_id, self._names.get(node, node)) for owner, run_id, node in runs)
+            for owner, run_id, attempt, node in runs:
+                self._note_before(owner, run_id, attempt, self._names.get(node, node))
+        named = tuple((owner, run_id, self._names.get(node, node)) for owner, run_id, _, node in runs)
         return Adopted(named, tuple(tuple(row[:3]) for row in hooks)), tuple(names)
+
+    def _note_before(self, owner: str, run_id: str, attempt: int, node: str | None) -> None:
+        self._before[owner, run_id, attempt] = node
+        if len(self._before) > _REMEMBERED:
+            self._before.popitem(last=False)
+
+    def node_before(self, owner: str, run_id: str, attempt: int) -> str | None:
+        """The name of the node that made this attempt of a run; None where it is not known to have been another one."""
+        return self._before.get((owner, run_id, attempt))
 
     def _adopt(self, connection: Connection, table: Any, key: Sequence[str]) -> Sequence[Any]:
         """Rows that another transaction changes right now are skipped: whoever starts a run is its node, and what is

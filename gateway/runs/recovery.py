@@ -1,7 +1,7 @@
 """Recovery: runs and webhooks of a gateway that is gone are taken up where it left them."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.state import RunStatus
@@ -24,13 +24,12 @@ class Recovery:
         self._deliverer = deliverer
         self._find = find
 
-    async def take_up(self, live: Sequence[LiveRun], nodes: Mapping[str, str | None] | None = None) -> None:
+    async def take_up(self, live: Sequence[LiveRun]) -> None:
         """Queued runs stay queued in order, active runs are re-attached to, started again, or ended with a fault that
-        says why. `nodes` has, by run, the node that had it. Raises what the journal does."""
+        says why. Raises what the journal does."""
         for found in live:
             if found.run.status is RunStatus.RUNNING:
-                node = None if nodes is None else nodes.get(found.run.run_id)
-                await self._engine.recover(start_of(found), node)
+                await self._engine.recover(start_of(found))
         for found in live:
             if found.run.status is RunStatus.PENDING:
                 await self.offer(found)

@@ -235,6 +235,7 @@ class House:
         crons: Mapping[str, CronSubmit] | None = None,
         webhook_secret: str | None = None,
         cluster: str | None = None,
+        pooler: str | None = None,
         name: str = "hub.db",
     ) -> Hub:
         """A hub that is not started yet."""
@@ -252,7 +253,7 @@ class House:
             crons=crons or {},
             webhook_secret=webhook_secret,
             retention=retention or Retention(),
-            pooler=self._pooler,
+            pooler=pooler or self._pooler,
             cluster=cluster,
             clock=clock,
         )

@@ -1,0 +1,90 @@
+"""Several gateways on one database, and one of them cannot read from it for a while: what it was to do then, it does
+when it can."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from canonical import FaultCode, TaskState
+from gateway.runs.cluster import Cluster
+from gateway.storage import unavailable
+from tests.cluster.nodes import Nodes, ended, reached
+from tests.cluster.test_questions import agent, parked
+from tests.gateway.hubs import OWNER, Scripted, fronted, submit, turned, within
+from tests.gateway.storage.test_postgres import Wire
+from tests.postgres import url_of
+
+
+@pytest.fixture
+async def wire(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Wire]:
+    """What a node reads by; it writes and hears by another."""
+    monkeypatch.setattr(unavailable, "PATIENCE", 0.05)
+    made, url = Wire(), make_url(url_of(postgres_tables))
+    place = (url.host or "127.0.0.1", url.port or 5432)
+    server = await asyncio.start_server(lambda reader, writer: made.join(reader, writer, place), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    made.url = url.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+    yield made
+    made.cut()
+    server.close()
+
+
+@pytest.fixture(autouse=True)
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.DEBUG, "babelgate.node")
+    return caplog
+
+
+async def test_a_generator_whose_question_was_answered_elsewhere_is_closed_when_that_can_be_known(
+    wire: Wire, cluster: Nodes, log: pytest.LogCaptureFixture
+) -> None:
+    a = await cluster.start("a", agent(), pooler=wire.url)
+    b = await cluster.start("b", agent())
+    receipt = await submit(a, "ask")
+    other = await submit(a, "ask")
+    for each in (receipt, other):
+        await reached(b, each, TaskState.INPUT_REQUIRED)
+    await within(turned(lambda: parked(a) == 2), "generators that wait")
+    wire.cut()
+    await within(b.cancel(OWNER, receipt.task_id))
+    await within(turned(lambda: "generators that wait here" in log.text), "a look in vain")
+    assert parked(a) == 2
+    wire.mend()
+    await within(turned(lambda: parked(a) == 1), "the end of the generator")
+
+
+async def test_a_fault_names_the_node_whose_run_it_was_also_where_the_run_was_taken_up_late(
+    wire: Wire, cluster: Nodes, log: pytest.LogCaptureFixture
+) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine))
+    b = await cluster.start("b", fronted("s", other), pooler=wire.url)
+    receipt = await submit(a, "s")
+    await mine.called()
+    wire.cut()
+    cluster.silence(a)
+    await within(turned(lambda: "could not be taken up" in log.text), "a takeover in vain")
+    wire.mend()
+    task = await ended(b, receipt)
+    assert task.fault is not None and task.fault.code is FaultCode.GATEWAY_RESTARTED
+    assert "The gateway's node a stopped" in task.fault.message
+
+
+async def test_a_fault_names_the_node_whose_run_it_was_also_where_nobody_was_told_that_it_was_taken_over(
+    cluster: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", fronted("s", mine))
+    b = await cluster.start("b", fronted("s", other))
+    receipt = await submit(a, "s")
+    await mine.called()
+
+    async def hear_nothing(cluster: Cluster, adopted: object) -> None: ...
+
+    monkeypatch.setattr(Cluster, "_take_over", hear_nothing)
+    cluster.silence(a)
+    task = await ended(b, receipt)
+    assert task.fault is not None and "The gateway's node a stopped" in task.fault.message
