@@ -35,6 +35,14 @@ class Connection:
             return await self._reader.readexactly(length)
         return b"".join([piece async for piece in self._chunks()])
 
+    async def follow(self, method: str, path: str, body: bytes = b"", headers: str = "") -> AsyncGenerator[bytes]:
+        """A stream as it comes, piece by piece. `headers` = as of `post`."""
+        self._send(path, body, headers, method)
+        if await self._head(path) is not None:
+            raise SystemExit(f"{path}: not a stream")
+        async for piece in self._chunks():
+            yield piece
+
     async def read_until(self, path: str, body: bytes, headers: str, wanted: bytes) -> None:
         """Read a stream until something was said; the connection is of no use afterwards."""
         self._send(path, body, headers)
@@ -48,9 +56,9 @@ class Connection:
     def close(self) -> None:
         self._writer.close()
 
-    def _send(self, path: str, body: bytes, headers: str) -> None:
+    def _send(self, path: str, body: bytes, headers: str, method: str = "POST") -> None:
         head = (
-            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{headers}"
+            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{headers}"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         self._sent_at = time.perf_counter()

@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.svg:
         write_charts(comparison, options.svg)
     if options.page:
-        write_tables(comparison, options.page)
+        write_block(options.page, MARK, report(comparison))
     print(report(comparison))
 
 
@@ -148,7 +148,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def compare(options: argparse.Namespace) -> Comparison:
     works = [each for each in WORKS if options.only in each.name]
     comparison = Comparison(
-        datetime.now(UTC).isoformat(timespec="seconds"), machine(), {GATEWAY: _own_version()}, options.connections
+        datetime.now(UTC).isoformat(timespec="seconds"), machine(), {GATEWAY: own_version()}, options.connections
     )
     server.pin_client()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -229,13 +229,13 @@ def write_charts(comparison: Comparison, folder: Path) -> None:
             (folder / file).write_text(draw(name, note, drawn), encoding="utf-8")
 
 
-def write_tables(comparison: Comparison, page: Path) -> None:
-    """In the place of the block that follows the mark."""
-    before, mark, after = page.read_text(encoding="utf-8").partition(MARK)
+def write_block(page: Path, mark: str, text: str) -> None:
+    """In the place of the block of code that follows the mark."""
+    before, found, after = page.read_text(encoding="utf-8").partition(mark)
     begin, end, rest = after.partition("\n```\n\n")
-    if not (mark and end and begin.startswith("\n```\n")):
-        raise SystemExit(f"{page}: no block of code behind {MARK}")
-    page.write_text(f"{before}{mark}\n```\n{report(comparison)}{end}{rest}", encoding="utf-8")
+    if not (found and end and begin.startswith("\n```\n")):
+        raise SystemExit(f"{page}: no block of code behind {mark}")
+    page.write_text(f"{before}{mark}\n```\n{text}{end}{rest}", encoding="utf-8")
 
 
 def machine() -> dict[str, str | int]:
@@ -255,7 +255,7 @@ def _processor() -> str:
     return found[1] if found else platform.machine()
 
 
-def _own_version() -> str:
+def own_version() -> str:
     """With the commit, where this is a checkout."""
     done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=REFERENCE, capture_output=True, text=True, check=False

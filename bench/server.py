@@ -63,9 +63,15 @@ def uvicorn(app: str, python: str = PYTHON, *arguments: str) -> list[str]:
 
 @contextmanager
 def running(
-    command: Sequence[str], folder: Path, *, environment: Mapping[str, str] | None = None, patience: float = 60
+    command: Sequence[str],
+    folder: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    patience: float = 60,
+    pinned: bool = True,
 ) -> Generator[Server]:
-    """The server, as soon as it takes connections. `{port}` in the command is its port."""
+    """The server, as soon as it takes connections. `{port}` in the command is its port. `pinned` = to one core, the
+    first."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     with Path(folder, "stderr").open("wb") as errors:
@@ -78,7 +84,7 @@ def running(
         )
     try:
         _await_port(process, port, patience, folder)
-        if len(CORES) > 1:
+        if pinned and len(CORES) > 1:
             _pin(process.pid, CORES[:1])
         yield Server(port, process.pid)
     finally:

@@ -1,0 +1,295 @@
+"""Several gateways on one PostgreSQL, each a process: how soon a run begins, how soon the others show what one says,
+how long a long log takes to be shown, and what 1, 2 and 3 of them do in a second.
+
+    .venv/bin/python -m bench.cluster postgresql://jane@127.0.0.1/name
+    .venv/bin/python -m bench.cluster postgresql://… --page docs/performance.md --json cluster.json
+    .venv/bin/python -m bench.cluster --read cluster.json
+
+Everything is in a schema of its own, which is dropped in the end. Callers speak ACP, where nothing else is said. The
+nodes, their callers and the server of the database share the machine's cores, and none is pinned to one: the share of
+all cores that was at work stands beside each rate.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import psycopg
+
+from bench import server, work
+from bench.client import Connection
+from bench.cluster_figures import DISPATCH, FAN_OUT, SAME_NODE, ClusterFigures, Load, Rate, Waits, load, report, save
+from bench.compare import choose_jobs, machine, own_version, write_block
+from bench.scale import new_schema, within
+from bench.server import Server
+from bench.work import Job
+
+MARK: Final = "<!-- bench.cluster -->"
+AIMS: Final[Mapping[str, float]] = {DISPATCH: 8, FAN_OUT: 10, "replay": 100, "events": 20_000}
+_SSE: Final = "Accept: text/event-stream\r\n"
+_SAID: Final = re.compile(rb'"type":"message.part","part":\{[^{}]*"content":"\s*(\d+)"')
+"""Not the whole message, which comes in the end."""
+_WORDS: Final = 1000
+"""Of a run that nobody follows."""
+
+
+@contextmanager
+def running(database: str, folder: Path, count: int) -> Generator[list[Server]]:
+    """So many nodes."""
+    with ExitStack() as stack:
+        nodes: list[Server] = []
+        for number in range(count):
+            place = folder / f"node-{number}"
+            place.mkdir()
+            agents = {name: {"python": f"gateway.demo:{name}"} for name in ("echo", "stream")}
+            agents["stamp"] = {"python": "bench.stamp:stamp"}
+            settings = {"cluster": True, "node": f"node-{number}", "blobs": str(folder / "blobs"), "agents": agents}
+            (place / "babelgate.yaml").write_text(json.dumps({"database": database, **settings}), encoding="utf-8")
+            nodes.append(stack.enter_context(server.running(server.gateway(), place, pinned=False, patience=180)))
+        yield nodes
+
+
+def measure(database: str, folder: Path, options: argparse.Namespace) -> ClusterFigures:
+    before = os.getloadavg()[0]
+    with running(database, folder, options.nodes) as nodes:
+        figures = ClusterFigures(
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            machine(),
+            {"gateway": own_version(), "PostgreSQL": _server_of(database)},
+            options.nodes,
+            options.connections,
+            options.events,
+            before,
+        )
+        figures.waits.extend(asyncio.run(_waits(nodes, options)))
+        _say("events a second")
+        figures.loads.append(_events(database, nodes, options))
+        for count in range(1, len(nodes) + 1):
+            _say(f"runs a second, {count} nodes")
+            figures.loads.append(_runs(nodes[:count], options))
+    return figures
+
+
+def _server_of(database: str) -> str:
+    with psycopg.connect(database) as connection:
+        commit = connection.execute("SHOW synchronous_commit").fetchone()
+        version = connection.info.parameter_status("server_version")
+    return f"{version}, synchronous_commit {commit[0] if commit else 'unknown'}"
+
+
+# How soon
+
+
+async def _waits(nodes: Sequence[Server], options: argparse.Namespace) -> list[Waits]:
+    _say("dispatch")
+    dispatched = await _dispatch(nodes, options.times)
+    _say("fan-out")
+    same, other = await _fan_out(nodes, options.times)
+    _say(f"replay of {options.events} events")
+    replayed = await _replay(nodes, options.events, options.replays)
+    return [
+        dispatched,
+        Waits(FAN_OUT, other, AIMS[FAN_OUT]),
+        Waits(SAME_NODE, same),
+        *replayed,
+    ]
+
+
+async def _dispatch(nodes: Sequence[Server], times: int) -> Waits:
+    """One run after the other, on one node after the other, each read to its end."""
+    body = work.encode({**work.acp_run("echo"), "mode": "stream"})
+    connections = [await Connection.open(node.port) for node in nodes]
+    found, used = list[float](), 0.0
+    for number in range(-10 * len(nodes), times):  # the first ones warm up
+        used = used or (sum(node.cpu for node in nodes) if number >= 0 else 0)
+        begun = time.perf_counter()
+        took = 0.0
+        async with aclosing(connections[number % len(nodes)].follow("POST", "/acp/runs", body)) as pieces:
+            async for piece in pieces:
+                # `run.created` is the acceptance; what comes next is the first event of the run.
+                if not took and b"run.in-progress" in piece:
+                    took = (time.perf_counter() - begun) * 1000
+        if number >= 0:
+            found.append(took)
+    for each in connections:
+        each.close()
+    return Waits(DISPATCH, found, AIMS[DISPATCH], (sum(node.cpu for node in nodes) - used) / times * 1000)
+
+
+async def _fan_out(nodes: Sequence[Server], times: int) -> tuple[list[float], list[float]]:
+    """Milliseconds from a word to its readers on the node of its run, and on another."""
+    first, other = nodes[0], nodes[-1]
+    starting = await Connection.open(first.port)
+    body = work.encode({**work.acp_run("stamp", str(times)), "mode": "async"})
+    run_id = json.loads(await starting.post("/acp/runs", body))["run_id"]
+    same, away = await asyncio.gather(*(_hear(node, run_id, times) for node in (first, other)))
+    starting.close()
+    return same, away
+
+
+async def _hear(node: Server, run_id: str, times: int) -> list[float]:
+    begun, found = time.monotonic_ns(), list[float]()
+    async for piece in _events_of(node, run_id):
+        now = time.monotonic_ns()
+        for said in map(int, _SAID.findall(piece)):
+            if said > begun:  # what had been said before is caught up
+                found.append((now - said) / 1e6)
+    return found
+
+
+async def _events_of(node: Server, run_id: str) -> AsyncGenerator[bytes]:
+    connection = await Connection.open(node.port)
+    async for piece in connection.follow("GET", f"/acp/runs/{run_id}/events", headers=_SSE):
+        yield piece
+    connection.close()
+
+
+async def _replay(nodes: Sequence[Server], events: int, times: int) -> list[Waits]:
+    """The first time and the others: a node that did not run it has nothing of it in memory."""
+    starting = await Connection.open(nodes[0].port)
+    words = " ".join(f"w{number}" for number in range(events))
+    body = work.encode({**work.acp_run("stream", words), "mode": "sync"})
+    run_id = json.loads(await starting.post("/acp/runs", body))["run_id"]
+    starting.close()
+    took, used = list[float](), nodes[-1].cpu
+    for _ in range(1 + times):
+        begun, told = time.perf_counter(), 0
+        async for piece in _events_of(nodes[-1], run_id):
+            told += piece.count(b'"message.part"')
+        took.append((time.perf_counter() - begun) * 1000)
+        if told != events:
+            raise SystemExit(f"{told} events were replayed, and not {events}")
+    used = (nodes[-1].cpu - used) / (1 + times) * 1000
+    name = f"a log of {events} events, read on another node"
+    return [Waits(f"{name}: first", took[:1]), Waits(f"{name}: again", took[1:], AIMS["replay"], used)]
+
+
+# How many
+
+
+def _events(database: str, nodes: Sequence[Server], options: argparse.Namespace) -> Load:
+    """Runs of many words that nobody follows, on all nodes: what is counted is what is in the log."""
+    words = " ".join(f"word{number:04}" for number in range(_WORDS))
+    said = {**work.acp_run("stream", words), "mode": "sync"}
+    found = Load("events to the log, of long runs", len(nodes), aim=AIMS["events"])
+    job = work.posted("/acp/runs", lambda _: said, b'"completed"')
+    for rate, counted, took in _rounds(nodes, job, options, database):
+        found.rounds.append(Rate(counted / took, rate.median, rate.cpu, rate.busy))
+    return found
+
+
+def _runs(nodes: Sequence[Server], options: argparse.Namespace) -> Load:
+    found = Load("runs of the echo agent, A2A", len(nodes))
+    found.rounds.extend(rate for rate, _, _ in _rounds(nodes, work.a2a_1_0(), options))
+    return found
+
+
+def _rounds(
+    nodes: Sequence[Server], job: Job, options: argparse.Namespace, database: str = ""
+) -> Generator[tuple[Rate, int, float]]:
+    """Rates, events that came into the log, seconds."""
+    jobs = options.connections
+    for share in (1 / 4, 1):  # what is imported and compiled late costs the first
+        rate, _ = asyncio.run(_share_out(nodes, job, jobs, options.connections))
+        jobs = choose_jobs(rate.per_second, options.seconds * share, options.connections)
+    for _ in range(options.rounds):
+        before = _count_events(database)
+        rate, took = asyncio.run(_share_out(nodes, job, jobs, options.connections))
+        yield rate, _count_events(database) - before, took
+
+
+async def _share_out(nodes: Sequence[Server], job: Job, jobs: int, connections: int) -> tuple[Rate, float]:
+    """The connections go to one node after the other."""
+    times: list[float] = []
+    places = itertools.cycle(nodes)
+
+    async def caller(node: Server, first: int, count: int) -> None:
+        connection = await Connection.open(node.port)
+        for number in range(first, first + count):
+            begun = time.perf_counter()
+            await job(connection, number)
+            times.append(time.perf_counter() - begun)
+        connection.close()
+
+    each = jobs // connections
+    used, at_work, begun = sum(node.cpu for node in nodes), _cpu_of_machine(), time.perf_counter()
+    await asyncio.gather(*(caller(next(places), number * each, each) for number in range(connections)))
+    took = time.perf_counter() - begun
+    used = sum(node.cpu for node in nodes) - used
+    busy, total = (after - before for after, before in zip(_cpu_of_machine(), at_work, strict=True))
+    times.sort()
+    median = times[len(times) // 2] * 1000
+    return Rate(len(times) / took, median, used / len(times) * 1000, busy / total if total else 0.0), took
+
+
+def _count_events(database: str) -> int:
+    if not database:
+        return 0
+    with psycopg.connect(database) as connection:
+        found = connection.execute("SELECT count(*) FROM event").fetchone()
+    return found[0] if found else 0
+
+
+def _cpu_of_machine() -> tuple[int, int]:
+    """Ticks in which its cores were at work, and all."""
+    try:
+        ticks = [int(each) for each in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
+    except OSError:
+        return 0, 0
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)  # proc(5): the fourth is idle, the fifth iowait
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = _options(arguments)
+    if options.read:
+        figures = load(options.read)
+    else:
+        with tempfile.TemporaryDirectory() as folder, new_schema(options.database) as schema:
+            figures = measure(within(options.database, schema), Path(folder), options)
+    if options.json:
+        save(figures, options.json)
+    if options.page:
+        write_block(options.page, MARK, report(figures))
+    print(report(figures))
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.cluster", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("database", nargs="?", default="", metavar="URL", help="of PostgreSQL")
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--connections", type=int, default=24)
+    parser.add_argument(
+        "--times", type=int, default=500, help="runs that are dispatched, and words that are heard (500)"
+    )
+    parser.add_argument("--events", type=int, default=10_000, help="of the log that is replayed (10000)")
+    parser.add_argument("--replays", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4, help="about how long one round takes (4)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure, the versions and the machine")
+    parser.add_argument("--page", type=Path, metavar="FILE", help=f"put the tables where the page says {MARK}")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: show what --json has written")
+    options = parser.parse_args(arguments)
+    if not (options.database or options.read):
+        parser.error("give the URL of a PostgreSQL, or --read FILE")
+    return options
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

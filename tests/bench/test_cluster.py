@@ -1,0 +1,57 @@
+"""What is shown of figures of several gateways. They are measured by hand: figures are no assertion."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bench.cluster import MARK, main
+from bench.cluster_figures import ClusterFigures, Load, Rate, Waits, load, report, save
+
+FIGURES: Final = ClusterFigures(
+    date="2026-01-02T03:04:05+00:00",
+    machine={"cores": 2, "Python": "3.11.7"},
+    versions={"gateway": "0.1.0", "PostgreSQL": "15.3, synchronous_commit on"},
+    nodes=2,
+    connections=24,
+    events=10_000,
+    load_before=0.25,
+    waits=[
+        Waits("a run", [1.0, 2.0, 9.0], aim=8, cpu=1.25),
+        Waits("a log: first", [120.0]),
+        Waits("a word", [2.0, 3.0]),
+    ],
+    loads=[
+        Load("events", 2, [Rate(10_000, 40, 20, 0.9), Rate(30_000, 60, 30, 1)], aim=20_000),
+        Load("runs", 1, [Rate(500, 30, 0.7, 0.8)]),
+        Load("runs", 2, [Rate(750, 20, 0.75, 0.995), Rate(650, 20, 0.75, 0.995)]),
+    ],
+)
+
+
+def test_the_report_has_a_line_of_each_figure_with_its_aim_and_what_more_nodes_are_worth() -> None:
+    assert report(FIGURES) == (Path(__file__).parent / "cluster.txt").read_text(encoding="utf-8")
+
+
+def test_the_slowest_of_a_hundred_is_found_among_few() -> None:
+    assert Waits("w", [4.0]).p99 == 4
+    waits = Waits("w", [float(each) for each in range(1, 1001)])
+    assert (waits.p50, round(waits.p99)) == (500.5, 990)
+
+
+def test_figures_that_were_kept_are_shown_again_and_put_into_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, page = tmp_path / "cluster.json", tmp_path / "page.md"
+    save(FIGURES, kept)
+    assert load(kept) == FIGURES
+    page.write_text(f"Before\n\n{MARK}\n```\nold\n```\n\nAfter\n", encoding="utf-8")
+    main(["--read", str(kept), "--page", str(page)])
+    assert capsys.readouterr().out == f"{report(FIGURES)}\n"
+    assert page.read_text(encoding="utf-8") == f"Before\n\n{MARK}\n```\n{report(FIGURES)}\n```\n\nAfter\n"
+
+
+def test_a_database_or_kept_figures_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([])
+    assert "give the URL of a PostgreSQL" in capsys.readouterr().err
