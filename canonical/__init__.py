@@ -26,6 +26,7 @@ from canonical.fold import Fold
 from canonical.history import Revision, StateHistory
 from canonical.hub import (
     Answers,
+    Fork,
     Hub,
     Receipt,
     RunFilter,
@@ -83,6 +84,7 @@ __all__ = (
     "Feature",
     "FilePart",
     "Fold",
+    "Fork",
     "Hub",
     "Interrupt",
     "Invocation",

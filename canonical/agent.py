@@ -92,6 +92,12 @@ class Invocation:
     """Where this run goes on from questions: all their answers, in the order in which the questions were raised."""
     metadata: JsonObject = field(default_factory=dict[str, object])
     """Of the task: that of its first run's input."""
+    origin: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Where the run does not go on from what the upstream did last, but from what it did once: its ids, as the run
+    bound them that ended so. Who can go on from there need not be told the history."""
+    state: JsonObject = field(default_factory=dict[str, object])
+    """Where it does not go on from what the upstream did last: members of the state that callers have changed since
+    the upstream knew it."""
     opens_thread: bool = False
     """The first start of the first run of a thread that nothing was said on before."""
     history: tuple[Message, ...] = ()

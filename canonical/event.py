@@ -5,6 +5,7 @@ that appends. Everything that any protocol shows is derived from records, so an 
 and nothing that changes later.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -290,6 +291,8 @@ class StateSaved(_Event):
     ns: tuple[str, ...] = ()
     pruned: bool = False
     """The state itself is gone (`StatesPruned`)."""
+    origin: Mapping[str, str] = {}
+    """Of a copy of another thread's: the ids of the upstream's run that ended with it (`canonical.history.Origin`)."""
 
 
 class StatesPruned(_Event):

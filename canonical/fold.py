@@ -51,10 +51,9 @@ def thread_after(thread: Thread, record: Record) -> Thread:
             return thread.replace(uploads=(*thread.uploads, event.part))
         case MessageStarted() if record.run_id is None:
             return thread.replace(revised=record.seq)
-        case StateSaved(forgets=removed_ids, parent_id=parent) if record.run_id is None and (
-            removed_ids or parent is not None
-        ):
-            return thread.replace(revised=record.seq)
+        case StateSaved(forgets=removed_ids, parent_id=parent) if record.run_id is None:
+            revised = record.seq if removed_ids or parent is not None else thread.revised
+            return thread.replace(revised=revised, changed_values=record.seq)
         case RunCreated() if thread.uploads:  # its messages bring them
             return thread.replace(uploads=())
         case ThreadChanged():

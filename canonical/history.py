@@ -6,7 +6,7 @@ output, and beside them the messages, each once, by id. Callers make revisions t
 a parent, so a run from an older one begins a branch; the newest revision is the thread's state.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Final, cast
@@ -71,6 +71,18 @@ class Revision:
     questions: tuple[Interrupt, ...] = ()
     """Those that were open when it was made."""
     fault: Fault | None = None
+    origin: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of a copy (`StateSaved.origin`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the upstream of an agent knows of a state."""
+
+    ids: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of the upstream's run that ended with it, as they were bound; none = it never had just these messages."""
+    changed: JsonObject = field(default_factory=dict[str, object])
+    """Members of it that callers have changed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +255,7 @@ class StateHistory:
             ns=event.ns,
             step=event.step,
             pruned=event.pruned,
+            origin=event.origin,
         )
 
     def _update(self, record: Record, event: StateSaved) -> str:
@@ -267,6 +280,7 @@ class StateHistory:
             ns=event.ns,
             step=None if event.values is None and event.change is None and not event.pruned else event.step,
             pruned=event.pruned,
+            origin=event.origin,
         )
         for task_id, tip in self._tips.items():
             if tip == parent:
@@ -292,6 +306,7 @@ class StateHistory:
         ns: tuple[str, ...] = (),
         step: int | None = None,
         pruned: bool = False,
+        origin: Mapping[str, str] | None = None,
     ) -> str:
         if parent is None and not ns:
             parent = self._head()
@@ -318,6 +333,7 @@ class StateHistory:
             next=next_,
             questions=questions,
             fault=fault,
+            origin=origin or {},
         )
         self._size += _REVISION
         self._nodes[checkpoint_id] = _Node(made, whole, delta, said, removed_ids, change, pruned)
@@ -444,6 +460,35 @@ class StateHistory:
             if node.made.run_id == run_id and not node.made.ns:
                 return None if self._is_hidden(node) else self._build_revision(checkpoint_id)
         return None
+
+    def origin(self, revision: Revision, agent: str) -> Origin:
+        """What an agent's own server knows of a revision: up to the changes of callers, what a run of the agent ended
+        with is known there."""
+        at = revision
+        while at.run_id is None and not at.origin and at.parent_id is not None:
+            parent = self.get(at.parent_id)
+            if parent is None:
+                break
+            at = parent
+        known: JsonObject = {} if at.run_id is None and not at.origin else at.values
+        changed = {
+            name: value
+            for name, value in revision.values.items()
+            if name != "messages" and (name not in known or not is_identical(known[name], value))
+        }
+        # What was said elsewhere since stands in none of them yet.
+        same = not self._heard and at.messages == revision.messages and known.keys() <= revision.values.keys()
+        return Origin(self._upstream_of(at, agent) if same else {}, changed)
+
+    def _upstream_of(self, revision: Revision, agent: str) -> Mapping[str, str]:
+        """The ids of the upstream's run that ended with a revision, if one of the agent did."""
+        if revision.origin:
+            return revision.origin if revision.node == agent else {}
+        run, task = self.fold.runs.get(revision.run_id or ""), self.task(revision.task_id)
+        if run is None or task is None or task.agent != agent or run.status is not RunStatus.SUCCESS:
+            return {}
+        last = self.of_run(run.run_id)
+        return run.upstream if last is not None and last.checkpoint_id == revision.checkpoint_id else {}
 
     def all(self, ns: tuple[str, ...] = ()) -> list[Revision]:
         """Newest first; without those of removed runs, and those that were pruned."""

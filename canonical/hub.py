@@ -63,6 +63,17 @@ class Scope(msgspec.Struct, frozen=True):
         return self.kind == "thread" or record.run_id == self.id
 
 
+class Fork(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run starts, if not from the newest state of its thread: from what a task or a run came to, or from a
+    revision. One of the three is given."""
+
+    task_id: str | None = None
+    run_id: str | None = None
+    checkpoint: str | None = None
+    thread_id: str | None = None
+    """Of the checkpoint; None = the thread that the run is for."""
+
+
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller asks an agent for."""
 
@@ -88,6 +99,14 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """Merged into the thread's."""
     history: tuple[Message, ...] = ()
     """Messages of the conversation that were said elsewhere and are news here; said on the thread before the input."""
+    fork: Fork | None = None
+    """Of the thread itself: the run begins a branch of it, as `input.checkpoint` does. Of another thread of the owner:
+    one that nothing was said on yet, or that is made, begins with the state of that one."""
+    state: JsonObject = {}
+    """Members that take the place of those of the state which the run starts from, as by an update of the state
+    before it."""
+    as_node: str | None = None
+    """In whose place they are changed."""
     strategy: Strategy = "enqueue"
     supersede: bool = False
     """A paused task of the thread is cancelled by this input; otherwise its questions stay open."""

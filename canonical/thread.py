@@ -39,6 +39,8 @@ class Thread(Value):
     revised: int = 0
     """Seq of the newest record by which a caller changed what was said: a message that belongs to no run, or a revision
     that leaves messages out or follows one that it names. 0 before the first."""
+    changed_values: int = 0
+    """Seq of the newest revision that a caller made of its state. 0 before the first."""
     extra: JsonObject = {}
     """What a protocol keeps on the thread for itself, by protocol; members are replaced whole."""
 

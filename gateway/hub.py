@@ -43,6 +43,7 @@ from gateway.runs.cluster import Cluster
 from gateway.runs.crons import Crons
 from gateway.runs.engine import Engine
 from gateway.runs.expiry import Expiry
+from gateway.runs.forks import Base, find_base
 from gateway.runs.output_schema import find_schema_error
 from gateway.runs.recovery import Recovery
 from gateway.runs.retention import Idle, Retention
@@ -365,17 +366,61 @@ class Hub:
             raise FaultError(FaultCode.INVALID, "The delay before the start is negative or too long")
         if submission.webhook is not None:
             await self._fetcher.check(submission.webhook.url)
+        check_size(self._limits.input, submission.state)
         if given.checkpoint is not None:
             await self.reads.need_revision(owner, submission.thread_id, given.checkpoint)
         ask = replace(submission, agent=agent, input=await self._keep_input(fronted, given))
+        ask, base = await find_base(self.reads, owner, ask)
         if ask.history:
             ask = replace(ask, history=await keep_messages(self._blobs, ask.history))
-        ids = Ids(new_id(), new_id(), new_id(), new_id())
+        if ask.state and ask.follow_up is not None:
+            raise FaultError(FaultCode.INVALID, "The state cannot be changed for a task that is at work.")
+        if ask.state and info.stateful:
+            return await self._submit_changed(owner, ask, base)
+        ids = Ids(new_id(), new_id(), new_id(), new_id(), new_id(), new_id())
         reserved = self.engine.slots.reserve(agent)
         done = self.journal.write(
-            command.submit, owner, ask, ids, self._limits, may_start=reserved, stateful=info.stateful
+            command.submit, owner, ask, ids, self._limits, may_start=reserved, stateful=info.stateful, base=base
         )
         return await self._see_through(owner, agent, ask.webhook, reserved, done)
+
+    async def _submit_changed(self, owner: str, ask: Submission, base: Base | None) -> Receipt:
+        """Of an agent that keeps the state itself: it changes it first, on a thread that is there."""
+        known = ask.thread_id or await self.reads.thread_of(owner, ask.protocol, ask.agent, ask.alias or "")
+        is_new = known is None or not await self._has_thread(owner, known)
+        left = replace(ask, thread_id=known)
+        if is_new or base is not None:
+            ids = Ids(new_id(), new_id(), new_id(), new_id(), new_id(), new_id())
+            left = await self.journal.write(command.prepare, owner, ask, ids, base)
+        thread_id = left.thread_id
+        assert thread_id is not None
+        try:
+            checkpoint = await self.update_state(
+                owner,
+                StateUpdate(
+                    thread_id=thread_id,
+                    values=left.state,
+                    checkpoint=left.input.checkpoint,
+                    as_node=left.as_node,
+                    agent=left.agent,
+                ),
+            )
+            given = left.input if left.input.checkpoint is None else left.input.replace(checkpoint=checkpoint)
+            return await self.submit(owner, replace(left, input=given, fork=None, state={}))
+        except BaseException:
+            if is_new:
+                await self.delete_thread(owner, thread_id)
+                await self.journal.write(command.forget, owner, thread_id)
+            raise
+
+    async def _has_thread(self, owner: str, thread_id: str) -> bool:
+        try:
+            await self.reads.thread(owner, thread_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            return False
+        return True
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
         check_size(self._limits.input, answers.input.messages, answers.input.config)

@@ -9,7 +9,7 @@ from canonical.agent import AgentInfo, Invocation
 from canonical.event import InterruptAnswered, MessageStarted, Record, RunCreated, RunStarted, StateSaved
 from canonical.fault import FaultCode, FaultError
 from canonical.fold import Fold
-from canonical.history import StateHistory
+from canonical.history import Origin, Revision, StateHistory
 from canonical.hub import Snapshot
 from canonical.message import FilePart, Message
 from canonical.replay import standing
@@ -113,7 +113,14 @@ class Invocations:
             # that goes on from the newest revision knows what this one must not.
             forks = created.checkpoint is not None
             if not info.stateful and created.cause != "answer":  # an answer goes to whoever asked
-                forks = forks or _is_revised(start, runs)
+                forks = forks or _is_since(start.revised, start, runs)
+            # A thread that began with the state of another one has a change of it before its first run.
+            is_changed = _is_since(start.changed_values, start, runs)
+            if created.cause != "answer" and (is_changed if info.stateful else is_changed or forks):
+                is_first = _is_first(start, runs)
+                origin = await self._origin(start, created)
+                call = replace(call, origin=origin.ids if is_first or (forks and not info.stateful) else {})
+                call = replace(call, state={} if info.stateful else origin.changed)
             known = {} if forks and not info.stateful else upstream_of(runs, task.task_id)
             call = replace(call, upstream=known)
             if info.takes_history and (forks or not info.remembers or _is_first(start, runs)):
@@ -134,12 +141,23 @@ class Invocations:
         transcript = await self._snapshot(start, Transcript, partial(Transcript, start.thread_id, start.owner))
         if not transcript.branches:
             return transcript.messages_except(start.run.run_id)
+        _, revision = await self._start_state(start, created, transcript)
+        return () if revision is None else revision.messages
+
+    async def _origin(self, start: Start, created: RunCreated) -> Origin:
+        """What the agent's own server knows of the state that the run starts from."""
+        transcript = await self._snapshot(start, Transcript, partial(Transcript, start.thread_id, start.owner))
+        history, revision = await self._start_state(start, created, transcript)
+        return Origin() if revision is None else history.origin(revision, start.task.agent)
+
+    async def _start_state(
+        self, start: Start, created: RunCreated, transcript: Transcript
+    ) -> tuple[StateHistory, Revision | None]:
         begun = transcript.started.get(start.run.run_id, start.run.first_seq)
         history = await self._snapshot(
             start, StateHistory, partial(StateHistory, start.thread_id, start.owner), begun - 1
         )
-        revision = history.head if created.checkpoint is None else history.get(created.checkpoint)
-        return () if revision is None else revision.messages
+        return history, history.head if created.checkpoint is None else history.get(created.checkpoint)
 
     async def _states(self, start: Start) -> StateHistory:
         """None of a thread that is too large: what is told of it then is told whole."""
@@ -201,9 +219,9 @@ def _is_first(start: Start, runs: Sequence[Run]) -> bool:
     return all(run.run_id == start.run.run_id or run.started_at is None or run.removed for run in runs)
 
 
-def _is_revised(start: Start, runs: Sequence[Run]) -> bool:
-    """Whether a caller has changed the conversation since the agent heard of it."""
-    return start.revised > max((run.first_seq for run in runs if run.run_id != start.run.run_id), default=start.revised)
+def _is_since(seq: int, start: Start, runs: Sequence[Run]) -> bool:
+    """Whether it stands in the log since the agent heard of the conversation."""
+    return seq > max((run.first_seq for run in runs if run.run_id != start.run.run_id), default=0)
 
 
 def upstream_of(runs: Sequence[Run], task_id: str) -> dict[str, str]:

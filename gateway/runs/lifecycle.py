@@ -44,6 +44,8 @@ class Start(msgspec.Struct, frozen=True):
     """The run's input, where the command that started it had it at hand."""
     revised: int = 0
     """As `Thread.revised`."""
+    changed_values: int = 0
+    """As `Thread.changed_values`."""
 
 
 class Later(msgspec.Struct, frozen=True):
@@ -99,7 +101,7 @@ def begin(
         tx.append(state, TaskChanged(state=TaskState.WORKING), task_id=run.task_id)
     owner, thread_id = state.thread.owner, state.thread.thread_id
     task, run = state.tasks[run.task_id], state.runs[run.run_id]
-    return Start(owner, thread_id, task, run, state.pk, created, state.thread.revised)
+    return Start(owner, thread_id, task, run, state.pk, created, state.thread.revised, state.thread.changed_values)
 
 
 def next_pending(tx: Transaction, state: ThreadState) -> Run | None:

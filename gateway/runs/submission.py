@@ -8,6 +8,7 @@ from typing import NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
+from msgspec.structs import replace
 from sqlalchemy import func, select
 
 from canonical.event import (
@@ -27,6 +28,7 @@ from canonical.message import FilePart, Message
 from canonical.run_input import RunInput
 from canonical.state import RunReason, RunStatus, TaskState
 from canonical.thread import Task, next_run_id
+from gateway.runs.forks import Base, put_base, put_state
 from gateway.runs.lifecycle import (
     Start,
     begin,
@@ -53,6 +55,10 @@ class Ids(msgspec.Struct, frozen=True):
     task: str
     run: str
     message: str
+    base: str = ""
+    """Of a revision that a fork makes."""
+    state: str = ""
+    """Of one that a change of the state makes."""
 
 
 class Stop(NamedTuple):
@@ -81,10 +87,19 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 def submit(
-    tx: Transaction, owner: str, ask: Submission, ids: Ids, limits: Limits, *, may_start: bool, stateful: bool = False
+    tx: Transaction,
+    owner: str,
+    ask: Submission,
+    ids: Ids,
+    limits: Limits,
+    *,
+    may_start: bool,
+    stateful: bool = False,
+    base: Base | None = None,
 ) -> Submitted:
     """Append a new run, and start it in the same commit if its turn is now and `may_start` says that the agent has
-    room. `stateful` is what the agent's description says of it. Raises conflict."""
+    room. `stateful` is what the agent's description says of it; `base` = the state that the thread begins with. Raises
+    conflict."""
     if ask.task_id is not None and tx.find_task(owner, ask.task_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.task_id} exists already")
     if ask.run_id is not None and tx.find_run(owner, ask.run_id) is not None:
@@ -101,7 +116,7 @@ def submit(
         _check_queue(tx, owner, len(state.pending), ask.agent, limits)
     if not ask.thread_metadata.items() <= state.thread.metadata.items():
         tx.append(state, ThreadChanged(metadata=ask.thread_metadata))
-    say(tx, state, ask.history)
+    ask = _starting(tx, state, ask, ids, base)
     run_id = ask.run_id or ids.run
     given = _with_uploads(state, ask.input, ids)
     _tell_uploads(tx, state, ask.input, run_id)
@@ -145,6 +160,32 @@ def submit(
         task=state.tasks[task_id],
     )
     return Submitted(receipt, state.pk, begun, stop, idle=state.running is None)
+
+
+def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
+    """Make the thread of a submission, with what it begins with; returns what is left to be submitted. Raises as
+    `submit`."""
+    state = _thread_for(tx, owner, ask) or _make_thread(tx, owner, ask, ids)
+    started = _starting(tx, state, replace(ask, state={}), ids, base)
+    left = replace(started, thread_id=state.thread.thread_id, alias=None, history=(), state=ask.state)
+    return replace(left, fork=None, if_missing="reject")
+
+
+def forget(tx: Transaction, owner: str, thread_id: str) -> None:
+    """The id of a thread that was made in vain is free again."""
+    tx.forget_erased(owner, thread_id)
+
+
+def _starting(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids, base: Base | None) -> Submission:
+    """What was said elsewhere is said, and the state is made that the run starts from."""
+    checkpoint = ask.input.checkpoint
+    say(tx, state, ask.history)
+    if base is not None:
+        checkpoint = put_base(tx, state, base, ids.base, is_told=bool(ask.history))
+    if ask.state:
+        made = put_state(tx, state, ask.state, checkpoint, ask.as_node, ids.state)
+        checkpoint = None if checkpoint is None else made
+    return replace(ask, input=ask.input.replace(checkpoint=checkpoint))
 
 
 def _thread_for(tx: Transaction, owner: str, ask: Submission) -> ThreadState | None:

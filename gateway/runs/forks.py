@@ -1,0 +1,134 @@
+"""Forks: runs that start from what a thread once was, on this thread or on another one."""
+
+from functools import partial
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from canonical.event import StateSaved
+from canonical.fault import FaultCode, FaultError
+from canonical.history import Revision, StateHistory
+from canonical.hub import Fork, Submission
+from canonical.value import JsonObject
+from gateway.runs.thread_commands import say
+from gateway.storage import checkpoints
+from gateway.storage.reads import Reads
+from gateway.storage.transaction import ThreadState, Transaction
+
+
+class Base(NamedTuple):
+    """A state of one thread, from which a run on another one starts."""
+
+    thread_id: str
+    revision: Revision
+    origin: dict[str, str]
+    """As of `StateSaved`."""
+    seq: int
+    """Of the newest record of the thread that takes it; 0 = that one is made."""
+
+
+async def find_base(reads: Reads, owner: str, ask: Submission) -> tuple[Submission, Base | None]:
+    """The submission with the revision that its run starts from, if that is one of its own thread; else the state that
+    this thread is to begin with.
+
+    Raises:
+        FaultError: not_found for what is not there, or is another owner's; invalid where the thread has a past of its
+            own; conflict for a run that has not ended; too_large as `Reads.snapshot`.
+    """
+    if ask.fork is None:
+        return ask, None
+    if ask.follow_up is not None or ask.input.checkpoint is not None:
+        raise FaultError(FaultCode.INVALID, "A fork begins a task of its own, from one state.")
+    target = ask.thread_id
+    if target is None and ask.alias is not None:
+        target = await reads.thread_of(owner, ask.protocol, ask.agent, ask.alias)
+    source, run_id = await _find_source(reads, owner, ask.fork, target)
+    history = await _history(reads, owner, source)
+    revision = history.get(ask.fork.checkpoint or "") if run_id is None else history.of_run(run_id)
+    if revision is None:
+        raise FaultError(FaultCode.NOT_FOUND, "What it is to start from is not there (any more).")
+    if target == source:
+        return replace(ask, input=ask.input.replace(checkpoint=revision.checkpoint_id)), None
+    seq = 0 if target is None else await _need_unused(reads, owner, target)
+    known = history.origin(revision, revision.node)
+    return ask, Base(source, revision, {} if known.changed else dict(known.ids), seq)
+
+
+async def _find_source(reads: Reads, owner: str, fork: Fork, target: str | None) -> tuple[str, str | None]:
+    """The thread that it starts from, and the run after which."""
+    if fork.run_id is not None:
+        run = await reads.run(owner, fork.run_id)
+    elif fork.task_id is not None:
+        task = await reads.task(owner, fork.task_id)
+        history = await _history(reads, owner, task.thread_id)
+        runs = [each for each in history.fold.runs.values() if each.task_id == task.task_id and not each.removed]
+        if not runs:
+            raise FaultError(FaultCode.NOT_FOUND, f"Task {task.task_id} has no run (any more).")
+        run = runs[-1]
+    else:
+        source = fork.thread_id or target
+        if source is None:
+            raise FaultError(FaultCode.NOT_FOUND, f"Checkpoint {fork.checkpoint} is of no thread.")
+        return source, None
+    if not run.has_ended:
+        raise FaultError(FaultCode.CONFLICT, f"Run {run.run_id} has not ended: there is nothing to start from yet.")
+    return run.thread_id, run.run_id
+
+
+async def _history(reads: Reads, owner: str, thread_id: str) -> StateHistory:
+    return await reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
+
+
+async def _need_unused(reads: Reads, owner: str, thread_id: str) -> int:
+    """The seq of a thread on which nothing was said yet; 0 where there is none."""
+    try:
+        history = await _history(reads, owner, thread_id)
+    except FaultError as error:
+        if error.fault.code is not FaultCode.NOT_FOUND:
+            raise
+        return 0
+    if history.head is not None or history.fold.runs:
+        raise FaultError(
+            FaultCode.INVALID, "A fork of another thread begins a new one: this one has a past of its own."
+        )
+    return history.seq
+
+
+def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str, *, is_told: bool) -> str | None:
+    """Begin a thread with the state of another one; returns its id, where a graph of this process has to start from
+    it. `is_told` = more was said on the thread than its upstream heard. Raises conflict, not_found."""
+    if not is_told and base.seq not in (0, state.seq):
+        raise FaultError(FaultCode.CONFLICT, "The thread has changed meanwhile: try again.")
+    owner, revision = state.thread.owner, base.revision
+    tx.need_thread(owner, base.thread_id)
+    # A graph of this process finds its checkpoint by the id that it gave it.
+    kept = checkpoints.copy_thread(tx.connection, owner, base.thread_id, state.thread.thread_id)
+    is_kept = revision.checkpoint_id in kept
+    say(tx, state, revision.messages)
+    saved = StateSaved(
+        checkpoint_id=revision.checkpoint_id if is_kept else checkpoint_id,
+        source="fork",
+        step=revision.step,
+        as_node=revision.node,
+        values=revision.values,
+        origin={} if is_told else base.origin,
+    )
+    tx.append(state, saved)
+    return revision.checkpoint_id if is_kept else None
+
+
+def put_state(
+    tx: Transaction, state: ThreadState, values: JsonObject, parent: str | None, as_node: str | None, checkpoint_id: str
+) -> str:
+    """Change members of the state that a run is to start from. Raises conflict while another run is active."""
+    if state.runs:
+        raise FaultError(
+            FaultCode.CONFLICT,
+            f"Thread {state.thread.thread_id} is busy: its state cannot be changed while a run is active.",
+        )
+    source = "update" if parent is None else "fork"
+    tx.append(
+        state,
+        StateSaved(checkpoint_id=checkpoint_id, parent_id=parent, source=source, as_node=as_node, delta=values),
+    )
+    return checkpoint_id

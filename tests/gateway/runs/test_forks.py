@@ -1,0 +1,209 @@
+"""Runs that start from what a thread once was: on the thread itself, or on one that begins so."""
+
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from canonical import (
+    AgentInfo,
+    FaultCode,
+    FaultError,
+    Fork,
+    Invocation,
+    Receipt,
+    StateHistory,
+    StateUpdate,
+    ThreadChange,
+    ThreadFilter,
+)
+from canonical.event import StateSaved, UpstreamBound
+from canonical.history import members
+from gateway.fronted import Fronted
+from gateway.hub import Hub
+from tests.gateway.hubs import OWNER, House, Scripted, ends, fronted, submit, text
+
+
+async def history_of(hub: Hub, thread_id: str) -> StateHistory:
+    return await hub.reads.snapshot(OWNER, thread_id, StateHistory, partial(StateHistory, thread_id, OWNER))
+
+
+def bound(words: str) -> dict[str, str]:
+    return {"run": f"run of {words}", "context": f"context of {words}"}
+
+
+async def turn(hub: Hub, agent: Scripted, words: str, **fields: Any) -> tuple[Receipt, Invocation]:
+    """A whole one, in which the agent's server names it by its words."""
+    receipt = await submit(hub, "a", words, **fields)
+    going = await agent.called()
+    going.say(UpstreamBound(protocol="p", ids=bound(words)), f"re {words}").end()
+    await ends(hub, receipt)
+    return receipt, going.call
+
+
+def said(call: Invocation) -> list[str]:
+    return [message.text for message in call.history]
+
+
+async def code_of(hub: Hub, **fields: Any) -> FaultCode:
+    with pytest.raises(FaultError) as error:
+        await submit(hub, "a", "x", **fields)
+    return error.value.fault.code
+
+
+async def test_a_fork_of_another_thread_begins_a_thread_with_what_was_known_there(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first, _ = await turn(hub, agent, "one")
+    await turn(hub, agent, "two", thread_id=first.thread_id)
+    for fork in (Fork(run_id=first.run_id), Fork(task_id=first.task_id)):
+        forked, call = await turn(hub, agent, "three", fork=fork)
+        assert forked.thread_id != first.thread_id
+        assert said(call) == ["one", "re one"]
+        assert (call.origin, call.upstream, call.state) == (bound("one"), {}, {})
+        head = (await history_of(hub, forked.thread_id)).head
+        assert head is not None
+        assert [message.text for message in head.messages] == ["one", "re one", "three", "re three"]
+        _, after = await turn(hub, agent, "four", thread_id=forked.thread_id)
+        assert said(after) == ["one", "re one", "three", "re three"]
+        assert (after.origin, after.upstream) == ({}, {"context": "context of three"})
+    whole = (await history_of(hub, first.thread_id)).head
+    assert whole is not None
+    assert [message.text for message in whole.messages] == ["one", "re one", "two", "re two"]
+
+
+async def test_a_fork_of_the_thread_itself_begins_a_branch_of_it(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first, _ = await turn(hub, agent, "one")
+    await turn(hub, agent, "two", thread_id=first.thread_id)
+    revision = (await history_of(hub, first.thread_id)).of_run(first.run_id)
+    assert revision is not None
+    for fork in (Fork(run_id=first.run_id), Fork(checkpoint=revision.checkpoint_id)):
+        branch, call = await turn(hub, agent, "three", thread_id=first.thread_id, fork=fork)
+        assert branch.thread_id == first.thread_id
+        assert (said(call), call.origin) == (["one", "re one"], bound("one"))
+    _, after = await turn(hub, agent, "four", thread_id=first.thread_id)
+    assert said(after) == ["one", "re one", "three", "re three"]
+
+
+async def test_a_thread_that_is_there_and_unused_takes_a_fork_and_one_with_a_past_does_not(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first, _ = await turn(hub, agent, "one")
+    made = await hub.create_thread(OWNER, ThreadChange())
+    _, call = await turn(hub, agent, "two", thread_id=made.thread_id, fork=Fork(run_id=first.run_id))
+    assert said(call) == ["one", "re one"]
+    assert await code_of(hub, thread_id=made.thread_id, fork=Fork(run_id=first.run_id)) is FaultCode.INVALID
+
+
+async def test_what_is_not_there_or_is_another_owners_is_not_found(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    theirs = await submit(hub, "a", "one", owner="bob")
+    (await agent.called()).say("re one").end()
+    await ends(hub, theirs, owner="bob")
+    found = await hub.reads.snapshot(
+        "bob", theirs.thread_id, StateHistory, partial(StateHistory, theirs.thread_id, "bob")
+    )
+    assert found.head_id is not None
+    none = str(uuid4())
+    for fork in (
+        Fork(run_id=theirs.run_id),
+        Fork(task_id=theirs.task_id),
+        Fork(checkpoint=found.head_id, thread_id=theirs.thread_id),
+        Fork(run_id=none),
+        Fork(task_id=none),
+        Fork(checkpoint=none),
+    ):
+        assert await code_of(hub, fork=fork) is FaultCode.NOT_FOUND
+        assert await code_of(hub, fork=fork, thread_id=none) is FaultCode.NOT_FOUND
+    assert await (await hub.reads.threads(OWNER, ThreadFilter(), limit=9)).all() == []
+
+
+async def test_a_run_that_has_not_ended_is_no_start_and_one_that_was_removed_is_gone(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first = await submit(hub, "a", "one")
+    going = await agent.called()
+    assert await code_of(hub, fork=Fork(run_id=first.run_id)) is FaultCode.CONFLICT
+    going.say("re one").end()
+    await ends(hub, first)
+    await hub.remove_run(OWNER, first.run_id)
+    assert await code_of(hub, fork=Fork(run_id=first.run_id)) is FaultCode.NOT_FOUND
+    assert await code_of(hub, fork=Fork(task_id=first.task_id)) is FaultCode.NOT_FOUND
+
+
+async def test_members_of_the_state_are_changed_before_the_run_and_told_to_who_cannot_know_them(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first, call = await turn(hub, agent, "one", state={"note": 1, "kept": True})
+    assert call.state == {"note": 1, "kept": True}
+    _, call = await turn(hub, agent, "two", thread_id=first.thread_id, state={"note": 2})
+    assert (call.state, call.origin, call.upstream) == ({"note": 2}, {}, {"context": "context of one"})
+    _, call = await turn(hub, agent, "three", thread_id=first.thread_id)
+    assert call.state == {}
+    head = (await history_of(hub, first.thread_id)).head
+    assert head is not None
+    assert head.values == {"note": 2, "kept": True}
+    _, call = await turn(hub, agent, "four", fork=Fork(run_id=first.run_id), state={"note": 3})
+    assert (call.state, call.origin) == ({"note": 3}, bound("one"))
+    _, call = await turn(hub, agent, "five", thread_id=first.thread_id, fork=Fork(run_id=first.run_id), state={"n": 4})
+    assert (call.state, call.origin) == ({"n": 4}, bound("one"))
+    assert said(call) == ["one", "re one"]
+
+
+async def test_the_state_of_a_busy_thread_is_not_changed(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first = await submit(hub, "a", "one")
+    going = await agent.called()
+    assert await code_of(hub, thread_id=first.thread_id, state={"k": 1}) is FaultCode.CONFLICT
+    assert await code_of(hub, follow_up=first.task_id, state={"k": 1}) is FaultCode.INVALID
+    assert await code_of(hub, follow_up=first.task_id, fork=Fork(run_id=first.run_id)) is FaultCode.INVALID
+    going.end()
+    await ends(hub, first)
+
+
+async def test_a_thread_that_was_changed_by_its_caller_after_a_run_is_no_more_what_the_server_knows(
+    hubs: House,
+) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first, _ = await turn(hub, agent, "one")
+    await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, messages=text("said since")))
+    made = await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"k": 1}))
+    _, call = await turn(hub, agent, "two", fork=Fork(checkpoint=made, thread_id=first.thread_id))
+    assert (call.origin, call.state) == ({}, {"k": 1})
+    assert said(call) == ["one", "re one", "said since"]
+
+
+class Keeping(Scripted):
+    """Keeps the state itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[Invocation] = []
+        self.refuses = False
+
+    async def update_state(self, call: Invocation, *, removed_ids: Any = (), as_node: str | None = None) -> StateSaved:
+        if self.refuses:
+            raise FaultError(FaultCode.INVALID, "No such member")
+        self.changes.append(call)
+        return StateSaved(checkpoint_id=str(uuid4()), source="update", as_node=as_node, values=members(call.data))
+
+
+async def test_an_agent_that_keeps_the_state_changes_it_itself(hubs: House) -> None:
+    agent = Keeping()
+    hub = await hubs.start(Fronted(AgentInfo(name="a", stateful=True), agent))
+    thread_id = str(uuid4())
+    agent.refuses = True
+    assert await code_of(hub, thread_id=thread_id, state={"k": 1}) is FaultCode.INVALID
+    agent.refuses = False
+    receipt, call = await turn(hub, agent, "one", thread_id=thread_id, state={"k": 1}, as_node="b")
+    assert receipt.thread_id == call.thread_id == thread_id
+    assert [change.data for change in agent.changes] == [{"k": 1}]
+    head = (await history_of(hub, thread_id)).head
+    assert head is not None
+    assert (head.values, head.node) == ({"k": 1}, "b")
