@@ -18,11 +18,13 @@ from canonical import (
     FaultCode,
     FaultError,
     FilePart,
+    Fork,
     Invocation,
     Message,
     Record,
     RunReason,
     RunStatus,
+    Submission,
     TaskState,
 )
 from canonical.caller_tool import declared_tools
@@ -61,7 +63,7 @@ START_HEADER: Final = "Babelgate-From"
 MAX_SLICE: Final = 64 * 1024
 """Bytes of an envelope in a finished object, at most, as JSON. Only one record that is larger alone goes beyond it:
 none is cut, and without it whoever reads would not get on."""
-REQUESTS: Final = ("tools", "message", "answers", "uploads", "ids")
+REQUESTS: Final = ("tools", "message", "answers", "uploads", "ids", "fork", "state")
 """What a request may say in it, where its protocol has no field for that."""
 MORE_REQUESTS: Final = (*REQUESTS, "messages", "metadata")
 """The same, of protocols whose input is a list of messages, or that have no metadata."""
@@ -316,6 +318,7 @@ def schema() -> JsonObject:
     """JSON Schema of an envelope."""
     (record,), parts = msgspec.json.schema_components([Record], ref_template="#/$defs/{name}")
     parts["FilePart"]["properties"].pop("inline", None)  # the bytes are never in it
+    parts["Request"] = _request_schema()
     number: JsonObject = {"type": "integer", "minimum": 0}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -328,10 +331,60 @@ def schema() -> JsonObject:
     }
 
 
+def _request_schema() -> JsonObject:
+    """What a request may say."""
+    text: JsonObject = {"type": "string"}
+    name: JsonObject = {"type": "string", "minLength": 1, "maxLength": _LONGEST_ID}
+    message: JsonObject = {"$ref": "#/$defs/Message"}
+
+    def list_of(items: JsonObject) -> JsonObject:
+        return {"type": "array", "items": items}
+
+    def made_of(*required: str, **properties: JsonObject) -> JsonObject:
+        return {"type": "object", "required": list(required), "properties": properties}
+
+    fork = made_of(task_id=name, run_id=name, checkpoint_id=name, thread_id=name)
+    starts = ("task_id", "run_id", "checkpoint_id")
+    return made_of(
+        tools={"type": "array"},
+        message=message,
+        messages=list_of(message),
+        metadata={"type": "object"},
+        answers=list_of(made_of("interrupt_id", interrupt_id=text, action=text, value={})),
+        uploads=list_of(made_of("name", "bytes", name=text, media_type=text, bytes=text)),
+        ids=list_of(name),
+        fork={**fork, "oneOf": [{"required": [each]} for each in starts]},
+        state=made_of("values", values={"type": "object"}, as_node=name),
+    )
+
+
 # Requests
 
 _OWN: Final = "babelgate"
 """The key in `extra` of a question for the id by which it is answered there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a run starts, if not from what its thread is."""
+
+    fork: Fork | None = None
+    values: JsonObject = field(default_factory=dict[str, object])
+    """Members that take the place of those of the state there."""
+    as_node: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.fork is not None or bool(self.values)
+
+    def apply(self, ask: Submission) -> Submission:
+        if not self:
+            return ask
+        return msgspec.structs.replace(ask, fork=self.fork, state=self.values, as_node=self.as_node)
+
+    def refuse(self) -> None:
+        """For an answer. Raises invalid."""
+        if self:
+            raise FaultError(FaultCode.INVALID, "An answer goes on from its question: it takes neither fork nor state.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,11 +404,12 @@ class Request:
     """Files that are given beside the messages, with their bytes."""
     ids: tuple[str, ...] = ()
     """Of the messages, from the last one back: what they are called where they come from, and so in the state there."""
+    start: Start = field(default_factory=Start)
 
 
 def decode_request(value: object) -> Request:
-    """What is of no use is left out: nobody need know the extension. Raises invalid for an upload that is no file, as
-    what a caller hands over is not lost without a word."""
+    """What is of no use is left out: nobody need know the extension. Raises invalid for an upload that is no file, and
+    for a start that is none, as what a caller hands over is not lost without a word."""
     if not isinstance(value, dict):
         return Request()
     told = cast("JsonObject", value)
@@ -373,7 +427,43 @@ def decode_request(value: object) -> Request:
         declined=frozenset(name for name, each in named.items() if each.get("action") == "decline"),
         uploads=_decode_uploads(told.get("uploads")),
         ids=_decode_ids(told.get("ids")),
+        start=_decode_start(told.get("fork"), told.get("state")),
     )
+
+
+def _decode_start(fork: object, state: object) -> Start:
+    """Raises invalid."""
+    if fork is None and state is None:
+        return Start()
+    as_node = _object(state).get("as_node")
+    return Start(
+        None if fork is None else _decode_fork(_object(fork)),
+        {} if state is None else _decode_values(_object(state)),
+        _decode_name(as_node, "state.as_node"),
+    )
+
+
+def _decode_fork(given: JsonObject) -> Fork:
+    names = ("task_id", "run_id", "checkpoint_id", "thread_id")
+    task_id, run_id, checkpoint, thread_id = (_decode_name(given.get(name), f"fork.{name}") for name in names)
+    if sum(each is not None for each in (task_id, run_id, checkpoint)) != 1:
+        raise FaultError(FaultCode.INVALID, "fork: It names one of task_id, run_id and checkpoint_id.")
+    return Fork(task_id=task_id, run_id=run_id, checkpoint=checkpoint, thread_id=thread_id)
+
+
+def _decode_values(given: JsonObject) -> JsonObject:
+    values = given.get("values")
+    if not isinstance(values, dict):
+        raise FaultError(FaultCode.INVALID, "state: It has no object of values.")
+    return cast("JsonObject", values)
+
+
+def _decode_name(value: object, what: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_ID or not value.isprintable():
+        raise FaultError(FaultCode.INVALID, f"{what}: It is no text of 1 to {_LONGEST_ID} characters.")
+    return value
 
 
 def _decode_ids(value: object) -> tuple[str, ...]:
@@ -384,7 +474,7 @@ def _decode_ids(value: object) -> tuple[str, ...]:
 
 _ID: Final = "interrupt_id"
 _LONGEST_ID: Final = 200
-"""Characters of a message's."""
+"""Characters."""
 
 
 def _decode_uploads(value: object) -> tuple[FilePart, ...]:
@@ -457,6 +547,32 @@ def encode_ids(messages: Sequence[Message]) -> JsonObject:
     """The member of a request for what the messages of an input are called here."""
     ids = [message.message_id for message in messages]
     return {"ids": ids} if ids and all(ids) else {}
+
+
+def encode_start(call: Invocation, name: str = "") -> JsonObject:
+    """The members of a request for where its run starts: `name` = by which the server's runs are bound, if it is to
+    fork one of them."""
+    told: JsonObject = {"fork": {"run_id": call.origin[name]}} if name in call.origin else {}
+    return {**told, "state": {"values": dict(call.state)}} if call.state else told
+
+
+def starts(call: Invocation) -> bool:
+    """Whether there is such a member."""
+    return bool(call.origin or call.state)
+
+
+def without_start(call: Invocation) -> Invocation:
+    """As a server is called that has refused it."""
+    return replace(call, origin={}, state={})
+
+
+def is_refusal(error: FaultError) -> bool:
+    """Whether a server may take the same call without a start: it has answered, and not with too much work."""
+    return error.fault.code not in (FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.QUEUE_FULL)
+
+
+NOT_FORKED: Final = "the agent's server does not fork it any more: a new conversation is told what was said"
+"""The loss where a start was refused."""
 
 
 def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: Sequence[Message] = ()) -> JsonObject:

@@ -35,6 +35,8 @@ from canonical.state import RunStatus
 from canonical.thread import Interrupt
 from canonical.value import Json, JsonObject
 
+ORIGIN_AGENT: Final = "agent"
+"""Among the ids of a copy's origin: whose upstream they are of."""
 _REVISION: Final = 1000
 """Bytes of one without its values."""
 _STRIDE: Final = 32
@@ -483,7 +485,8 @@ class StateHistory:
     def _upstream_of(self, revision: Revision, agent: str) -> Mapping[str, str]:
         """The ids of the upstream's run that ended with a revision, if one of the agent did."""
         if revision.origin:
-            return revision.origin if revision.node == agent else {}
+            ids = {name: value for name, value in revision.origin.items() if name != ORIGIN_AGENT}
+            return ids if revision.origin.get(ORIGIN_AGENT) == agent else {}
         run, task = self.fold.runs.get(revision.run_id or ""), self.task(revision.task_id)
         if run is None or task is None or task.agent != agent or run.status is not RunStatus.SUCCESS:
             return {}

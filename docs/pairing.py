@@ -80,10 +80,8 @@ _AGENTS: Final[Mapping[str, Side]] = {
     "a2a-extended": Side("A2A with the extension", A2A_EXTENDED),
     "acp": Side("ACP", ACP),
     "aief": Side("AIEF", AIEF),
-    "langgraph": Side("LangGraph", {**LANGCHAIN["langgraph"], Feature.FORK: _BRANCH}),
-    "langgraph-extended": Side(
-        "LangGraph with the extension", {**LANGCHAIN_EXTENDED["langgraph"], Feature.FORK: _BRANCH}
-    ),
+    "langgraph": Side("LangGraph", LANGCHAIN["langgraph"]),
+    "langgraph-extended": Side("LangGraph with the extension", LANGCHAIN_EXTENDED["langgraph"]),
     "agent-protocol": Side("Agent Protocol", {**LANGCHAIN["agent-protocol"], Feature.FORK: _BRANCH, **_UNHEARD}),
     "openai": Side("OpenAI", OPENAI),
     "openai-extended": Side("OpenAI with the extension", OPENAI_EXTENDED[RESPONSES_VERSION]),
@@ -128,9 +126,7 @@ EXTENDED_AGENTS: Final[Mapping[str, Side]] = {
     **{name: side for name, side in AGENTS.items() if name.endswith(_SUFFIX)},
     "acp-extended": Side("ACP with the extension", ACP_EXTENDED),
     "aief-extended": Side("AIEF with the extension", AIEF_EXTENDED),
-    "agent-protocol-extended": Side(
-        "Agent Protocol with the extension", {**LANGCHAIN_EXTENDED["agent-protocol"], Feature.FORK: _BRANCH}
-    ),
+    "agent-protocol-extended": Side("Agent Protocol with the extension", LANGCHAIN_EXTENDED["agent-protocol"]),
 }
 """What is behind a gateway that has the extension wherever there is a wire; `tests/fidelity` measures each."""
 

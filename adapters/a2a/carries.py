@@ -62,7 +62,7 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
         "the agent's revisions are told; what a caller changes is the gateway's", f"{_EXTENSION}, Requests"
     ),
     Feature.CANCEL: whole("asked for and not yet there shows as working, and is a record", f"{_EXTENSION}, Envelopes"),
-    Feature.FORK: dropped("a context is one line of tasks", f"{_EXTENSION}, Requests"),
+    Feature.FORK: whole("the request names what it starts from", f"{_EXTENSION}, Requests"),
 }
 """Of both versions with the Babelgate extension, which is for those who read it."""
 

@@ -1,10 +1,11 @@
 """What an agent is called with → the one message that A2A takes."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 
-from adapters._extension import URI, encode_ids, encode_uploads, split_uploads
+from adapters._extension import URI, encode_ids, encode_start, encode_uploads, split_uploads
 from adapters.a2a.codec.asks import Reply
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.read.questions import replies
@@ -12,6 +13,8 @@ from adapters.a2a.wire.task import PROTOCOL, derived_id, shown_part
 from canonical import FilePart, Invocation, Message, Part, Record, TextPart, declared_tools
 from canonical.value import JsonObject
 
+RUN = "run"
+"""By which the runs of a gateway are bound."""
 _DECLINED = "a refusal to answer has no form, and is told as an empty answer"
 
 
@@ -21,6 +24,8 @@ def request(
     """The params of a send. An answer goes to the task that asked; any other input makes a task of its own in the
     context, because one that has ended takes none, and the gateway begins no run before the last one has ended."""
     call, uploads = split_uploads(call) if extended else (call, ())
+    if extended and RUN in call.origin:  # which knows what was said before
+        call = replace(call, history=())
     answers = bool(call.answers)
     before = call.upstream.get("task")
     return dialect.encode_send(
@@ -44,7 +49,7 @@ def _metadata(call: Invocation, uploads: Sequence[FilePart], *, extended: bool) 
 
 
 def _by_extension(call: Invocation) -> JsonObject:
-    told: JsonObject = {}
+    told: JsonObject = {} if call.answers else encode_start(call, RUN)
     tools = declared_tools(call.config)
     if tools is not None:
         told["tools"] = tools

@@ -56,6 +56,6 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     Feature.UPLOAD: whole("beside the messages; in an answer, or alone, a file of a message", _EXTENSION),
     Feature.REATTACH: whole("by a header, from any record on", "docs/extension.md, Reading"),
     Feature.STATE: whole("the agent's revisions are told; what a caller changes is the gateway's", _EXTENSION),
-    Feature.FORK: dropped("a session is one line", _EXTENSION),
+    Feature.FORK: whole("the request names what it starts from", _EXTENSION),
 }
 """With the Babelgate extension, which is for those who read it."""

@@ -53,6 +53,6 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     Feature.REATTACH: dropped("there is nothing to wait on", _PATHS),
     Feature.CANCEL: dropped("nobody can ask for it", _PATHS),
     Feature.STATE: whole("the agent's revisions are told; what a caller changes is the gateway's", _EXTENSION),
-    Feature.FORK: dropped("a task is one line", "OpenAPI v1, components.schemas.Task"),
+    Feature.FORK: whole("the request names what it starts from", _EXTENSION),
 }
 """With the Babelgate extension, which is for those who read it."""

@@ -63,7 +63,7 @@ EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "langgraph": _WITH_IT,
     "agent-protocol": {
         **_WITH_IT,
-        Feature.FORK: lossy("by a change of the thread: a run starts from the newest state", f"{_API}.RunCreate"),
+        Feature.FORK: whole("the request names what it starts from", f"{_EXTENSION}, Requests"),
     },
 }
 """With the Babelgate extension, which is for those who read it."""

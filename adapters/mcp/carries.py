@@ -56,12 +56,13 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
         for feature in (
             *(Feature.TEXT, Feature.FILE_BYTES, Feature.ARTIFACT),
             *(Feature.STREAM, Feature.REATTACH, Feature.QUESTION, Feature.QUESTIONS, Feature.CANCEL, Feature.FAULT),
-            *(Feature.HISTORY, Feature.FORK),
+            Feature.HISTORY,
         )
     },
     **{
         feature: whole("in the request, and in the result's records", _EXTENSION)
         for feature in (Feature.CALLER_TOOLS, Feature.UPLOAD, Feature.METADATA)
     },
+    Feature.FORK: whole("the request names what it starts from", _EXTENSION),
 }
 """With the Babelgate extension, which is for those who read it."""

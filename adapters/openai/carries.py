@@ -142,7 +142,10 @@ _WITH_IT: Final[Mapping[Feature, Carry]] = {
 EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     CHAT_VERSION: {
         **_WITH_IT,
-        **{feature: CHAT[feature] for feature in (Feature.REATTACH, Feature.CANCEL, Feature.FORK)},
+        **{feature: CHAT[feature] for feature in (Feature.REATTACH, Feature.CANCEL)},
+        Feature.FORK: whole(
+            "the request names what it starts from, or tells the messages and the state", f"{_EXTENSION}, Requests"
+        ),
     },
     RESPONSES_VERSION: {
         **_WITH_IT,

@@ -131,7 +131,7 @@ class ServerPool:
 
     def _bound_server(self, call: Invocation) -> Server | None:
         """The server that has the conversation."""
-        url = call.upstream.get("server")
+        url = call.upstream.get("server") or call.origin.get("server")
         return next((server for server in self._servers if server.url == url), None)
 
 

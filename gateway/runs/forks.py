@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from canonical.event import StateSaved
 from canonical.fault import FaultCode, FaultError
-from canonical.history import Revision, StateHistory
+from canonical.history import ORIGIN_AGENT, Origin, Revision, StateHistory
 from canonical.hub import Fork, Submission
 from canonical.value import JsonObject
 from gateway.runs.thread_commands import say
@@ -50,8 +50,16 @@ async def find_base(reads: Reads, owner: str, ask: Submission) -> tuple[Submissi
     if target == source:
         return replace(ask, input=ask.input.replace(checkpoint=revision.checkpoint_id)), None
     seq = 0 if target is None else await _need_unused(reads, owner, target)
-    known = history.origin(revision, revision.node)
-    return ask, Base(source, revision, {} if known.changed else dict(known.ids), seq)
+    return ask, Base(source, revision, _origin(history, revision), seq)
+
+
+def _origin(history: StateHistory, revision: Revision) -> dict[str, str]:
+    """What a copy of the revision says of where it comes from. One of a copy says the same."""
+    if revision.origin:
+        return dict(revision.origin)
+    task = history.task(revision.task_id)
+    known = Origin() if task is None else history.origin(revision, task.agent)
+    return {} if task is None or known.changed or not known.ids else {**known.ids, ORIGIN_AGENT: task.agent}
 
 
 async def _find_source(reads: Reads, owner: str, fork: Fork, target: str | None) -> tuple[str, str | None]:

@@ -419,7 +419,7 @@ PROBES: Final[Mapping[Feature, Probe]] = {
 UNMEASURED: Final[Mapping[Feature, str]] = {
     Feature.REATTACH: "what is shown again is the server's matter: the pair suite compares it frame by frame",
     Feature.CANCEL: "a deed, of which nothing is read: the pair suite waits for the agent to hear of it",
-    Feature.FORK: "a start from an older state: the pair suite asks the agent what it knows there",
+    Feature.FORK: "a start from an older state: `test_forks` asks the agent what it knows there",
 }
 """Features that no answer holds, and what shows them instead."""
 

@@ -17,7 +17,7 @@ from adapters._client.calls import Connection
 from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN
 from adapters._client.status import UNAVAILABLE, is_gone
-from adapters._extension import RecordReader
+from adapters._extension import NOT_FORKED, RecordReader, is_refusal, starts, without_start
 from adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
 from adapters.a2a.client.binding import Binding, Replies, create_binding
 from adapters.a2a.client.http import HttpClient
@@ -127,6 +127,10 @@ class _Run(UpstreamRun):
                 if other is not None:
                     self._server.binding = other
                     continue
+                if binding.extended and starts(self._call) and is_refusal(self._refused):
+                    self._call = without_start(self._call)
+                    yield self._tell_loss("fork", NOT_FORKED)
+                    continue
                 # a2a-sdk 0.3.26 answers -32603 with an empty message (NoTaskQueue) while it still tidies up after its
                 # question, and takes the answer a moment later.
                 if self._call.answers and not has_tried_again and _is_wordless(self._refused):
@@ -177,6 +181,9 @@ class _Run(UpstreamRun):
         extended = (await self._server.load_binding()).extended
         for feature, how in losses(self._call, extended=extended):
             yield self._reader.note(feature, how)
+
+    async def _tell_loss(self, feature: str, how: str) -> Stage:
+        yield self._reader.note(feature, how)
 
     async def _send(self, binding: Binding, past: Sequence[Record]) -> Stage:
         """Send the message, and read what the server says to it for as long as it says anything."""

@@ -99,6 +99,7 @@ def _read_extension(call: Call, ask: Send) -> tuple[Call, Send]:
         tools=told.tools,
         declined=told.declined,
         uploaded=len(told.uploads),
+        start=told.start,
     )
     return replace(call, extension=call.extension or EXTENSION_HEADERS[0]), ask
 
@@ -128,6 +129,8 @@ async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Rece
         # (specification 1.0, 3.4.1).
         receipt = await call.hub.submit(call.owner, submission)
     except FaultError as error:
+        if error.fault.code is FaultCode.NOT_FOUND and ask.start.fork is not None:
+            raise a2a_error("TASK_NOT_FOUND", error.fault.message) from error
         if error.fault.code is FaultCode.NOT_FOUND:  # the context was deleted: its id is not free again
             raise FaultError(FaultCode.INVALID, error.fault.message) from error
         raise
@@ -168,7 +171,7 @@ def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None 
     alias = None if ours else context_id
     if follow_up is not None:
         thread_id, alias = follow_up.thread_id, None
-    return Submission(
+    submission = Submission(
         agent=call.agent.name,
         protocol=PROTOCOL,
         version=dialect.version,
@@ -186,6 +189,7 @@ def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None 
         references=ask.references,
         webhook=None if ask.push is None else make_webhook(call, dialect, ask.push),
     )
+    return ask.start.apply(submission)
 
 
 def _config(ask: Send) -> JsonObject:
@@ -221,6 +225,7 @@ async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) 
     resumed = _resume_answers(ask.message)
     try:
         if task.waiting:
+            ask.start.refuse()
             receipt = await call.hub.answer(call.owner, _answers(call, dialect, ask, task, resumed))
         elif resumed is not None:
             raise FaultError(FaultCode.NOT_AWAITING, "The task does not wait for answers.")

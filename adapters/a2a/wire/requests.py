@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from adapters._extension import Start
 from canonical import Message, TaskState
 from canonical.value import JsonObject
 
@@ -39,6 +40,8 @@ class Send(msgspec.Struct, frozen=True, kw_only=True):
     declined: frozenset[str] = frozenset()
     uploaded: int = 0
     """How many files at the end of the message are uploads, by the extension."""
+    start: Start = Start()
+    """By the extension."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Final, Literal, Unpack
 from urllib.parse import quote
 
@@ -19,13 +20,18 @@ from adapters._client.frames import DRAIN, FrameStream, is_stream
 from adapters._client.status import is_gone
 from adapters._extension import (
     HEADER,
+    NOT_FORKED,
     RecordReader,
     encode_ids,
     encode_request,
+    encode_start,
     encode_uploads,
     is_named,
+    is_refusal,
     named_answers,
     split_uploads,
+    starts,
+    without_start,
 )
 from adapters.acp import wire as w
 from adapters.acp.agents import decode_agents, is_announced
@@ -37,7 +43,8 @@ from adapters.acp.read import ACTIVATION, EventReader, decode_event
 from adapters.acp.write.run_events import TERMINAL
 from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from canonical.agent import DEFAULT_OWNER
-from canonical.event import InterruptRaised, UpstreamBound
+from canonical.event import InterruptRaised, LossNoted, UpstreamBound
+from canonical.feature import Feature
 from canonical.value import Json, JsonObject
 
 __all__ = ("Client", "discover")
@@ -77,6 +84,8 @@ class _Run(UpstreamRun):
         """What is said by the extension."""
         self._answers: list[JsonObject] = []
         """To questions of a gateway that told several at once."""
+        self._is_refused = False
+        """The server does not start the run where it was to."""
         self._has_begun = False
         """What comes before the first event of the server: its ids, and what of the input was lost."""
 
@@ -99,6 +108,10 @@ class _Run(UpstreamRun):
         if not self._is_attached:
             await self._tell()
             yield self._stream(known)
+            if self._is_refused:
+                self._call, self._told = without_start(self._call), {}
+                await self._tell()
+                yield self._stream(known)
         if self._reader.stopped:
             return
         yield self._catch_up(known) if self._reader.is_recorded else self._poll(known)
@@ -124,10 +137,14 @@ class _Run(UpstreamRun):
         if call.answers:
             past = await call.past()
             self._told = encode_request(call, past, messages=call.messages) if self._reader.is_recorded else {}
-        elif (losses(call) or call.input.uploaded or encode_ids(call.messages)) and await self._is_announced():
+        elif (
+            losses(call) or call.input.uploaded or encode_ids(call.messages) or starts(call)
+        ) and await self._is_announced():
             self._call, uploads = split_uploads(call)
-            said = (*call.history, *self._call.input_messages) if losses(call) or uploads else ()
-            self._told = {**encode_request(self._call, messages=said), **encode_uploads(uploads)}
+            start = encode_start(call, ACTIVATION)
+            history = () if "fork" in start else call.history
+            said = (*history, *self._call.input_messages) if losses(call) or uploads else ()
+            self._told = {**encode_request(self._call, messages=said), **encode_uploads(uploads), **start}
 
     async def _is_announced(self) -> bool:
         """By the manifest of the agent, unless an answer has shown it. Who cannot be asked has announced nothing."""
@@ -167,7 +184,10 @@ class _Run(UpstreamRun):
             if reader.run_id is None:
                 raise FaultError(FaultCode.AGENT_INVALID, "The agent's stream ended before its run had begun")
         except FaultError as error:
-            if known is None or reader.run_id is not None or not await self._has_gone_on(known, error):
+            starts_elsewhere = bool(self._told.keys() & {"fork", "state"})
+            if known is None and reader.run_id is None and starts_elsewhere and is_refusal(error):
+                self._is_refused = True
+            elif known is None or reader.run_id is not None or not await self._has_gone_on(known, error):
                 raise
 
     def _begin(self, known: str | None) -> Sequence[Event]:
@@ -176,7 +196,8 @@ class _Run(UpstreamRun):
         self._has_begun = True
         heard = self._told.keys() if self._reader.is_recorded else ("answers",) if self._answers else ()
         if known is None:
-            return losses(self._call, heard)
+            refused = [LossNoted(feature=Feature.FORK, how=NOT_FORKED)] if self._is_refused else []
+            return (*refused, *losses(self._call, heard))
         self._reader.run_id = known
         bound = self._reader.resume(known, self._call.upstream.get("session")) if self._call.answers else ()
         return (*losses(self._call, heard), *bound)
@@ -281,7 +302,8 @@ class _Run(UpstreamRun):
 
     def _create(self) -> bytes:
         session_id = self._call.upstream.get("session") or _same_session(self._call)
-        messages = encode_input(self._call, self._view)
+        call = replace(self._call, history=()) if "fork" in self._told else self._call
+        messages = encode_input(call, self._view)
         body: JsonObject = {
             **extra_of(self._call.input.extra),
             "agent_name": self._agent,

@@ -162,24 +162,24 @@ class Server:
         given = (extension and given_messages(extension)) or map(decode_message, body.input)
         given = given if extension is None else with_uploads(extension, given)
         metadata = request_metadata(body) if extension is None or extension.metadata is None else extension.metadata
-        receipt = await self._hub.submit(
-            who.owner,
-            Submission(
-                agent=info.name,
-                protocol="acp",
-                version=VERSION,
-                input=RunInput(
-                    messages=await resolve_own_files(self._hub, who, given),
-                    uploaded=0 if extension is None else len(extension.uploads),
-                    config={} if extension is None else given_config(extension),
-                    metadata=metadata,
-                    headers=who.headers,
-                    extra=request_extra(body),
-                ),
-                thread_id=body.session_id if session is None else session.id,
-                history=history,
+        submission = Submission(
+            agent=info.name,
+            protocol="acp",
+            version=VERSION,
+            input=RunInput(
+                messages=await resolve_own_files(self._hub, who, given),
+                uploaded=0 if extension is None else len(extension.uploads),
+                config={} if extension is None else given_config(extension),
+                metadata=metadata,
+                headers=who.headers,
+                extra=request_extra(body),
             ),
+            thread_id=body.session_id if session is None else session.id,
+            history=history,
         )
+        if extension is not None:
+            submission = extension.start.apply(submission)
+        receipt = await self._hub.submit(who.owner, submission)
         view = replace(self._view(who, receipt.task), agent=body.agent_name)
         # `Run-ID` is not in the OpenAPI: SDK 1.0.3 sends it, and its clients read it from a stream.
         extended = extension is not None
@@ -208,6 +208,7 @@ class Server:
             raise FaultError(FaultCode.INVALID, "run_id: must be the run of the path")
         extension = _read_extension(request, body)
         answers = decode_request(body.await_resume.pop(w.OWN, None))
+        (extension or answers).start.refuse()
         value, said = decode_answer(body.await_resume)
         (message,) = await resolve_own_files(self._hub, who, (said,))
         last = tasks[-1]

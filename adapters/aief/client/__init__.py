@@ -4,7 +4,7 @@ The protocol cannot stop a step and cannot be followed again: who stops listenin
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Unpack
 
@@ -14,7 +14,7 @@ from adapters._client.answers import LISTING_LIMIT
 from adapters._client.blame import blaming_the_agent
 from adapters._client.calls import Connection
 from adapters._client.driver import DrivenClient, Stage, UpstreamRun
-from adapters._extension import URI, encode_request
+from adapters._extension import NOT_FORKED, URI, encode_request, encode_start, is_refusal, without_start
 from adapters.aief.agents import decode_info
 from adapters.aief.client.http import HttpClient
 from adapters.aief.client.task import Task
@@ -22,6 +22,7 @@ from adapters.aief.read import StepEvents, StepReader
 from adapters.aief.request import answer_body, files_of, first_step_body, input_losses, task_body, turn_body
 from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Message, Record
 from canonical.event import UpstreamBound
+from canonical.feature import Feature
 from canonical.value import JsonObject
 
 __all__ = ("Client", "discover")
@@ -131,22 +132,43 @@ class _Run(UpstreamRun):
         first, told = self._extend(first_step_body(body, made.additional_input), said)
         yield self._begin(made.task_id, told)
         await task.upload(files_of(self._call))
-        self._told = await task.step(first)
+        try:
+            self._told = await task.step(first)
+        except FaultError as error:
+            if not {"fork", "state"} & set(told) or not is_refusal(error):
+                raise
+            yield self._reader.note(Feature.FORK, NOT_FORKED)
+            self._call = without_start(self._call)
+            first, _ = self._extend(first_step_body(body, made.additional_input), said)
+            self._told = await task.step(first)
 
     def _extend(
         self, body: JsonObject, said: Sequence[Message], past: Sequence[Record] = ()
-    ) -> tuple[JsonObject, Container[str]]:
+    ) -> tuple[JsonObject, Collection[str]]:
         """A step's body with what AIEF has no field for, and the names of that: of a server that speaks the
         extension."""
         call = self._call
         if not self._http.answers_extended:
             return body, ()
         told = encode_request(call, past, messages=said if call.answers or any(input_losses(call)) else ())
+        told |= self._start()
         if not told:
             return body, ()
         if "messages" in told and not call.answers:  # whose data is no input beside them
             body = {**body, "additional_input": call.data if isinstance(call.data, dict) else {}}
         return {**body, "additional_input": {**(body.get("additional_input") or {}), URI: told}}, told.keys()
+
+    def _start(self) -> JsonObject:
+        """Where a step starts. The text of a task says what was said before: of one that is to fork the messages are
+        told in its place, but not those with files, which are sent natively."""
+        call = self._call
+        if call.answers:
+            return {}
+        start = encode_start(call, ACTIVATION)
+        if "fork" not in start:
+            return start
+        mine = encode_request(call, messages=call.input_messages)
+        return {**start, "messages": mine["messages"]} if "messages" in mine else encode_start(call)
 
     def _begin(self, task_id: str, told: Container[str]) -> Sequence[Event]:
         losses = input_losses(self._call, told)

@@ -353,11 +353,12 @@ class Server:
             continues=last.task_id if last is not None and last.terminal else None,
             if_missing="reject",
         )
-        return (await self._hub.submit(who.owner, submission)).run_id
+        return (await self._hub.submit(who.owner, extension.start.apply(submission))).run_id
 
     async def _answer(
         self, who: Caller, view: TaskView, task: Task, body: w.RequestBody, extension: ExtensionRequest
     ) -> str:
+        extension.start.refuse()
         asked = view.fold.open_interrupts(task.task_id)
         value, message = decode_answer(body, asked[0].answer_schema if asked else None)
         given = RunInput(

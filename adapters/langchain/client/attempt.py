@@ -16,6 +16,8 @@ class Attempt:
     history: Sequence[Message] = ()
     """What its server has not heard."""
     checkpoint: str | None = None
+    forks: bool = False
+    """The thread begins with the state of another one."""
     fresh: bool = False
     """The thread is made with the run."""
     sent: bool = False

@@ -13,12 +13,17 @@ from adapters._client.driver import Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream
 from adapters._extension import (
     HEADER,
+    NOT_FORKED,
     URI,
     RecordReader,
     encode_request,
+    encode_start,
     encode_uploads,
+    is_refusal,
     named_question,
     split_uploads,
+    starts,
+    without_start,
 )
 from adapters._sse import Frame
 from adapters.langchain.client.attempt import Attempt
@@ -107,6 +112,12 @@ class Run(UpstreamRun):
                     break
                 if self._changes_form(refused):
                     continue
+                if self._server.extended and starts(self._call) and is_refusal(refused):
+                    self._call = without_start(self._call)
+                    self._work = Attempt(EventReader(), Route("langgraph", None))
+                    await self._prepare_to_create()
+                    self._work.notes.append(LossNoted(feature=Feature.FORK, how=NOT_FORKED))
+                    continue
                 if not await self._was_created(refused):
                     raise refused
                 self._joins = True
@@ -128,7 +139,7 @@ class Run(UpstreamRun):
         layout: Layout = "langgraph" if dialect == "langgraph" else server.layout or "readme"
         if layout == "readme":
             await server.recognize()
-        await place(server.http, work, call, layout)
+        await place(server.http, work, call, layout, forks=server.extended and "run" in call.origin)
         if any(answer.action == "decline" for answer in call.answers) and not server.extended:
             work.notes.append(LossNoted(feature=Feature.QUESTION, how="a refusal to answer is the answer null"))
         base = call.input.checkpoint if work.checkpoint is None else None
@@ -317,6 +328,8 @@ class Run(UpstreamRun):
         said = (*self._work.history, *call.messages)
         lossy = not call.answers and any(map(is_lossy, said))
         told = {**encode_request(call, self._past, messages=said if lossy else ()), **encode_uploads(uploads)}
+        if not call.answers:
+            told |= encode_start(call, "run" if self._work.forks else "")
         # Said also where there is none: the run's own has an id of this client's.
         return {"metadata": dict(self._call.metadata), **told}
 

@@ -18,8 +18,8 @@ from canonical.event import LossNoted, StateSaved
 from canonical.feature import Feature
 
 
-async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layout) -> None:
-    """Raises agent_invalid."""
+async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layout, *, forks: bool = False) -> None:
+    """`forks` = a thread that begins does so with the state of another one. Raises agent_invalid."""
     work.route = Route(layout, None)
     if call.answers:
         # Where this task asked: another one of the same conversation may have gone on in a copy.
@@ -35,13 +35,14 @@ async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layou
             work.checkpoint = call.input.checkpoint
             return
         work.notes.append(LossNoted(feature=Feature.HISTORY, how="the agent's server has forgotten the thread"))
-    await _begin(http, work, call)
+    await _begin(http, work, call, forks=forks)
 
 
-async def _begin(http: HttpClient, work: Attempt, call: Invocation) -> None:
-    """A thread of its own, which is told what was said before."""
-    work.history = call.history
-    if call.input.checkpoint is not None and work.route.layout == "langgraph":
+async def _begin(http: HttpClient, work: Attempt, call: Invocation, *, forks: bool) -> None:
+    """A thread of its own, which is told what was said before, unless it knows that."""
+    work.forks = forks
+    work.history = () if forks else call.history
+    if not forks and call.input.checkpoint is not None and work.route.layout == "langgraph":
         how = "the branch begins a thread of its own upstream: of the state it has the messages"
         work.notes.append(LossNoted(feature=Feature.FORK, how=how))
     if work.route.layout == "langgraph":

@@ -303,7 +303,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
     # Chat front ends look for the threads of an assistant by these two names.
     marks = {"graph_id": common.agent.name, "assistant_id": common.assistant_id}
     run_id = common.run_id or (str(uuid4()) if body.webhook is not None else None)
-    return Submission(
+    submission = Submission(
         agent=common.agent.name,
         protocol=common.dialect,
         input=RunInput(
@@ -328,6 +328,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         if_missing="anew" if thread_id is None or body.if_not_exists == "create" else "reject",
         webhook=None if run_id is None or body.webhook is None else common.webhook(run_id),
     )
+    return common.told.start.apply(submission)
 
 
 async def _breakpoints(common: _Common) -> Sequence[str]:
@@ -354,6 +355,7 @@ async def _check_questions(common: _Common, thread_id: str) -> None:
 async def _resume_answers(common: _Common, command: JsonObject) -> tuple[Answers, ...]:
     body, thread_id = common.body, common.thread_id
     value: Json = command["resume"]
+    common.told.start.refuse()
     if thread_id is None:
         # langgraph-api 0.16.7: 400, and not 422.
         raise bad_request("You must provide a thread_id when resuming.")

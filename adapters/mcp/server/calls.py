@@ -210,7 +210,7 @@ class Calls:
             metadata={**given.metadata, **(told.metadata or {})},
             headers=who.headers,
         )
-        return Submission(
+        submission = Submission(
             agent=tool.info.name,
             protocol=PROTOCOL,
             version=peer.version,
@@ -219,6 +219,7 @@ class Calls:
             alias=alias,
             ephemeral=thread_id is None and alias is None,
         )
+        return told.start.apply(submission)
 
     def _thread(self, named: str | None) -> tuple[str | None, str | None]:
         """Id or name."""
@@ -329,6 +330,7 @@ class Calls:
 
     async def _resume(self, who: Caller, given: w.Resume, peer: Peer) -> JsonObject:
         """Raises invalid, not_found, not_awaiting, task_ended."""
+        peer.extras.start.refuse()
         task = await self._find(who, decode_run_id(given.run_id))
         tool = self._tools(who).get(task.agent)
         if tool is None:

@@ -168,7 +168,7 @@ def _server(calls: Calls) -> Server[Any]:
     server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, levels.set)
     server.extensions[EXTENSION] = {}
-    server.extensions[RECORDS] = params(("tools", "uploads", "metadata"))
+    server.extensions[RECORDS] = params(("tools", "uploads", "metadata", "fork", "state"))
     _add_tasks(server, calls)
     return server
 

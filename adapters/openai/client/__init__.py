@@ -18,7 +18,7 @@ from adapters._client.calls import Connection
 from adapters._client.driver import DrivenClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream, is_stream
 from adapters._client.status import is_gone
-from adapters._extension import HEADER, URI, encode_request, encode_uploads, is_named, split_uploads
+from adapters._extension import HEADER, URI, encode_request, encode_start, encode_uploads, is_named, split_uploads
 from adapters._sse import Frame
 from adapters.openai.agents import decode_models, upstream_name
 from adapters.openai.carries import CHAT_VERSION, RESPONSES_VERSION
@@ -155,7 +155,8 @@ class _Run(UpstreamRun):
         if server.extended:
             self._call, self._uploads = split_uploads(call)
         if server.api != "chat":
-            previous = call.upstream.get("run" if call.answers else "context") if server.remembers else None
+            name = "run" if call.answers else "context"
+            previous = (call.upstream.get(name) or call.origin.get(name)) if server.remembers else None
             yield self._read_response(previous)
             if self._refused == "previous":
                 yield self._read_response(None)
@@ -225,6 +226,15 @@ class _Run(UpstreamRun):
                 left -= size
                 history[number] = await self._call.with_files(message)
         self._call = replace(self._call, history=tuple(history))
+
+    async def _load_state(self) -> None:
+        """All of it, where a completion starts from an older one: each is told the conversation, and knows no other."""
+        checkpoint = self._call.input.checkpoint
+        if self._server.extended and checkpoint is not None and not self._call.answers:
+            revision = (await self._call.states()).get(checkpoint)
+            known = {} if revision is None else revision.values
+            values = {name: value for name, value in known.items() if name != "messages"}
+            self._call = replace(self._call, state={**values, **self._call.state})
 
     def _items(self, previous: str | None, losses: Losses) -> list[JsonObject]:
         if previous is None:
@@ -300,13 +310,14 @@ class _Run(UpstreamRun):
         said = self._call.input_messages
         lossy = not self._call.answers and not all(map(_is_plain, said))
         told = encode_request(self._call, self._past, messages=said if lossy else ())
-        told |= encode_uploads(self._uploads)
+        told |= {**encode_uploads(self._uploads), **({} if self._call.answers else encode_start(self._call))}
         return {EXTENSION: told} if told else {}
 
     async def _read_completion(self, *, counts: bool) -> Stage:
         """Chat completions. `counts` = whether tokens are asked for."""
         self._refused = None
         await self._load_history()
+        await self._load_state()
         call, losses, done = self._call, Losses(), False
         body = encode_chat(
             self._model,

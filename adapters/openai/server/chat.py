@@ -111,22 +111,20 @@ class Chat:
         thread_id, alias, is_known = await self._thread(who, body, agent)
         keeps = thread_id is not None or alias is not None or bool(body.store)
         # A thread knows what was said on it; a thread of the call's own is told.
-        before = () if is_known else said.before
-        receipt = await self._hub.submit(
-            who.owner,
-            Submission(
-                agent=agent.name,
-                protocol="openai",
-                version=CHAT_VERSION,
-                input=await self._input(
-                    who, body, with_uploads(told, given_messages(told) or decode_messages(said.news)), len(told.uploads)
-                ),
-                thread_id=thread_id,
-                alias=alias,
-                history=await resolve_own_files(self._hub, who, decode_messages(before)),
-                ephemeral=not keeps,
+        before = () if is_known or told.start.fork is not None else said.before
+        submission = Submission(
+            agent=agent.name,
+            protocol="openai",
+            version=CHAT_VERSION,
+            input=await self._input(
+                who, body, with_uploads(told, given_messages(told) or decode_messages(said.news)), len(told.uploads)
             ),
+            thread_id=thread_id,
+            alias=alias,
+            history=await resolve_own_files(self._hub, who, decode_messages(before)),
+            ephemeral=not keeps,
         )
+        receipt = await self._hub.submit(who.owner, told.start.apply(submission))
         return _Begun(receipt, cancels=not keeps)
 
     async def _input(self, who: Caller, body: w.ChatCreate, messages: Sequence[Message], uploaded: int = 0) -> RunInput:
@@ -168,6 +166,7 @@ class Chat:
         if task.agent != agent.name:
             refuse("model", f"The tool was called by {task.agent}.")
         told = decode_request(body.babelgate)
+        told.start.refuse()
         values: dict[str, Json] = {}
         messages: list[Message] = []
         asked = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}

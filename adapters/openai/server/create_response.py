@@ -186,7 +186,7 @@ class CreateResponse:
                 if_missing="create" if thread_id is None else "reject",
                 ephemeral=thread_id is None and not asked.keeps,
             )
-            return await self._hub.submit(asked.who.owner, submission)
+            return await self._hub.submit(asked.who.owner, asked.extension.start.apply(submission))
 
     def _decode(self, asked: CheckedRequest, items: Sequence[w.Item]) -> tuple[Message, ...]:
         return decode_items(items, same=_is_same(asked.agent))
@@ -245,6 +245,7 @@ class CreateResponse:
 
     async def _answer(self, asked: CheckedRequest) -> Receipt:
         who, said = asked.who, asked.said
+        asked.extension.start.refuse()
         task = await self._asking_task(who, said)
         if task.agent != asked.agent.name:
             refuse("model", f"The call was made by {task.agent}.")

@@ -1,0 +1,131 @@
+"""A fork through a gateway that has another one behind it: whole where it is declared whole, and else not. The agent
+behind both knows what was said up to there, and the state that there was, and nothing else."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+
+from canonical import (
+    AgentInfo,
+    Event,
+    Feature,
+    Fork,
+    Invocation,
+    Message,
+    Receipt,
+    RunInput,
+    Scope,
+    StateUpdate,
+    Submission,
+    TextPart,
+)
+from canonical.agent import DEFAULT_OWNER
+from canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, RunEnded
+from gateway.fronted import Fronted
+from gateway.hub import Hub
+from tests.fidelity.measure import EXTENDED, WAYS, Way
+from tests.opened import opened
+from tests.running import running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ALL: Final[Mapping[str, Way]] = {
+    **{f"{name}, plain": way for name, way in WAYS.items()},
+    **{f"{name}, extended": way for name, way in EXTENDED.items()},
+}
+
+
+def _slug(name: str) -> str:
+    return name.replace(", ", "-").replace(".", "-")
+
+
+@dataclass
+class Branching:
+    """Answers, leaves a member in the state, and keeps what it was told."""
+
+    heard: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    state: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    async def run(self, call: Invocation) -> AsyncGenerator[Event]:
+        self.heard = [(message.role, message.text) for message in (*call.history, *call.messages)]
+        states = await call.states()
+        start = states.of_run(call.run_id) or states.head
+        self.state = {} if start is None else start.values
+        yield MessageStarted()
+        yield PartAdded(part=TextPart(text=f"re {call.text}"))
+        yield MessageEnded()
+        yield RunEnded(output={"last": call.text})
+
+
+@dataclass(frozen=True)
+class Chain:
+    hub: Hub
+    """Of the gateway in front."""
+    agent: Branching
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chain(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chain]:
+    agent = Branching()
+    async with AsyncExitStack() as stack:
+        behind = await stack.enter_async_context(
+            running(tmp_path_factory.mktemp("behind"), fronted={"b": Fronted(AgentInfo(name="b"), agent)})
+        )
+        clients = {name: way.client(behind.url, "b") for name, way in ALL.items()}
+        for client in clients.values():
+            stack.push_async_callback(client.aclose)
+        fronted = {
+            _slug(name): Fronted(
+                AgentInfo(name=_slug(name), stateful=name.startswith("langgraph"), remembers="chat" not in name), client
+            )
+            for name, client in clients.items()
+        }
+        front = await stack.enter_async_context(opened(tmp_path_factory.mktemp("front"), fronted=fronted))
+        yield Chain(front.hub, agent)
+
+
+async def _turn(chain: Chain, name: str, words: str, **fields: Any) -> tuple[Receipt, list[Event]]:
+    given = RunInput(messages=(Message.of(words, "user"),))
+    receipt = await chain.hub.submit(DEFAULT_OWNER, Submission(agent=_slug(name), input=given, **fields))
+    scope = Scope.task(receipt.task)
+    records = [each async for some in chain.hub.reads.follow(DEFAULT_OWNER, scope, receipt.seq) for each in some]
+    ended = [record.event for record in records if isinstance(record.event, RunEnded)]
+    assert [(each.status, each.fault) for each in ended] == [("success", None)], ended
+    return receipt, [record.event for record in records]
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("place", ["branch", "thread"])
+async def test_a_fork_arrives_as_it_is_declared(chain: Chain, name: str, place: str) -> None:
+    first, _ = await _turn(chain, name, "one")
+    await _turn(chain, name, "two", thread_id=first.thread_id)
+    where = {"thread_id": first.thread_id} if place == "branch" else {}
+    forked, events = await _turn(chain, name, "three", fork=Fork(run_id=first.run_id), **where)
+    wanted = [("user", "one"), ("agent", "re one"), ("user", "three")]
+    whole = chain.agent.heard == wanted and chain.agent.state.get("last") == "one"
+    declared = ALL[name].declared(Feature.FORK) == "full"
+    if place == "branch" or "extended" in name:  # another thread is no part of what plain protocols have
+        assert whole == declared, (chain.agent, [each for each in events if isinstance(each, LossNoted)])
+    assert "two" not in str(chain.agent.heard)
+    await _turn(chain, name, "four", thread_id=forked.thread_id)
+    assert not whole or chain.agent.heard == [*wanted, ("agent", "re three"), ("user", "four")]
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if "extended" in name])
+async def test_what_a_caller_changes_of_the_state_is_the_state_behind_too(chain: Chain, name: str) -> None:
+    first, _ = await _turn(chain, name, "one")
+    for number in (1, 2):
+        update = StateUpdate(thread_id=first.thread_id, values={"note": {"read": number}})
+        await chain.hub.update_state(DEFAULT_OWNER, update)
+        await _turn(chain, name, "two", thread_id=first.thread_id)
+        assert chain.agent.state["note"] == {"read": number}
+        assert chain.agent.heard[:2] == [("user", "one"), ("agent", "re one")]
+    await _turn(chain, name, "three", thread_id=first.thread_id, fork=Fork(run_id=first.run_id))
+    assert (chain.agent.state, len(chain.agent.heard)) == ({"last": "one"}, 3)
+    changed = {"thread_id": first.thread_id, "fork": Fork(run_id=first.run_id), "state": {"note": 3}}
+    await _turn(chain, name, "four", **changed)
+    assert (chain.agent.state, len(chain.agent.heard)) == ({"last": "one", "note": 3}, 3)
