@@ -340,21 +340,21 @@ def _request_schema() -> JsonObject:
     def list_of(items: JsonObject) -> JsonObject:
         return {"type": "array", "items": items}
 
-    def made_of(*required: str, **properties: JsonObject) -> JsonObject:
+    def object_of(*required: str, **properties: JsonObject) -> JsonObject:
         return {"type": "object", "required": list(required), "properties": properties}
 
-    fork = made_of(task_id=name, run_id=name, checkpoint_id=name, thread_id=name)
+    fork = object_of(task_id=name, run_id=name, checkpoint_id=name, thread_id=name)
     starts = ("task_id", "run_id", "checkpoint_id")
-    return made_of(
+    return object_of(
         tools={"type": "array"},
         message=message,
         messages=list_of(message),
         metadata={"type": "object"},
-        answers=list_of(made_of("interrupt_id", interrupt_id=text, action=text, value={})),
-        uploads=list_of(made_of("name", "bytes", name=text, media_type=text, bytes=text)),
+        answers=list_of(object_of("interrupt_id", interrupt_id=text, action=text, value={})),
+        uploads=list_of(object_of("name", "bytes", name=text, media_type=text, bytes=text)),
         ids=list_of(name),
         fork={**fork, "oneOf": [{"required": [each]} for each in starts]},
-        state=made_of("values", values={"type": "object"}, as_node=name),
+        state=object_of("values", values={"type": "object"}, as_node=name),
     )
 
 

@@ -102,11 +102,15 @@ async def _need_unused(reads: Reads, owner: str, thread_id: str) -> int:
     return history.seq
 
 
+def check_unused(found: ThreadState | None, base: Base | None) -> None:
+    """Raises conflict where the thread is no more what it was when it was looked at."""
+    if base is not None and found is not None and found.seq != base.seq:
+        raise FaultError(FaultCode.CONFLICT, "The thread has changed meanwhile: try again.")
+
+
 def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str, *, is_told: bool) -> str | None:
     """Begin a thread with the state of another one; returns its id, where a graph of this process has to start from
-    it. `is_told` = more was said on the thread than its upstream heard. Raises conflict, not_found."""
-    if not is_told and base.seq not in (0, state.seq):
-        raise FaultError(FaultCode.CONFLICT, "The thread has changed meanwhile: try again.")
+    it. `is_told` = more was said on the thread than its upstream heard. Raises not_found."""
     owner, revision = state.thread.owner, base.revision
     tx.need_thread(owner, base.thread_id)
     # A graph of this process finds its checkpoint by the id that it gave it.

@@ -28,7 +28,7 @@ from canonical.message import FilePart, Message
 from canonical.run_input import RunInput
 from canonical.state import RunReason, RunStatus, TaskState
 from canonical.thread import Task, next_run_id
-from gateway.runs.forks import Base, put_base, put_state
+from gateway.runs.forks import Base, check_unused, put_base, put_state
 from gateway.runs.lifecycle import (
     Start,
     begin,
@@ -106,6 +106,7 @@ def submit(
         raise FaultError(FaultCode.CONFLICT, f"Run {ask.run_id} exists already")
     may_start = may_start and ask.start_in is None
     found = _thread_for(tx, owner, ask)
+    check_unused(found, base)
     follow = None if found is None else _followed_task(found, ask)
     if found is None and not may_start:
         _check_queue(tx, owner, 0, ask.agent, limits)
@@ -165,7 +166,9 @@ def submit(
 def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
     """Make the thread of a submission, with what it begins with; returns what is left to be submitted. Raises as
     `submit`."""
-    state = _thread_for(tx, owner, ask) or _make_thread(tx, owner, ask, ids)
+    found = _thread_for(tx, owner, ask)
+    check_unused(found, base)
+    state = found or _make_thread(tx, owner, ask, ids)
     started = _starting(tx, state, replace(ask, state={}), ids, base)
     left = replace(started, thread_id=state.thread.thread_id, alias=None, history=(), state=ask.state)
     return replace(left, fork=None, if_missing="reject")
