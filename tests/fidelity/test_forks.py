@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
+from adapters._extension import NOT_FORKED
 from canonical import (
     AgentInfo,
     Event,
@@ -22,6 +23,7 @@ from canonical import (
     StateUpdate,
     Submission,
     TextPart,
+    ThreadFilter,
 )
 from canonical.agent import DEFAULT_OWNER
 from canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, RunEnded
@@ -65,6 +67,7 @@ class Branching:
 class Chain:
     hub: Hub
     """Of the gateway in front."""
+    behind: Hub
     agent: Branching
 
 
@@ -85,7 +88,7 @@ async def chain(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chai
             for name, client in clients.items()
         }
         front = await stack.enter_async_context(opened(tmp_path_factory.mktemp("front"), fronted=fronted))
-        yield Chain(front.hub, agent)
+        yield Chain(front.hub, behind.hub, agent)
 
 
 async def _turn(chain: Chain, name: str, words: str, **fields: Any) -> tuple[Receipt, list[Event]]:
@@ -129,3 +132,16 @@ async def test_what_a_caller_changes_of_the_state_is_the_state_behind_too(chain:
     changed = {"thread_id": first.thread_id, "fork": Fork(run_id=first.run_id), "state": {"note": 3}}
     await _turn(chain, name, "four", **changed)
     assert (chain.agent.state, len(chain.agent.heard)) == ({"last": "one", "note": 3}, 3)
+
+
+@pytest.mark.parametrize("name", ["a2a-0.3", "a2a-1.0", "acp", "aief", "agent-protocol"])
+async def test_a_server_that_has_forgotten_it_is_told_what_was_said(chain: Chain, name: str) -> None:
+    name = f"{name}, extended"
+    first, _ = await _turn(chain, name, "one")
+    await _turn(chain, name, "two", thread_id=first.thread_id)
+    for each in await (await chain.behind.reads.threads(DEFAULT_OWNER, ThreadFilter(), limit=200)).all():
+        await chain.behind.delete_thread(DEFAULT_OWNER, each.thread.thread_id)
+    _, events = await _turn(chain, name, "three", thread_id=first.thread_id, fork=Fork(run_id=first.run_id))
+    told = str(chain.agent.heard)
+    assert "one" in told and "three" in told and "two" not in told
+    assert [(each.feature, each.how) for each in events if isinstance(each, LossNoted)] == [("fork", NOT_FORKED)]
