@@ -24,7 +24,7 @@ from typing import Final
 
 from bench import server, work
 from bench.chart import draw
-from bench.comparison import BARE, BARE_WORK, GATEWAY, Comparison, Measured, load, report, rows, save, tables
+from bench.comparison import BARE, BARE_WORK, GATEWAY, RAW, Comparison, Measured, load, report, rows, save, tables
 from bench.server import Figures, Server
 from bench.work import Job
 
@@ -97,6 +97,7 @@ WORKS: Final = (
     Work(CALLS, "LangGraph wait", work.langgraph_wait(), "langgraph dev", work.langgraph_wait()),
     Work(CALLS, "LangGraph thread + wait", work.langgraph_thread(), "langgraph dev", work.langgraph_thread()),
     Work(STREAMS, "A2A 1.0 stream", work.a2a_stream(), "a2a-sdk 1.3", work.a2a_stream("/stream")),
+    Work(STREAMS, "A2A 1.0 stream", work.a2a_stream(), RAW, work.raw_stream()),
     Work(
         STREAMS,
         "A2A 0.3 stream",
@@ -169,6 +170,7 @@ def start(
     """By name, one after the other. What cannot be started is left out, and the comparison says why."""
     found = {
         BARE: stack.enter_context(server.running(server.uvicorn("bench.bare:app"), home / "bare")),
+        RAW: stack.enter_context(server.running(server.uvicorn("bench.bare:raw"), home / "raw")),
         GATEWAY: stack.enter_context(server.running(server.gateway(), home / "gateway")),
     }
     lent = _lend(home / "lent")

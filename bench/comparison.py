@@ -12,6 +12,8 @@ from bench.server import Figures, median
 
 GATEWAY: Final = "gateway"
 BARE: Final = "bare Litestar"
+RAW: Final = "raw ASGI"
+"""A stream that was made beforehand, sent event by event without a framework."""
 BARE_WORK: Final = "POST echo"
 """The work of the bare server, which is no protocol's."""
 

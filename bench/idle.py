@@ -1,5 +1,5 @@
 """What an idle stream costs: the memory of the gateway's process for each stream of an agent that has said one word and
-goes on thinking.
+goes on thinking. Beside it that of the official A2A server, and of ASGI without a framework.
 
     .venv/bin/python -m bench.idle [--streams 1000] [--only A2A]
 """
@@ -8,12 +8,13 @@ import argparse
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from bench import server, work
 from bench.client import Connection
+from bench.compare import PEERS, REFERENCES
+from bench.comparison import RAW
 from bench.server import Server
 
 Request = tuple[str, bytes, str]
@@ -50,6 +51,19 @@ def resident(target: Server) -> int:
     return int(Path(f"/proc/{target.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def targets() -> Mapping[str, tuple[Sequence[str], Mapping[str, str], Request]]:
+    """By name: the command, its environment, and what is asked for."""
+    gateway = server.gateway("think=bench.idle:think")
+    found: dict[str, tuple[Sequence[str], Mapping[str, str], Request]] = {
+        name: (gateway, {}, request) for name, request in STREAMS.items()
+    }
+    sdk, (_, body, headers) = REFERENCES["a2a-sdk 1.3"], STREAMS["A2A 1.0"]
+    if (PEERS / sdk.peer / "bin" / "python").is_file():
+        found["a2a-sdk 1.3"] = sdk.command(0), {"PYTHONPATH": ""}, ("/think", body, headers)
+    found[RAW] = server.uvicorn("bench.bare:raw"), {}, ("/think", body, headers)
+    return found
+
+
 async def measure(target: Server, request: Request, count: int) -> float:
     """Bytes a stream, after as many have been opened and closed before, so that what is kept of them is there."""
     for connection in await open_streams(target.port, request, 100):
@@ -68,11 +82,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="protocols whose name holds this")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for name, request in STREAMS.items():
+        for name, (command, environment, request) in targets().items():
             if options.only not in name:
                 continue
-            with server.running(server.gateway("think=bench.idle:think"), Path(folder, name)) as gateway:
-                used: Any = asyncio.run(measure(gateway, request, options.streams))
+            with server.running(command, Path(folder, name), environment=environment) as target:
+                used = asyncio.run(measure(target, request, options.streams))
             print(f"{name:12}{used / 1024:>8.1f} KiB a stream", flush=True)
 
 

@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--connections", type=int, nargs="*", default=[1, 16])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--delay", type=float, default=0, metavar="MS", help="between two tokens of the agent (0)")
     parser.add_argument("--httpx", action="store_true", help="also a gateway whose calls go over httpx's own transport")
     parser.add_argument("--floor", metavar="PYTHON", help="an environment with litestar, uvicorn and httpx-aiohttp")
     parser.add_argument("--litellm", metavar="PYTHON", help="an environment with litellm[proxy] and a2a-sdk")
@@ -59,7 +60,9 @@ def main() -> None:
         home = Path(folder)
         # Longer than a round: nobody's connection is closed while another is measured.
         upstream = [*server.uvicorn("bench.upstream:app"), "--timeout-keep-alive", "600"]
-        far = servers.enter_context(server.running(upstream, home / DIRECT, environment={"BENCH_DELAY": "0"}))
+        far = servers.enter_context(
+            server.running(upstream, home / DIRECT, environment={"BENCH_DELAY": f"{options.delay / 1000}"})
+        )
         targets = {DIRECT: (far, _jobs("/a2a"))} | _targets(options, servers, home, far)
         print(f"{options.jobs} jobs a round, medians of {options.rounds} rounds")
         for index, name in enumerate(("A2A SendMessage", "A2A stream of 200 tokens")):

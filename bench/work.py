@@ -119,6 +119,11 @@ def runtime(assistant: str = "echo") -> Job:
     return posted("/v1/runs", lambda _: {"assistant_id": assistant, "input": "Hello"}, b'"success"')
 
 
+def raw_stream() -> Job:
+    said = acp_run("echo")
+    return posted("/", lambda _: said, b"token199")
+
+
 def bare() -> Job:
     said = acp_run("echo")
     return posted("/", lambda _: said, b"input")

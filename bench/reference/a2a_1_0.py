@@ -1,4 +1,7 @@
-"""The official A2A 1.0 SDK: `/echo` says its input, `/stream` says the words of its input one by one."""
+"""The official A2A 1.0 SDK: `/echo` says its input, `/stream` says the words of its input one by one,
+`/think` says one word and goes on thinking."""
+
+import asyncio
 
 from a2a.helpers import new_task_from_user_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -13,8 +16,9 @@ from starlette.routing import BaseRoute
 
 
 class Agent(AgentExecutor):
-    def __init__(self, *, streams: bool) -> None:
+    def __init__(self, *, streams: bool, thinks: bool) -> None:
         self._streams = streams
+        self._thinks = thinks
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.message
@@ -22,6 +26,9 @@ class Agent(AgentExecutor):
         await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         await updater.start_work()
+        if self._thinks:
+            await updater.add_artifact([pb.Part(text="Well…")], "answer")
+            await asyncio.Event().wait()
         for text, is_first, is_last in pieces(context.get_user_input(), streams=self._streams):
             await updater.add_artifact([pb.Part(text=text)], "answer", append=not is_first, last_chunk=is_last)
         await updater.complete()
@@ -30,7 +37,7 @@ class Agent(AgentExecutor):
         raise NotImplementedError
 
 
-def agent_routes(name: str, *, streams: bool) -> list[BaseRoute]:
+def agent_routes(name: str, *, streams: bool = False, thinks: bool = False) -> list[BaseRoute]:
     card = pb.AgentCard(
         name=name,
         description=name,
@@ -43,8 +50,10 @@ def agent_routes(name: str, *, streams: bool) -> list[BaseRoute]:
         default_output_modes=["text/plain"],
         skills=[pb.AgentSkill(id=name, name=name, description=name, tags=["demo"])],
     )
-    handler = DefaultRequestHandler(Agent(streams=streams), InMemoryTaskStore(), card)
+    handler = DefaultRequestHandler(Agent(streams=streams, thinks=thinks), InMemoryTaskStore(), card)
     return list(create_jsonrpc_routes(handler, f"/{name}"))
 
 
-app = Starlette(routes=[*agent_routes("echo", streams=False), *agent_routes("stream", streams=True)])
+app = Starlette(
+    routes=[*agent_routes("echo"), *agent_routes("stream", streams=True), *agent_routes("think", thinks=True)]
+)
