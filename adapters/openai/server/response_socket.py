@@ -100,8 +100,7 @@ class _Talk:
             self._memory.close()
 
     async def _listen(self) -> None:
-        while (event := await self._socket.receive())["type"] != "websocket.disconnect":
-            members = cast("dict[str, Any]", event)
+        while (members := await self._receive())["type"] != "websocket.disconnect":
             raw: bytes = members.get("bytes") or (members.get("text") or "").encode()
             if _STEER.encode() in raw and await self._refuse_to_steer(raw):
                 continue
@@ -110,6 +109,10 @@ class _Talk:
             else:
                 self._size += len(raw)
                 self._waiting.put_nowait(raw)
+
+    async def _receive(self) -> dict[str, Any]:
+        with detect_leaving():
+            return cast("dict[str, Any]", await self._socket.receive())
 
     async def _refuse_to_steer(self, raw: bytes) -> bool:
         """At once: it is said of the response that is told. Whether it was that."""
@@ -200,7 +203,7 @@ class _Talk:
         )
         response_id = encode_id(RESPONSE, begun.receipt.run_id)
         if not begun.is_kept:
-            self._memory.remember(response_id, begun.receipt)
+            self._memory.remember(response_id, begun.receipt.thread_id)
         messages = DisconnectNotifier(begun.reading.messages(lane), begun.left)
         async with aclosing(messages):
             async for each in messages:

@@ -7,15 +7,18 @@ from collections.abc import Container
 from contextlib import aclosing, suppress
 from typing import Final
 
-from canonical import FaultCode, FaultError, Hub, Receipt, Scope
+from canonical import FaultCode, FaultError, Hub, Scope
 
-_RESPONSES: Final = 32
-"""That one WebSocket can go on from. OpenAI's server remembers the last one."""
+_RESPONSES: Final = 8
+"""That one WebSocket can go on from. The newest events of a thread are in memory while somebody reads it, up to a
+megabyte; and OpenAI's server remembers the last response only."""
 _INPUTS: Final = 16
 """That one WebSocket may have sent ahead."""
 _INPUT_BYTES: Final = 8 * 2**20
 _ALL_BYTES: Final = 64 * 2**20
 """Of the inputs of all sockets."""
+_END: Final = 2**53
+"""No record comes after it: who reads from there on is there, and shown nothing."""
 
 
 class SocketMemory(Container[str]):
@@ -34,12 +37,11 @@ class SocketMemory(Container[str]):
     def __contains__(self, response_id: object) -> bool:
         return response_id in self._threads
 
-    def remember(self, response_id: str, receipt: Receipt) -> None:
+    def remember(self, response_id: str, thread_id: str) -> None:
         """The oldest one makes room."""
-        thread_id = receipt.thread_id
         self._threads[response_id] = thread_id
         if thread_id not in self._readers:
-            self._readers[thread_id] = self._tasks.create_task(self._read(thread_id, receipt.seq))
+            self._readers[thread_id] = self._tasks.create_task(self._read(thread_id))
         if len(self._threads) > _RESPONSES:
             self.forget(next(iter(self._threads)))
 
@@ -52,9 +54,9 @@ class SocketMemory(Container[str]):
         for reader in self._readers.values():
             reader.cancel()
 
-    async def _read(self, thread_id: str, after: int) -> None:
+    async def _read(self, thread_id: str) -> None:
         with suppress(FaultError):  # it may be gone already
-            async with aclosing(self._hub.reads.follow(self._owner, Scope(thread_id), after)) as batches:
+            async with aclosing(self._hub.reads.follow(self._owner, Scope(thread_id), _END)) as batches:
                 async for _ in batches:
                     pass
 

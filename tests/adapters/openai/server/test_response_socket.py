@@ -23,7 +23,7 @@ from tests.adapters.openai.server.test_responses import ENDED, GATE, STARTED, ca
 from tests.gateway.command import served
 from tests.gateway.conversing import connected, refusal
 from tests.gateway.hostile import BODIES, mutations
-from tests.gateway.hubs import gone, within
+from tests.gateway.hubs import Held, gone, within
 from tests.gateway.owning import ALICE, BOB
 from tests.gateway.shape import check_error
 from tests.gateway.siege import besieged
@@ -449,13 +449,14 @@ async def test_who_leaves_ends_a_response_that_is_not_stored(gateway: Running) -
     await within(ENDED.wait(), "the end of the agent")
 
 
-async def test_who_leaves_before_it_has_begun_ends_it_too(gateway: Running) -> None:
-    for _ in range(5):
+async def test_who_leaves_while_it_is_submitted_ends_it_too(gateway: Running) -> None:
+    nobody = asyncio.get_running_loop().create_future()
+    async with Held(gateway.hub) as held:
         async with talking(gateway) as talk:
             await talk.send("waiting", store=False)
-            talk.connection.transport.abort()
-    async with talking(gateway) as talk:
-        assert text_of(await talk.ask("echo", "still here")) == "still here"
+            await held.queued(nobody)
+        assert not STARTED.is_set()
+    await within(ENDED.wait(), "the end of the agent")
 
 
 async def test_who_leaves_comes_back_to_a_response_that_is_stored(gateway: Running) -> None:
@@ -540,6 +541,12 @@ async def test_without_a_key_there_is_no_connection_and_with_one_nobody_elses_re
             (call,) = calls_of(asked)
             assert (await his.fail("ask", [output(call, "Bob")]))["code"] == "tool_call_not_found"
             assert text_of(await hers.ask("ask", [output(call, "Ada")])) == "Hello, Ada."
+
+
+async def test_under_a_strange_name_no_connection_is_opened(gateway: Running) -> None:
+    refused = await refusal(gateway.url.replace("127.0.0.1", "evil.example"), AT, host="127.0.0.1")
+    assert refused.status_code == 403
+    check_error("openai", refused)
 
 
 async def test_a_page_of_a_foreign_origin_is_refused(gateway: Running) -> None:
