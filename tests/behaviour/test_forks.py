@@ -153,7 +153,8 @@ async def _mcp(http: httpx.AsyncClient, key: Any, words: str, start: Start | Non
     request = client.request(
         "tools/call", {"name": "b", "arguments": {"message": words, "thread_id": at or str(uuid4())}, "_meta": meta}
     )
-    response = await http.request(**{**request, "headers": {**request["headers"], **key}})
+    request["headers"] = {**request["headers"], **key}
+    response = await http.request(**request)
     result = response.json()["result"]
     if result.get("isError"):
         return Told("isError")
@@ -213,7 +214,7 @@ async def test_a_request_starts_from_what_a_run_a_task_or_a_revision_came_to(sit
 async def test_what_is_malformed_is_bad_input_and_another_owners_is_not_found(site: Site, protocol: str) -> None:
     send, invalid, not_found = PROTOCOLS[protocol]
     theirs = await send(site.http, BOB, "one", None, None)
-    for malformed in (
+    wrong: list[dict[str, Any]] = [
         {"fork": {}},
         {"fork": "x"},
         {"fork": {"run_id": 1}},
@@ -223,7 +224,8 @@ async def test_what_is_malformed_is_bad_input_and_another_owners_is_not_found(si
         {"state": {}},
         {"state": {"values": []}},
         {"state": {"values": {}, "as_node": 1}},
-    ):
+    ]
+    for malformed in wrong:
         assert (await send(site.http, ALICE, "two", malformed, None)).refusal == invalid, malformed
     for fork in (
         {"run_id": theirs.run},

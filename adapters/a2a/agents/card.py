@@ -5,6 +5,7 @@ the rest. Every URL in it is built from the base URL that the gateway vouches fo
 """
 
 import hashlib
+from collections.abc import Set
 from typing import Literal
 
 from adapters._client.agent_name import legal_name
@@ -115,6 +116,12 @@ def _capabilities(agent: AgentInfo, more: JsonObject) -> JsonObject:
     theirs: JsonObject = _own(agent).get("capabilities") or {}
     extensions = [_EXTENSION, *(theirs.get("extensions") or ())]
     return {**theirs, "streaming": True, "pushNotifications": True, **more, "extensions": extensions}
+
+
+def relayed_extensions(agent: AgentInfo) -> Set[str]:
+    """The URIs of those that the agent's own server has, and that a request may activate."""
+    theirs: JsonObject = _own(agent).get("capabilities") or {}
+    return {each["uri"] for each in theirs.get("extensions") or ()}
 
 
 def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:

@@ -1,6 +1,7 @@
 """Reading A2A agent cards of other servers → what is known of the agent, and the one interface by which it is
 called."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,6 +54,10 @@ _CAPABILITIES: Final = frozenset(
 )
 _CREDENTIALS: Final = ("/auth/", "/services/", "secure-passport")
 """In the URIs of extensions by which callers hand over keys: agentstack-sdk 0.7.1 and kin, and A2A's samples."""
+_NAME: Final = re.compile(r"[!-+\--~]{1,500}")
+"""A URI that can stand in a header, in a list that commas separate."""
+MOST_EXTENSIONS: Final = 32
+"""Of one card, and of one request."""
 _SKILL: Final = frozenset({"id", "name", "description", "tags", "examples", "security", "securityRequirements"})
 _MOST: Final = 64_000
 """Characters of them."""
@@ -73,6 +78,8 @@ class Interface:
     """The message of each status is all of the answer so far."""
     extended: bool = False
     """Its card declares the extension."""
+    extensions: tuple[str, ...] = ()
+    """Others on its card that callers may activate, by URI."""
 
 
 def bare(url: str) -> Interface:
@@ -164,6 +171,7 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
     speaks_in_status = any(_host(each.get("uri")) in _SPEAK_IN_STATUS for each in extensions)
     says_all_again = any(each.get("uri") == _LANGGRAPH for each in extensions)
     extended = any(each.get("uri") == URI for each in extensions)
+    relayed = [str(each["uri"]) for each in extensions if _is_relayed(each)][:MOST_EXTENSIONS]
     for each in _entries(card):
         declared, binding = each.get("url"), str(each.get("protocolBinding") or _JSON_RPC).upper()
         version = _version(each.get("protocolVersion"))
@@ -179,6 +187,7 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
             speaks_in_status=speaks_in_status,
             says_all_again=says_all_again,
             extended=extended,
+            extensions=tuple(relayed),
         )
 
 
@@ -260,13 +269,11 @@ def _capabilities(card: JsonObject) -> JsonObject:
 
 def _is_relayed(extension: JsonObject) -> bool:
     """Whether it is true of the agent behind the gateway, too. An extension puts what it has into metadata, which go
-    through; a client that asks for it sees by the answer's header that it was not activated (specification 1.0, 3.2.6).
-    """
+    through, and so does the header by which a caller activates it (specification 1.0, 3.2.6)."""
     uri = extension.get("uri")
     if not isinstance(uri, str) or uri in (URI, _LANGGRAPH):  # ours has an entry of its own, this one a header
         return False
-    # Nobody can do without it, and the header that activates it is not sent on: it would be promised in vain.
-    if extension.get("required") is True:
+    if _NAME.fullmatch(uri) is None:
         return False
     # What callers hand over would stand in the gateway's log.
     return not any(part in uri for part in _CREDENTIALS)

@@ -25,6 +25,7 @@ from adapters.a2a.read.parts import decode_reply, decode_state
 from adapters.a2a.read.task_events import EventReader
 from adapters.a2a.request import losses, request
 from adapters.a2a.wire import replies as w
+from adapters.a2a.wire.requests import find_activated
 from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from canonical.event import UpstreamBound
 from canonical.replay import agent_events
@@ -99,13 +100,17 @@ class _Run(UpstreamRun):
         self._refused: FaultError | None = None
         """How the server refused the message, before it had said anything."""
 
+    async def _binding(self) -> Binding:
+        """With the extensions that the caller has activated for this run."""
+        return (await self._server.load_binding()).activating(find_activated(self._call.input.extra))
+
     @property
     def is_cancellable(self) -> bool:
         return self._reader.task_id is not None and not self._reader.stopped
 
     async def cancel(self) -> None:
         if self._reader.task_id is not None:
-            binding = await self._server.load_binding()
+            binding = await self._binding()
             await binding.cancel(self._reader.task_id, self._reader.context_id)
 
     async def stages(self) -> AsyncGenerator[Stage]:
@@ -119,7 +124,7 @@ class _Run(UpstreamRun):
             yield self._begin(past)
             has_tried_again = False
             while True:
-                binding = await self._server.load_binding()
+                binding = await self._binding()
                 yield self._send(binding, past)
                 if self._refused is None:
                     break
@@ -142,10 +147,10 @@ class _Run(UpstreamRun):
         if reader.stopped or reader.replied:
             return
         if reader.records.active or (self._is_attached and reader.records.run_id is not None):
-            yield self._catch_up(await self._server.load_binding())
+            yield self._catch_up(await self._binding())
             return
         # What no stream told: the task as it is, its stream if it can be joined, and else the task again and again.
-        binding = await self._server.load_binding()
+        binding = await self._binding()
         self._adopt(binding)
         if binding.interface.streams:
             yield self._poll(binding, is_once=True)
@@ -178,7 +183,7 @@ class _Run(UpstreamRun):
         if self._call.answers:  # before that there is no task that could be cancelled
             ids = self._call.upstream
             self._reader.task_id, self._reader.context_id = ids["task"], ids.get("context")
-        extended = (await self._server.load_binding()).extended
+        extended = (await self._binding()).extended
         for feature, how in losses(self._call, extended=extended):
             yield self._reader.note(feature, how)
 

@@ -1,11 +1,12 @@
 """The methods of an A2A server, by JSON-RPC or REST: what they answer as JSON, in no binding's envelope."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from copy import copy
 from dataclasses import replace
 from itertools import count
-from typing import Final
+from typing import Final, Self
 from urllib.parse import quote
 
 import httpx
@@ -88,9 +89,23 @@ class Binding(ABC):
         self._headers = {"A2A-Version": "1.0"} if interface.version == "1.0" else {}
         self.extended = interface.extended and interface.streams
         """The extension is activated: without streams, what a finished task has no room for could not be had."""
-        if self.extended:
+        self._name_extensions(())
+
+    def _name_extensions(self, uris: Sequence[str]) -> None:
+        named = ", ".join([*([URI] if self.extended else []), *uris])
+        if named:
             # Specification 1.0, 3.2.6, and its name in 0.3: each is read by servers that do not know the other.
-            self._headers |= {"A2A-Extensions": URI, "X-A2A-Extensions": URI}
+            self._headers = {**self._headers, "A2A-Extensions": named, "X-A2A-Extensions": named}
+
+    def activating(self, uris: Sequence[str]) -> Self:
+        """The same, with the extensions activated that a caller has named, of those that the server has: by each call,
+        as none is active otherwise (specification 1.0, 3.2.6)."""
+        wanted = [uri for uri in self.interface.extensions if uri in uris]
+        if not wanted:
+            return self
+        made = copy(self)
+        made._name_extensions(wanted)
+        return made
 
     @abstractmethod
     def open_send(self, params: JsonObject) -> AbstractAsyncContextManager["Replies"]:

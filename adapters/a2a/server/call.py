@@ -11,6 +11,8 @@ from adapters._extension import START_HEADER, is_named
 from adapters._server.caller import Caller, caller, is_uuid
 from adapters._server.encoding import LargeJson
 from adapters._server.fanout import FanoutCache
+from adapters.a2a.agents.card import relayed_extensions
+from adapters.a2a.agents.interface import MOST_EXTENSIONS
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import a2a_error
 from adapters.a2a.wire.task import PROTOCOL
@@ -33,6 +35,10 @@ class Call(msgspec.Struct, frozen=True):
     """Of the header `Babelgate-From`."""
     extension: str | None = None
     """The header by which the caller has activated the extension, if it has."""
+    activated: tuple[str, ...] = ()
+    """URIs of extensions of the agent's own server that the caller has activated, in the order of its header."""
+    activates_by: str = EXTENSION_HEADERS[0]
+    """The header in which it names extensions."""
 
     @property
     def owner(self) -> str:
@@ -62,15 +68,25 @@ def requested_version(request: Request[Any, Any, Any]) -> str:
 
 
 def make_call(hub: Hub, lines: FanoutCache, request: Request[Any, Any, Any], agent: str) -> Call:
+    info = hub.agent(agent)
     return Call(
         hub=hub,
         lines=lines,
         caller=caller(request),
-        agent=hub.agent(agent),
+        agent=info,
         version=requested_version(request),
         replay_from=request.headers.get(START_HEADER),
         extension=next((name for name in EXTENSION_HEADERS if is_named(request.headers.get(name))), None),
+        activated=_activated(request, info),
+        activates_by=next((name for name in EXTENSION_HEADERS if name in request.headers), EXTENSION_HEADERS[0]),
     )
+
+
+def _activated(request: Request[Any, Any, Any], agent: AgentInfo) -> tuple[str, ...]:
+    """Unknown URIs are ignored (specification 1.0, 3.2.6): known are those on the card of the agent's own server."""
+    named = [each.strip() for name in EXTENSION_HEADERS for each in request.headers.get(name, "").split(",")]
+    known = relayed_extensions(agent) if any(named) else frozenset[str]()
+    return tuple(dict.fromkeys(each for each in named if each in known))[:MOST_EXTENSIONS]
 
 
 def check_version(call: Call, version: str) -> None:

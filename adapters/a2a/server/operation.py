@@ -13,7 +13,7 @@ from adapters._server.encoding import LargeJson, encode
 from adapters._server.own_files import resolve_own_files
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import a2a_error
-from adapters.a2a.wire.requests import Listing, Send
+from adapters.a2a.wire.requests import Listing, Send, activation_extra
 from adapters.a2a.wire.task import PROTOCOL
 from adapters.a2a.write.recorded import RecordedWriter
 from adapters.a2a.write.task_events import EventWriter
@@ -81,7 +81,8 @@ def _reading(call: Call, task: Task, context_id: str, dialect: Dialect) -> TaskS
 
 def _extension_header(call: Call) -> dict[str, str]:
     """Of the name that was asked with (topics/extensions of A2A: the answer says what was activated)."""
-    return {} if call.extension is None else {call.extension: URI}
+    active = [*(() if call.extension is None else (URI,)), *call.activated]
+    return {call.extension or call.activates_by: ", ".join(active)} if active else {}
 
 
 def _read_extension(call: Call, ask: Send) -> tuple[Call, Send]:
@@ -182,6 +183,7 @@ def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None 
             config=_config(ask),
             metadata=ask.metadata,
             headers=call.caller.headers,
+            extra=activation_extra(call.activated),
         ),
         thread_id=thread_id,
         alias=alias,
@@ -271,6 +273,7 @@ def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[
             messages=(ask.message,),
             config={} if ask.tools is None else {"tools": list(ask.tools)},
             headers=call.caller.headers,
+            extra=activation_extra(call.activated),
         ),
         protocol=PROTOCOL,
         webhook=None if ask.push is None else make_webhook(call, dialect, ask.push),

@@ -7,8 +7,21 @@ from typing import Any
 import msgspec
 
 from adapters._extension import Start
+from adapters.a2a.wire.task import PROTOCOL
 from canonical import Message, TaskState
-from canonical.value import JsonObject
+from canonical.value import Extra, JsonObject
+
+
+def activation_extra(uris: Sequence[str]) -> Extra:
+    """What the log keeps of the extensions that a request has activated, for the agent's server."""
+    return {PROTOCOL: {"extensions": list(uris)}} if uris else {}
+
+
+def find_activated(extra: Extra) -> Sequence[str]:
+    """The same, as it is read from the log."""
+    own = extra.get(PROTOCOL)
+    uris = own.get("extensions") if isinstance(own, dict) else None
+    return [each for each in uris if isinstance(each, str)] if isinstance(uris, list) else ()  # pyright: ignore[reportUnknownVariableType]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

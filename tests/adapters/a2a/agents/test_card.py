@@ -77,11 +77,14 @@ def test_what_the_agents_own_card_says_of_its_extensions_goes_on_where_it_is_tru
     passed: list[JsonObject] = [
         {"uri": "https://a2a-extensions.agentstack.beeai.dev/ui/trajectory/v1", "required": False},
         {"uri": "https://example.com/x", "description": "Any", "params": {"n": [1]}},
+        {"uri": "https://example.com/needed", "required": True},
     ]
     kept: list[Any] = [
         {"uri": URI, "params": {"max_bytes": 1}},
         {"uri": "https://langchain.com/a2a/extensions/history-scope/v1"},
-        {"uri": "https://example.com/needed", "required": True},
+        {"uri": "https://example.com/with\r\nline: feed"},
+        {"uri": "https://example.com/one,https://example.com/two"},
+        {"uri": "https://example.com/" + "x" * 500},
         {"uri": "https://a2a-extensions.agentstack.beeai.dev/services/llm/v1"},
         {"uri": "https://a2a-extensions.agentstack.beeai.dev/auth/secrets/v1"},
         {"uri": 7},

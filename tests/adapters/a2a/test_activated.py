@@ -1,0 +1,114 @@
+"""Extensions that the gateway knows nothing of: their data stand in metadata, and what activates them goes through to
+the agent's server, if that one has them."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters._extension import URI
+from tests.adapters.a2a.far import Far, card_0_3, card_1_0, far_server
+from tests.adapters.a2a.site import message, message_0_3
+from tests.running import Running, running
+
+ADK, KAGENT = "https://google.github.io/adk-docs/a2a/a2a-extension/", "https://kagent.dev/extensions/hitl/v1"
+SECRETS, OTHER = "https://a2a-extensions.agentstack.beeai.dev/auth/secrets/v1", "https://example.com/other"
+DECLARED: list[dict[str, Any]] = [
+    *({"uri": uri} for uri in (ADK, KAGENT, SECRETS)),
+    {"uri": "https://example.com/x\r\nX-Evil: 1"},
+    *({"uri": f"https://example.com/{number}"} for number in range(60)),
+]
+ASKED = {
+    "id": "t1",
+    "contextId": "c1",
+    "status": {
+        "state": "TASK_STATE_INPUT_REQUIRED",
+        "message": {"messageId": "q", "role": "ROLE_AGENT", "parts": [{"text": "Who?"}]},
+    },
+}
+ENDED = {"id": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_COMPLETED"}}
+HEADERS = ("a2a-extensions", "x-a2a-extensions")
+
+
+@pytest.fixture
+async def far() -> AsyncGenerator[Far]:
+    async with far_server() as far:
+        yield far
+
+
+@pytest.fixture
+async def gateway(far: Far, tmp_path: Path) -> AsyncGenerator[Running]:
+    able = {"streaming": True, "extensions": DECLARED}
+    far.set("GET /.well-known/agent-card.json", card_1_0(far.url, "JSONRPC", capabilities=able))
+    async with running(tmp_path, configured={"far": {"url": far.url, "protocol": "a2a"}}) as made:
+        yield made
+
+
+async def _send(gateway: Running, header: dict[str, str], params: Any, method: str = "SendMessage") -> Any:
+    version = "1.0" if method == "SendMessage" else "0.3"
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    response = await gateway.http.post("/a2a/far", json=body, headers={"A2A-Version": version, **header})
+    assert "error" not in response.json(), response.text
+    return response
+
+
+def _heard(far: Far) -> list[list[str | None]]:
+    """The two headers of each call but those for cards."""
+    return [[headers.get(name) for name in HEADERS] for call, headers, _ in far.asked if not call.endswith(".json")]
+
+
+@pytest.mark.parametrize("name", ["A2A-Extensions", "X-A2A-Extensions"])
+async def test_what_the_caller_activates_and_the_server_has_is_activated_there(
+    far: Far, gateway: Running, name: str
+) -> None:
+    far.set("SendStreamingMessage", [{"task": ASKED}], [{"task": ENDED}])
+    named = f"{KAGENT}, {OTHER},{SECRETS} ,, {ADK}"
+    asked = await _send(gateway, {name: named}, message("Hello"))
+    assert _heard(far) == [[f"{ADK}, {KAGENT}"] * 2]
+    assert asked.headers[name] == f"{KAGENT}, {ADK}"
+    task_id = asked.json()["result"]["task"]["id"]
+    await _send(gateway, {name: ADK}, message("Ada", taskId=task_id))
+    assert _heard(far)[1:] == [[ADK] * 2]
+
+
+@pytest.mark.parametrize("header", [{}, {"A2A-Extensions": OTHER}, {"A2A-Extensions": URI}])
+async def test_who_activates_nothing_of_it_activates_nothing_there(
+    far: Far, gateway: Running, header: dict[str, str]
+) -> None:
+    far.set("SendStreamingMessage", [{"task": ENDED}])
+    response = await _send(gateway, header, message("Hello"))
+    assert _heard(far) == [[None, None]]
+    assert response.headers.get("A2A-Extensions") == (URI if URI in header.values() else None)
+
+
+async def test_they_are_bounded_and_are_no_headers_of_their_own(far: Far, gateway: Running) -> None:
+    far.set("SendStreamingMessage", [{"task": ENDED}])
+    named = ", ".join(["https://example.com/x", "X-Evil: 1", *(str(each["uri"]) for each in DECLARED[4:])])
+    await _send(gateway, {"A2A-Extensions": named}, message_0_3("Hello"), "message/send")
+    [[sent, _]] = _heard(far)
+    assert sent is not None
+    assert 0 < len(sent.split(", ")) <= 32
+    assert not any("x-evil" in headers for _, headers, _ in far.asked)
+    card = (await gateway.http.get("/a2a/far/.well-known/agent-card.json")).json()
+    assert not any("Evil" in each["uri"] for each in card["capabilities"]["extensions"])
+
+
+async def test_a_caller_of_another_protocol_activates_nothing(far: Far, gateway: Running) -> None:
+    far.set("SendStreamingMessage", [{"task": ENDED}])
+    said = {"role": "user", "parts": [{"content_type": "text/plain", "content": "Hello"}]}
+    body = {"agent_name": "far", "input": [said], "mode": "sync"}
+    await gateway.http.post("/acp/runs", json=body, headers={"A2A-Extensions": ADK})
+    assert _heard(far) == [[None, None]]
+
+
+async def test_a_server_of_the_older_generation_and_of_the_gateways_own_extension_is_told_all_in_one_header(
+    far: Far, tmp_path: Path
+) -> None:
+    able = {"streaming": True, "extensions": [{"uri": ADK}, {"uri": URI}]}
+    far.set("GET /.well-known/agent-card.json", card_0_3(far.url, capabilities=able))
+    old = {**ENDED, "kind": "task", "status": {"state": "completed"}}
+    far.set("message/stream", [old])
+    async with running(tmp_path, configured={"far": {"url": far.url, "protocol": "a2a"}}) as gateway:
+        await _send(gateway, {"A2A-Extensions": f"{ADK}, {URI}"}, message("Hello"))
+    assert _heard(far)[0] == [f"{URI}, {ADK}"] * 2
