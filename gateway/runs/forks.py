@@ -114,7 +114,10 @@ def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str
     owner, revision = state.thread.owner, base.revision
     tx.need_thread(owner, base.thread_id)
     # A graph of this process finds its checkpoint by the id that it gave it.
-    kept = checkpoints.copy_thread(tx.connection, owner, base.thread_id, state.thread.thread_id)
+    # What came after it is no part of the new thread, whose first run may fail before it has a checkpoint of its own.
+    kept = checkpoints.copy_thread(
+        tx.connection, owner, base.thread_id, state.thread.thread_id, until=revision.checkpoint_id
+    )
     is_kept = revision.checkpoint_id in kept
     say(tx, state, revision.messages)
     saved = StateSaved(

@@ -276,13 +276,18 @@ def _drop_unused_values(connection: Connection, owner: str, thread_id: str) -> N
         connection.execute(delete(_VALUE).where(*here, *is_it), unused)
 
 
-def copy_thread(connection: Connection, owner: str, thread_id: str, new_id: str) -> frozenset[str]:
-    """Copy what one thread has to another one. Ids stay: a graph finds its newest checkpoint by them. Returns them."""
+def copy_thread(
+    connection: Connection, owner: str, thread_id: str, new_id: str, *, until: str | None = None
+) -> frozenset[str]:
+    """Copy what one thread has to another one, up to the checkpoint `until`. Ids stay: a graph finds its newest
+    checkpoint by them, which is the greatest. Returns them."""
     for table in (_CHECKPOINT, _VALUE, _WRITE):
         columns = [column.name for column in table.columns]
         new: ColumnElement[str] = literal(new_id)
         there = [new if name == "thread_id" else table.c[name] for name in columns]
         kept = select(*there).where(table.c.owner == owner, table.c.thread_id == thread_id)
+        if until is not None:
+            kept = kept.where(table.c.checkpoint_id <= until)
         connection.execute(insert(table).from_select(columns, kept))
     mine = select(_CHECKPOINT.c.checkpoint_id).where(_CHECKPOINT.c.owner == owner, _CHECKPOINT.c.thread_id == new_id)
     return frozenset(connection.execute(mine).scalars())

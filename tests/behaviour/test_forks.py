@@ -64,7 +64,7 @@ class Told:
             return cls(str(response.status_code), response.text)
         body = response.json()
         if isinstance(body, dict) and "jsonrpc" in body and "error" in body:
-            return cls(str(body["error"]["code"]))
+            return cls(str(response.json()["error"]["code"]))
         ids = (response.headers.get(f"babelgate-{name}", "") for name in ("thread", "task", "run"))
         return cls("", *ids)
 

@@ -77,12 +77,12 @@ def make_call(hub: Hub, lines: FanoutCache, request: Request[Any, Any, Any], age
         version=requested_version(request),
         replay_from=request.headers.get(START_HEADER),
         extension=next((name for name in EXTENSION_HEADERS if is_named(request.headers.get(name))), None),
-        activated=_activated(request, info),
+        activated=_find_activated(request, info),
         activates_by=next((name for name in EXTENSION_HEADERS if name in request.headers), EXTENSION_HEADERS[0]),
     )
 
 
-def _activated(request: Request[Any, Any, Any], agent: AgentInfo) -> tuple[str, ...]:
+def _find_activated(request: Request[Any, Any, Any], agent: AgentInfo) -> tuple[str, ...]:
     """Unknown URIs are ignored (specification 1.0, 3.2.6): known are those on the card of the agent's own server."""
     named = [each.strip() for name in EXTENSION_HEADERS for each in request.headers.get(name, "").split(",")]
     known = relayed_extensions(agent) if any(named) else frozenset[str]()

@@ -19,9 +19,8 @@ def activation_extra(uris: Sequence[str]) -> Extra:
 
 def find_activated(extra: Extra) -> Sequence[str]:
     """The same, as it is read from the log."""
-    own = extra.get(PROTOCOL)
-    uris = own.get("extensions") if isinstance(own, dict) else None
-    return [each for each in uris if isinstance(each, str)] if isinstance(uris, list) else ()  # pyright: ignore[reportUnknownVariableType]
+    own: JsonObject = extra.get(PROTOCOL) or {}
+    return own.get("extensions") or ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
