@@ -45,7 +45,7 @@ async def find_base(reads: Reads, owner: str, ask: Submission) -> tuple[Submissi
     source, run_id = await _find_source(reads, owner, ask.fork, target)
     history = await _history(reads, owner, source)
     revision = history.get(ask.fork.checkpoint or "") if run_id is None else history.of_run(run_id)
-    if revision is None:
+    if revision is None or revision.ns:  # a state within the agent is none of the thread's
         raise FaultError(FaultCode.NOT_FOUND, "What it is to start from is not there (any more).")
     if target == source:
         return replace(ask, input=ask.input.replace(checkpoint=revision.checkpoint_id)), None
