@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 
 from adapters._extension import URI, encode_ids, encode_start, encode_uploads, split_uploads
-from adapters.a2a.codec.asks import Reply
+from adapters.a2a.codec.asks import AG2, Reply, encode_offer
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.read.questions import replies
 from adapters.a2a.wire.task import PROTOCOL, derived_id, shown_part
@@ -19,17 +19,28 @@ _DECLINED = "a refusal to answer has no form, and is told as an empty answer"
 
 
 def request(
-    call: Invocation, past: Sequence[Record], dialect: Dialect, *, streams: bool, extended: bool = False
+    call: Invocation,
+    past: Sequence[Record],
+    dialect: Dialect,
+    *,
+    streams: bool,
+    extended: bool = False,
+    offers: bool = False,
 ) -> JsonObject:
     """The params of a send. An answer goes to the task that asked; any other input makes a task of its own in the
-    context, because one that has ended takes none, and the gateway begins no run before the last one has ended."""
+    context, because one that has ended takes none, and the gateway begins no run before the last one has ended.
+    `offers` = the server takes the caller's tools as ag2 does."""
     call, uploads = split_uploads(call) if extended else (call, ())
     if extended and RUN in call.origin:  # which knows what was said before
         call = replace(call, history=())
     answers = bool(call.answers)
     before = call.upstream.get("task")
+    said = replies(call, past) if answers else Reply(_input(call))
+    if offers and call.tools:
+        extensions = dict.fromkeys((*said.extensions, AG2))
+        said = replace(said, parts=(*said.parts, encode_offer(call.tools)), extensions=tuple(extensions))
     return dialect.encode_send(
-        _message(call, replies(call, past) if answers else Reply(_input(call))),
+        _message(call, said),
         # Always said: a2a-sdk 1.3.0 makes up a contextId for a follow-up that has none, and fails the task at the next.
         context_id=call.upstream.get("context"),
         task_id=before if answers else None,

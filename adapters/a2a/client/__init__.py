@@ -21,6 +21,7 @@ from adapters._extension import NOT_FORKED, RecordReader, is_refusal, starts, wi
 from adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
 from adapters.a2a.client.binding import Binding, Replies, create_binding
 from adapters.a2a.client.http import HttpClient
+from adapters.a2a.codec.asks import AG2
 from adapters.a2a.read.parts import decode_reply, decode_state
 from adapters.a2a.read.task_events import EventReader
 from adapters.a2a.request import losses, request
@@ -102,7 +103,8 @@ class _Run(UpstreamRun):
 
     async def _binding(self) -> Binding:
         """With the extensions that the caller has activated for this run."""
-        return (await self._server.load_binding()).activating(find_activated(self._call.input.extra))
+        binding, asked = await self._server.load_binding(), find_activated(self._call.input.extra)
+        return binding.activating([*asked, AG2] if binding.offers and self._call.tools else asked)
 
     @property
     def is_cancellable(self) -> bool:
@@ -201,6 +203,7 @@ class _Run(UpstreamRun):
                 binding.dialect,
                 streams=binding.interface.streams,
                 extended=binding.extended,
+                offers=binding.offers,
             )
             async with binding.open_send(params) as replies, aclosing(_Listener(reader, binding, replies)) as heard:
                 async for reply in heard:

@@ -18,6 +18,7 @@ from adapters._extension import URI
 from adapters.a2a.agents.interface import Interface
 from adapters.a2a.client.http import HttpClient
 from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
+from adapters.a2a.codec.asks import AG2
 from adapters.a2a.codec.dialect import DataRule, Dialect
 from adapters.a2a.errors import decode_error
 from canonical import FaultCode, FaultError
@@ -90,6 +91,8 @@ class Binding(ABC):
         self.extended = interface.extended and interface.streams
         """The extension is activated: without streams, what a finished task has no room for could not be had."""
         self._name_extensions(())
+        self.offers = AG2 in interface.extensions and interface.version == "1.0" and not self.extended
+        """The caller's tools are told as ag2 takes them."""
 
     def _name_extensions(self, uris: Sequence[str]) -> None:
         named = ", ".join([*([URI] if self.extended else []), *uris])

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from adapters._client.consent import is_yes
-from canonical import DataPart, Part, TextPart
+from canonical import CallerTool, DataPart, Part, TextPart, ToolCallPart
 from canonical.event import InterruptAnswered
 from canonical.message import text_of
 from canonical.value import Json, JsonObject
 
 KAGENT: Final = "https://kagent.dev/extensions/hitl/v1"
+AG2: Final = "urn:ag2:client-tools:v1"
+"""By which ag2 1.2.1 is offered the tools of its caller, and calls them: in 1.0 alone, whose parts have media types."""
+_AG2_TOOLS, _AG2_CALL, _AG2_RESULT = (f"application/vnd.ag2.tool-{each}+json" for each in ("schemas", "call", "result"))
 SHARED: Final = "shared"
 TOOL_MARKS: Final = ("adk_type", "kagent.dev/a2a/part-type", "kagent_type")
 """Keys of a part's metadata that say which part of genai's it is: google-adk 2.13.0, kagent 1.0.0a17, older ones."""
@@ -61,6 +64,28 @@ def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[Que
             if key.endswith(path) and isinstance(value, dict):
                 found += decode(key, cast("JsonObject", value))
     return [_with_words(each, tuple(said) if index == 0 else ()) for index, each in enumerate(found)]
+
+
+def decode_calls(parts: Sequence[Part]) -> list[Question]:
+    """Calls of the caller's tools by ag2 1.2.1, each of which is an artifact; none if any part is something else."""
+    found: list[Question] = []
+    for part in parts:
+        call = _object(part.data) if isinstance(part, DataPart) and part.media_type == _AG2_CALL else {}
+        call_id, name, given = _text(call.get("id")), _text(call.get("name")), call.get("arguments")
+        if not call_id or not name:
+            return []
+        arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
+        asked = ToolCallPart(call_id=call_id, name=name, arguments=arguments, side="caller")
+        found.append(Question((asked,), call_id, form={"as": "tool_result", "id": call_id, "name": name}))
+    return found
+
+
+def encode_offer(tools: Iterable[CallerTool]) -> DataPart:
+    """The tools of a caller, for ag2 1.2.1, which wants them in each message."""
+    told: list[Json] = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
+    ]
+    return DataPart(data={"tools": told}, media_type=_AG2_TOOLS)
 
 
 def is_waiting(part: Part) -> bool:
@@ -295,18 +320,24 @@ _MESSAGES: Final[Mapping[str, Callable[[str, JsonObject], list[Question]]]] = {
 def encode_answers(asked: Iterable[tuple[JsonObject, InterruptAnswered]]) -> Reply:
     """The answers to questions that have a `form` each, in one message."""
     parts: list[Part] = []
+    results: list[Json] = []
     metadata: JsonObject = {}
     extensions: dict[str, None] = {}
     for form, answer in asked:
         value = None if answer.action == "decline" else answer.value
         told = _ANSWERS[form["as"]](form, value)
         uri = form.get("uri")
-        if isinstance(told, DataPart):
+        if form["as"] == "tool_result":
+            results.append(told)
+        elif isinstance(told, DataPart):
             parts.append(told)
         elif isinstance(uri, str):
             metadata[uri] = _merge(_object(metadata.get(uri)), told)
             if uri == KAGENT:  # it wants the URI in both places
                 extensions[uri] = None
+    if results:
+        parts.append(DataPart(data={"results": results}, media_type=_AG2_RESULT))
+        extensions[AG2] = None
     return Reply(tuple(parts), metadata, tuple(extensions))
 
 
@@ -324,6 +355,7 @@ def is_answer(part: Part) -> bool:
     if not isinstance(part, DataPart):
         return False
     marked = any(part.metadata.get(key) == "function_response" for key in TOOL_MARKS)
+    marked = marked or part.media_type == _AG2_RESULT
     return marked or (isinstance(part.data, dict) and bool({"interruptResponse", "outcome"} & set(part.data)))
 
 
@@ -338,6 +370,12 @@ def _function_response(form: JsonObject, value: Json) -> DataPart:
         response = value if isinstance(value, dict) else {"result": value}
     data: JsonObject = {"id": form["id"], "name": name, "response": response}
     return DataPart(data=data, metadata={form["mark"]: "function_response"})
+
+
+def _tool_result(form: JsonObject, value: Json) -> JsonObject:
+    content = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    result: JsonObject = {"id": form["id"], "name": form["name"], "content": content}
+    return {**result, "content": "", "error": "The caller has declined."} if value is None else result
 
 
 def _interrupt_response(form: JsonObject, value: Json) -> DataPart:
@@ -420,6 +458,7 @@ def _answers(form: JsonObject, value: Json) -> JsonObject:
 
 _ANSWERS: Final[Mapping[str, Callable[[JsonObject, Json], DataPart | JsonObject]]] = {
     "function_response": _function_response,
+    "tool_result": _tool_result,
     "interruptResponse": _interrupt_response,
     "outcome": _outcome,
     "values": _values,
@@ -430,7 +469,8 @@ _ANSWERS: Final[Mapping[str, Callable[[JsonObject, Json], DataPart | JsonObject]
     "approvals": _approvals,
     "answers": _answers,
 }
-"""`Question.form["as"]` → the answer: a part, or a value of the message's metadata under `form["uri"]`."""
+"""`Question.form["as"]` → the answer: a part, a result among those of one part, or a value of the message's metadata
+under `form["uri"]`."""
 
 _ANSWERS_IN_ORDER: Final[JsonObject] = {
     "type": "object",

@@ -6,9 +6,10 @@ schema of a single one in the message's metadata. Questions in other forms are r
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
-from adapters.a2a.codec.asks import Question, Reply, decode_asked, encode_answers, is_answer
+from adapters.a2a.codec.asks import Question, Reply, decode_asked, decode_calls, encode_answers, is_answer
 from adapters.a2a.codec.marks import is_thought
 from adapters.a2a.read.parts import as_extra
 from adapters.a2a.wire import replies as w
@@ -17,6 +18,8 @@ from canonical import DataPart, Invocation, Message, Part, Record, TextPart
 from canonical.event import InterruptAnswered, InterruptRaised
 from canonical.value import Json, JsonObject
 
+_INTERRUPT: Final = "Interrupt"
+"""The artifact in which langgraph-api 0.16.7 puts what it asks."""
 _NAMED: Final = frozenset({"id", "value", "schema", "response_schema"})
 
 
@@ -59,6 +62,23 @@ def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only
         return asked
     data = [part.data for part in said if isinstance(part, DataPart)]
     return [Question(tuple(said), value=data[0] if len(data) == 1 else None, schema=schema)]
+
+
+def held_questions(name: str | None, parts: Sequence[Part]) -> list[Question]:
+    """Those in an artifact, which are asked when the task stops for them: langgraph-api 0.16.7, ag2 1.2.1."""
+    named = questions(parts, only_named=True) if name == _INTERRUPT else []
+    return named or decode_calls(parts)
+
+
+def ask_held(asked: Sequence[Question], held: Sequence[Question]) -> Sequence[Question]:
+    """What is asked by a status that names no question: those that came before it in artifacts."""
+    if not held or asked[0].id is not None:
+        return asked
+    words = [asked[0].parts, *(() for _ in held[1:])]
+    return [
+        replace(each, parts=(*said, *each.parts) or in_words(each.value))
+        for said, each in zip(words, held, strict=True)
+    ]
 
 
 def _schema_in(metadata: JsonObject | None) -> JsonObject | None:

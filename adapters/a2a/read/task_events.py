@@ -27,7 +27,7 @@ from adapters.a2a.read.activity import Activity
 from adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, kind_of, metadata_of, rest
 from adapters.a2a.read.mirror import TOO_LARGE, Mirror, beside_of
 from adapters.a2a.read.parts import DecodedParts, as_extra, decode_parts, decode_reply, decode_state
-from adapters.a2a.read.questions import decode_interrupts, in_words, questions
+from adapters.a2a.read.questions import ask_held, decode_interrupts, held_questions, in_words, questions
 from adapters.a2a.read.usage import UsageCounter
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import AGAIN, ASIDE, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
@@ -68,8 +68,6 @@ from canonical.message import Phase, text_of
 from canonical.state import TERMINAL, WAITING
 from canonical.value import Extra, Json, JsonObject
 
-_INTERRUPT: Final = "Interrupt"
-"""The artifact in which langgraph-api 0.16.7 puts what it asks."""
 _UNKNOWN_EVENT: Final = "an event of a form that A2A does not have"
 _UNKNOWN_PART: Final = "a part of a form that A2A does not have"
 _CITED_LATE: Final = "a citation that came after the end of what it is of"
@@ -514,12 +512,7 @@ class EventReader:
         # opencode-a2a 1.4.0 asks in the metadata of an update that has no message.
         beside = {key: value for key, value in (metadata or {}).items() if key == SHARED}
         asked = questions(heard.parts, {**beside, **((status.message.metadata if status.message else None) or {})})
-        # langgraph-api 0.16.7: the questions come in an artifact, and the status that stops for them names none.
-        if self._held and asked[0].id is None:
-            first, *others = self._held
-            held = [Question(asked[0].parts or in_words(first.value), first.id, first.value, first.schema)]
-            asked = held + [Question(in_words(each.value), each.id, each.value, each.schema) for each in others]
-        self._held = []
+        asked, self._held = ask_held(asked, self._held), []
         self._events += decode_interrupts(status, asked, auth=self.state is TaskState.AUTH_REQUIRED)
         self.stopped = True
 
@@ -530,8 +523,8 @@ class EventReader:
         self._finish()
         self.stopped, self._held_end = True, None
         self._tell_states(heard, message.messageId if message is not None else None, is_shown=True)
-        if self._held:  # questions that the server did not stop for after all
-            self._whole([part for each in self._held for part in in_words(each.value)], "answer")
+        if left := [part for each in self._held for part in in_words(each.value)]:  # it did not stop for them after all
+            self._whole(left, "answer")
         if self.state in (TaskState.FAILED, TaskState.REJECTED):
             self._tell_about(metadata)
             fault = _fault(message, heard, metadata, rejected=self.state is TaskState.REJECTED)
@@ -664,7 +657,7 @@ class EventReader:
         if kind_of(artifact) == "output":  # which nobody said: the task's metadata tell it
             return
         # Nothing to show, although an artifact must have a part (specification 1.0, 4.1.7).
-        if not heard.parts or (artifact.name == _INTERRUPT and self._holds(heard.parts)):
+        if not heard.parts or self._holds(artifact.name, heard.parts):
             return
         if any(isinstance(part, ReasoningPart) for part in heard.parts):
             piece = None  # a piece that is thought is no piece of what A2A's callers see
@@ -717,11 +710,13 @@ class EventReader:
         account.added = False  # a file is replaced by what comes
         self._lose("artifact", _SAID_ANEW)
 
-    def _holds(self, parts: Sequence[Part]) -> bool:
+    def _holds(self, name: str | None, parts: Sequence[Part]) -> bool:
         """Whether these are questions, which are asked when the task stops for them."""
-        asked = questions(parts, only_named=True)
-        if asked:
-            self._held = [each for each in asked if each.id not in self._asked]
+        asked = held_questions(name, parts)
+        if asked:  # calls are an artifact each, and all other questions one
+            kept = [each for each in self._held if each.form]
+            known = self._asked | {each.id for each in kept}
+            self._held = [*kept, *(each for each in asked if each.id not in known)]
         return bool(asked)
 
     def _tell_artifact(

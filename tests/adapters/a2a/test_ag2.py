@@ -1,0 +1,93 @@
+"""The tools of a caller at an agent of ag2 1.2.1, which has a form for them: they are offered in each message, and what
+it calls is asked of the caller, in every protocol."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adapters.a2a.far import Far, card_1_0, far_server
+from tests.running import Running, running
+
+URN = "urn:ag2:client-tools:v1"
+TYPE = "application/vnd.ag2.tool-{}+json"
+WEATHER = {"name": "weather", "description": "Of a city.", "parameters": {"type": "object"}}
+
+
+def _call(number: int) -> dict[str, Any]:
+    data = {"id": f"call-{number}", "name": "weather", "arguments": f'{{"city": {number}}}'}
+    return {"artifactId": data["id"], "name": "weather", "parts": [{"data": data, "mediaType": TYPE.format("call")}]}
+
+
+def _update(artifact: dict[str, Any]) -> dict[str, Any]:
+    return {"artifactUpdate": {"taskId": "t1", "contextId": "c1", "artifact": artifact, "lastChunk": True}}
+
+
+def _task(state: str, *artifacts: dict[str, Any]) -> dict[str, Any]:
+    return {"task": {"id": "t1", "contextId": "c1", "status": {"state": state}, "artifacts": list(artifacts)}}
+
+
+def _status(state: str) -> dict[str, Any]:
+    return {"statusUpdate": {"taskId": "t1", "contextId": "c1", "status": {"state": state}}}
+
+
+@pytest.fixture
+async def far() -> AsyncGenerator[Far]:
+    async with far_server() as far:
+        yield far
+
+
+def _serve(far: Far, tmp_path: Path, *uris: str) -> Any:
+    able = {"streaming": True, "extensions": [{"uri": uri} for uri in uris]}
+    far.set("GET /.well-known/agent-card.json", card_1_0(far.url, capabilities=able))
+    return running(tmp_path, configured={"far": {"url": far.url, "protocol": "a2a"}})
+
+
+async def _chat(gateway: Running, *messages: Any) -> Any:
+    tools = [{"type": "function", "function": WEATHER}]
+    body = {"model": "far", "messages": list(messages), "tools": tools, "store": True}
+    response = await gateway.http.post("/v1/chat/completions", json=body)
+    return response.raise_for_status().json()["choices"][0]["message"]
+
+
+async def test_tools_are_offered_and_their_calls_are_the_callers_to_answer(far: Far, tmp_path: Path) -> None:
+    first, second = _call(1), _call(2)
+    answer = {"artifactId": "a", "parts": [{"text": "It rains."}]}
+    far.set(
+        "SendStreamingMessage",
+        [_task("TASK_STATE_WORKING"), _update(first), _update(second), _status("TASK_STATE_INPUT_REQUIRED")],
+        [_task("TASK_STATE_WORKING", first, second), _update(answer), _status("TASK_STATE_COMPLETED")],
+    )
+    async with _serve(far, tmp_path, URN) as gateway:
+        hello = {"role": "user", "content": "Hello"}
+        asked = await _chat(gateway, hello)
+        calls = [(each["function"]["name"], each["function"]["arguments"]) for each in asked["tool_calls"]]
+        assert calls == [("weather", '{"city": 1}'), ("weather", '{"city": 2}')]
+        results = [
+            {"role": "tool", "tool_call_id": each["id"], "content": words}
+            for each, words in zip(asked["tool_calls"], ("rain", '{"sun": 1}'), strict=True)
+        ]
+        told = await _chat(gateway, hello, asked, *results)
+    assert told["content"] == "It rains."
+    assert not told.get("tool_calls")
+    offered, answered = (body["message"] for call, _, body in far.asked if call == "SendStreamingMessage")
+    assert offered["extensions"] == answered["extensions"] == [URN]
+    offer = {"data": {"tools": [WEATHER]}, "mediaType": TYPE.format("schemas")}
+    assert offered["parts"] == [{"text": "Hello"}, offer]
+    [result, again] = answered["parts"]
+    assert again == offer
+    assert result["mediaType"] == TYPE.format("result")
+    assert result["data"]["results"] == [
+        {"id": "call-1", "name": "weather", "content": "rain"},
+        {"id": "call-2", "name": "weather", "content": '{"sun": 1}'},
+    ]
+    assert [headers["a2a-extensions"] for call, headers, _ in far.asked if call == "SendStreamingMessage"] == [URN] * 2
+
+
+async def test_tools_are_offered_to_nobody_else(far: Far, tmp_path: Path) -> None:
+    answer = {"artifactId": "a", "parts": [{"text": "Hi."}]}
+    far.set("SendStreamingMessage", [_task("TASK_STATE_COMPLETED", answer)])
+    async with _serve(far, tmp_path) as gateway:
+        assert (await _chat(gateway, {"role": "user", "content": "Hello"}))["content"] == "Hi."
+    assert far.body("SendStreamingMessage")["message"]["parts"] == [{"text": "Hello"}]
