@@ -136,7 +136,8 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: the tier of a test, see tests/tier.py")
-    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
+    hands_out = config.getoption("dist", "no") != "no" and config.getoption("tx", None)
+    if hasattr(config, "workerinput") or not hands_out:
         from tests.ready import make_ready  # which takes a second
 
         make_ready(config.option.quick)

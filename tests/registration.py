@@ -56,19 +56,19 @@ def quicken_registration() -> None:
             known, key, lambda: arguments(signature_model=signature_model, path_parameters=path_parameters, **given)
         )
 
+    copied: Any = router_type.get_route_handler_map.__func__
+
+    def handler_map(kind: Any, value: Any) -> Any:
+        """A Router copies what it is given, and an app copies it once more."""
+        if kind is not Router or not isinstance(value, HTTPRouteHandler):
+            return copied(kind, value)
+        return {path: dict.fromkeys(value.http_methods, value) for path in value.paths}
+
     signature.from_fn = from_fn
     struct.create = create
     kwargs.create_for_signature_model = create_for_signature_model
     app.route_handler_method_map = property(_At)
-    # A Router copies what it is given, and an app copies it once more.
-    copied = router_type.get_route_handler_map.__func__
-    router_type.get_route_handler_map = classmethod(
-        lambda cls, value: (
-            {path: dict.fromkeys(value.http_methods, value) for path in value.paths}
-            if cls is Router and isinstance(value, HTTPRouteHandler)
-            else copied(cls, value)
-        )
-    )
+    router_type.get_route_handler_map = classmethod(handler_map)
     # Each handler that is registered has the whole tree of routes looked through once more.
     router.validate_node = _is_valid
     # Every `FromPath[str]` is hashed, by a copy of all of its fields.
