@@ -1,4 +1,4 @@
-# serve: set up and start the gateway.  test, check: what a change must pass.  quick: the tests that open no connection.  crash-test: gateways that are killed, ROUNDS times.  cluster-test: the same with three on one PostgreSQL.  mutate-test: REQUESTS that chance has changed.
+# serve: set up and start the gateway.  test, check: what a change must pass.  quick: the tests that open no connection.  crash-test: gateways that are killed, ROUNDS times or for MINUTES.  cluster-test: the same with three on one PostgreSQL.  mutate-test: REQUESTS that chance has changed.
 # fix, accept, docs, lock: rewrite what can be.
 PYTHON ?= python3
 BIN := .venv/bin
@@ -12,6 +12,7 @@ QUICK_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() 
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 
 ROUNDS ?= 60
+CRASHES := $(if $(MINUTES),--minutes $(MINUTES),--rounds $(ROUNDS))
 REQUESTS ?= 10000
 SEED ?= 1
 
@@ -25,9 +26,9 @@ test: .venv/dev.stamp
 quick: .venv/dev.stamp
 	@$(PYTEST) -q --quick -n $(QUICK_PROCESSES) --dist loadfile --durations 10
 crash-test: .venv/dev.stamp
-	@$(BIN)/python -m tests.crash --rounds $(ROUNDS) --seed $(SEED) $(if $(POSTGRES),--postgres)
+	@$(BIN)/python -m tests.crash $(CRASHES) --seed $(SEED) $(if $(POSTGRES),--postgres)
 cluster-test: .venv/dev.stamp
-	@$(BIN)/python -m tests.crash --nodes 3 --rounds $(ROUNDS) --seed $(SEED)
+	@$(BIN)/python -m tests.crash --nodes 3 $(CRASHES) --seed $(SEED)
 mutate-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.mutate --requests $(REQUESTS) --seed $(SEED)
 check: lint test

@@ -94,6 +94,23 @@ class PostgresServer:
         """At once: SIGKILL. What it has not written to its log is lost."""
         self._end(signal.SIGKILL)
 
+    def freeze(self) -> None:
+        """It says nothing, and nothing is cut off: SIGSTOP."""
+        for pid in self._pids():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """It goes on."""
+        for pid in self._pids():
+            os.kill(pid, signal.SIGCONT)
+
+    def _pids(self) -> list[int]:
+        """Its own, and then those of its sessions and workers: none of them has children."""
+        if self._process is None:
+            return []
+        pid = self._process.pid
+        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
     def stop(self) -> None:
         """Sessions are cut off."""
         self._end(signal.SIGINT)

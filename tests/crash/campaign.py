@@ -7,10 +7,13 @@ killed with it, now and then.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from pathlib import Path
 from random import Random
+from time import monotonic
 from typing import Any, Final
 
 import httpx
@@ -69,10 +72,13 @@ class Moment:
         response.stream = Bytes(response.stream, self)
 
 
-class Tally:
-    """What a campaign did and found."""
+class Tally(ABC):
+    """Rounds, some on one database each, and what they did and found."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int) -> None:
+        """`folder` holds the databases."""
+        self._folder = folder
+        self._until = inf
         self.seed = seed
         self.round: int = 0
         self.kills: dict[str, int] = {}
@@ -82,6 +88,23 @@ class Tally:
         self.attempts: dict[str, int] = {}
         self.after_each: Callable[[Tally], None] = _nothing
         """Called with the campaign after each round."""
+
+    async def rounds(self, count: float, seconds: float = inf) -> None:
+        """So many, but none that would begin after so many seconds."""
+        self._until = monotonic() + seconds
+        while count > 0 and not self.is_over:
+            folder = self._folder / str(self.round)
+            folder.mkdir()
+            await self._on_one(folder, int(min(count, ROUNDS_OF_ONE)))
+            count -= ROUNDS_OF_ONE
+
+    @property
+    def is_over(self) -> bool:
+        return monotonic() >= self._until
+
+    @abstractmethod
+    async def _on_one(self, folder: Path, count: int) -> None:
+        """Rounds on one database, until `is_over`."""
 
     def count(self, kind: str) -> None:
         self.kills[kind] = self.kills.get(kind, 0) + 1
@@ -127,21 +150,12 @@ class Campaign(Tally):
     def __init__(
         self, folder: Path, born: Nursery, upstream: Stage, seed: int, together: int, server: PostgresServer | None
     ) -> None:
-        super().__init__(seed)
+        super().__init__(folder, seed)
         self.random = Random(seed)
-        self._folder, self._born, self._upstream = folder, born, upstream
+        self._born, self._upstream = born, upstream
         self._together, self._server = together, server
 
-    async def rounds(self, count: int) -> None:
-        while count > 0:
-            some = min(count, ROUNDS_OF_ONE)
-            folder = self._folder / str(self.round)
-            folder.mkdir()
-            await self._on_one(folder, some)
-            count -= some
-
     async def _on_one(self, folder: Path, count: int) -> None:
-        """Rounds on one database."""
         settings: dict[str, Any] = {"agents": agents(self._upstream), "limits": {"cancel_grace": 2}}
         if self._server is not None:
             settings["database"] = self._server.add_schema(f"round_{folder.name}")
@@ -152,6 +166,8 @@ class Campaign(Tally):
         try:
             await stage.start()
             for _ in range(count):
+                if self.is_over:
+                    break
                 self.round += 1
                 await self._one(stage, load, checks)
                 self.note_faults(checks, folder)

@@ -1,9 +1,9 @@
 """Several gateways on one PostgreSQL, as one to whoever calls them, and campaigns that kill and stop some of them.
 
 Requests go to one node after the other, as a load balancer sends them that leaves out who does not answer. In each
-round one node is killed (SIGKILL), or stopped for longer than the others wait for it (SIGSTOP) and let go on, or the
-server of the database is killed, or all nodes are restarted one after the other (SIGTERM); what must be true then is
-what `tests.crash.check` says of one gateway.
+round, as the seed will have it, one node is killed (SIGKILL), or stopped for longer than the others wait for it
+(SIGSTOP) and let go on, or the server of the database is killed, or stopped for some seconds; or all are restarted
+one after the other (SIGTERM). What must be true then is what `tests.crash.check` says of one gateway.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any, Final
 import httpx
 
 from tests.balancer import RoundRobin
-from tests.crash.campaign import MOMENTS, ROUNDS_OF_ONE, Moment, Tally, agents, cut_short, take_for_cut, upstream
+from tests.crash.campaign import MOMENTS, Moment, Tally, agents, cut_short, take_for_cut, upstream
 from tests.crash.check import Checks
 from tests.crash.load import Load, heard
 from tests.crash.world import World
@@ -27,8 +27,10 @@ from tests.postgres_server import PostgresServer
 from tests.serving import listen
 
 _BOUND: Final = 90.0
-KINDS: Final = ("kill", "stop", "server")
-"""One after the other. `roll`, all nodes restarted in turn, is asked for by itself."""
+KINDS: Final = ("kill", "stop", "server", "freeze")
+"""Of a node, and of the server of the database. `roll`, all nodes restarted in turn, is asked for by itself."""
+_FROZEN: Final = (1.0, 12.0)
+"""Seconds for which the server of the database is stopped: less than a node has to say that it is there, or more."""
 _CALLERS: Final = 10
 """Who call without a pause while all nodes are restarted."""
 
@@ -69,8 +71,6 @@ class Cluster:
 
 
 class NodeCampaign(Tally):
-    """`folder` holds a database for some rounds each."""
-
     def __init__(
         self,
         folder: Path,
@@ -81,13 +81,15 @@ class NodeCampaign(Tally):
         server: PostgresServer,
         kinds: Sequence[str],
     ) -> None:
-        super().__init__(seed)
+        super().__init__(folder, seed)
         self.random = Random(seed)
+        self._fate = Random(f"what happens {seed}")
+        """Who asks it is one after the other, so that the same seed is the same story."""
         self.made = self.cut = 0
         """Calls while all nodes were restarted, and those of them whose connection ended before their answer."""
         self.longest = 0.0
         """Seconds from the end of what callers did until all runs had ended, at the most."""
-        self._folder, self._born, self._far = folder, born, far
+        self._born, self._far = born, far
         self._together, self._server, self._kinds = together, server, kinds
 
     def summary(self) -> str:
@@ -96,14 +98,6 @@ class NodeCampaign(Tally):
             f"while nodes were restarted: {self.made} things were done, and {self.cut} of them cut off\n"
             f"{super().summary()}"
         )
-
-    async def rounds(self, count: int) -> None:
-        while count > 0:
-            some = min(count, ROUNDS_OF_ONE)
-            folder = self._folder / f"nodes-{self.round}"
-            folder.mkdir()
-            await self._on_one(folder, some)
-            count -= some
 
     async def _on_one(self, folder: Path, count: int) -> None:
         cluster = Cluster(
@@ -124,8 +118,10 @@ class NodeCampaign(Tally):
         try:
             await cluster.start(*cluster.nodes)
             for _ in range(count):
+                if self.is_over:
+                    break
                 self.round += 1
-                await self._one(self._kinds[self.round % len(self._kinds)], cluster, load, checks)
+                await self._one(self._fate.choice(self._kinds), cluster, load, checks)
                 self.note_faults(checks, folder)
                 self.after_each(self)
             for node in cluster.nodes:
@@ -139,33 +135,30 @@ class NodeCampaign(Tally):
         if kind == "roll":
             await self._roll(cluster, load, checks)
             return
-        victim = self.random.choice(cluster.nodes)
+        victim, frozen = self._fate.choice(cluster.nodes), self._fate.uniform(*_FROZEN)
         did = asyncio.Event()
 
         def act() -> None:
             if did.is_set():
                 return
             did.set()
-            match kind:
-                case "server":
-                    self._server.kill()
-                case "stop":
-                    victim.signal(signal.SIGSTOP)
-                case _:
-                    victim.kill()
+            self._strike(kind, victim)
 
         async def follow() -> None:
             """What becomes of it, while callers go on."""
             await did.wait()
             if kind == "server":
                 await asyncio.to_thread(self._server.start)
+            elif kind == "freeze":
+                await asyncio.sleep(frozen)
+                self._server.thaw()
             else:
                 await cluster.leave_out(victim)
 
-        moment = Moment(act, self.random.choice(MOMENTS), self.random.randrange(1, 60))
+        moment = Moment(act, self._fate.choice(MOMENTS), self._fate.randrange(1, 60))
         http = cluster.new_client()
         http.event_hooks = {"response": [heard, moment.response]}
-        if kind == "server":
+        if kind in ("server", "freeze"):
             http.event_hooks["response"].append(take_for_cut)
         load.move(http)
         world_before = len(load.world.runs)
@@ -177,7 +170,7 @@ class NodeCampaign(Tally):
             await following
         self.count(kind)
         started = monotonic()
-        early = kind == "kill" and self.random.random() < 0.5
+        early = kind == "kill" and self._fate.random() < 0.5
         if kind == "kill":
             await victim.killed()
         if early:
@@ -198,6 +191,17 @@ class NodeCampaign(Tally):
             await checks.all()
         elif kind == "kill" and not early:
             await cluster.start(victim)
+
+    def _strike(self, kind: str, victim: Stage) -> None:
+        match kind:
+            case "server":
+                self._server.kill()
+            case "freeze":
+                self._server.freeze()
+            case "stop":
+                victim.signal(signal.SIGSTOP)
+            case _:
+                victim.kill()
 
     async def _roll(self, cluster: Cluster, load: Load, checks: Checks) -> None:
         """Restart each node while callers go on. Nobody tells the balancer: callers see connections that are refused or

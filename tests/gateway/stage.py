@@ -23,10 +23,12 @@ from tests import loopback
 from tests.gateway.command import ROOT
 from tests.gateway.hubs import within
 from tests.gateway.invariant import check_database
-from tests.gateway.victim import CONTROL
+from tests.gateway.victim import CONTROL, READY
 
 T = TypeVar("T")
 _BOUND: Final = 30.0
+_IMPORTING: Final = 120.0
+"""Seconds: several processes that import everything at the same time, on a machine with other work."""
 
 
 class Puppet:
@@ -150,17 +152,25 @@ class Nursery:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._is_ready = False
 
-    async def _line(self) -> str:
+    async def _order(self, folder: Path) -> None:
+        """One to start, when there is something to fork."""
+        assert self._process.stdin is not None
+        if not self._is_ready:
+            assert (await self._line(_IMPORTING)).strip() == READY
+            self._is_ready = True
+        self._process.stdin.write(f"{folder}\n".encode())
+
+    async def _line(self, seconds: float = _BOUND) -> str:
         assert self._process.stdout is not None
-        line = await within(self._process.stdout.readline(), "a line of the gateway", _BOUND)
+        line = await within(self._process.stdout.readline(), "a line of the gateway", seconds)
         assert line, "the process that starts the gateways has ended"
         return line.decode()
 
     async def start(self, folder: Path) -> tuple[int, str]:
         """A gateway that listens: its process and its URL."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{folder}\n".encode())
+        await self._order(folder)
         pid, url, ready = 0, "", False
         while not (pid and ready):
             line = await self._line()
@@ -175,8 +185,7 @@ class Nursery:
 
     async def begin(self, folder: Path) -> int:
         """A gateway that may not listen yet: its process."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{folder}\n".encode())
+        await self._order(folder)
         while not (line := await self._line()).startswith('{"pid"'):
             pass
         return json.loads(line)["pid"]

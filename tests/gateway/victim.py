@@ -20,6 +20,8 @@ from gateway.cli import main
 
 CONTROL: Final = "VICTIM_CONTROL"
 """The variable with the port on which the test listens."""
+READY: Final = "ready"
+"""What is said when all is imported."""
 
 
 @asynccontextmanager
@@ -73,6 +75,7 @@ async def approve(text: str) -> AsyncGenerator[Ask | str, Any]:
 def serve() -> None:
     for module in ("gateway.cli.serve", "gateway.demo"):
         import_module(module)
+    print(READY, flush=True)
     for line in sys.stdin:
         folder = Path(line.strip())
         pid = os.fork()
