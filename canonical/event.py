@@ -93,7 +93,7 @@ class RunStarted(_Event):
     kind: ClassVar[Literal["run_started"]] = "run_started"
     attempt: int = 1
     node: str = ""
-    goes_on: bool = False
+    resumed: bool = msgspec.field(default=False, name="goes_on")
     """A later attempt that goes on where the one before was cut off: the upstream was re-attached to, or the agent was
     started again and has said nothing else than before yet. Otherwise it starts over: it says everything anew, and what
     the run had said is void."""
@@ -103,7 +103,7 @@ class RunStarted(_Event):
 
     @property
     def starts_over(self) -> bool:
-        return self.attempt > 1 and not self.goes_on
+        return self.attempt > 1 and not self.resumed
 
     def voids(self, message_id: str | None) -> bool:
         """Whether what the run had said in a message is void; None = in no message."""
@@ -285,7 +285,7 @@ class StateSaved(_Event):
     delta: JsonObject | None = None
     """Members that take the place of the parent's, whole; at most one of `values`, `delta` and `change` is given."""
     change: StateChange | None = None
-    forgets: tuple[str, ...] = ()
+    removed_ids: tuple[str, ...] = msgspec.field(default=(), name="forgets")
     """Ids of messages that are no longer part of the conversation."""
     next: tuple[str, ...] = ()
     ns: tuple[str, ...] = ()

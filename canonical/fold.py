@@ -50,10 +50,10 @@ def thread_after(thread: Thread, record: Record) -> Thread:
         case ArtifactAdded(origin="caller") if record.run_id is None and isinstance(event.part, FilePart):
             return thread.replace(uploads=(*thread.uploads, event.part))
         case MessageStarted() if record.run_id is None:
-            return thread.replace(revised=record.seq)
-        case StateSaved(forgets=removed_ids, parent_id=parent) if record.run_id is None:
-            revised = record.seq if removed_ids or parent is not None else thread.revised
-            return thread.replace(revised=revised, changed_values=record.seq)
+            return thread.replace(last_edit_seq=record.seq)
+        case StateSaved(removed_ids=removed_ids, parent_id=parent) if record.run_id is None:
+            last_edit = record.seq if removed_ids or parent is not None else thread.last_edit_seq
+            return thread.replace(last_edit_seq=last_edit, changed_values=record.seq)
         case RunCreated() if thread.uploads:  # its messages bring them
             return thread.replace(uploads=())
         case ThreadChanged():

@@ -196,7 +196,7 @@ class StateHistory:
 
     def _start(self, record: Record, event: RunStarted) -> str | None:
         run_id, task_id = record.run_id or "", record.task_id or ""
-        if not event.goes_on:
+        if not event.resumed:
             self._spoken[run_id] = []
         given = self._inputs.get(run_id)
         if given is None or event.attempt > 1 or given.cause == "answer" or self._is_stateful(task_id):
@@ -253,7 +253,7 @@ class StateHistory:
             next_=event.next,
             questions=tuple(questions),
             checkpoint_id=event.checkpoint_id,
-            removed_ids=event.forgets,
+            removed_ids=event.removed_ids,
             ns=event.ns,
             step=event.step,
             pruned=event.pruned,
@@ -278,7 +278,7 @@ class StateHistory:
             next_=event.next or (before.made.next if before is not None and questions else ()),
             questions=questions,
             checkpoint_id=event.checkpoint_id,
-            removed_ids=event.forgets,
+            removed_ids=event.removed_ids,
             ns=event.ns,
             step=None if event.values is None and event.change is None and not event.pruned else event.step,
             pruned=event.pruned,

@@ -105,7 +105,7 @@ def _keep_unknown(told: JsonObject, types: Mapping[str, type[Value]] | type[Valu
 
 def _fields(kind: type[Value]) -> frozenset[str]:
     tag = kind.__struct_config__.tag_field
-    return frozenset((*kind.__struct_fields__, *([tag] if tag else [])))
+    return frozenset((*kind.__struct_encode_fields__, *([tag] if tag else [])))
 
 
 def _known_member(name: str, member: Any) -> tuple[Any, JsonObject]:

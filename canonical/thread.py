@@ -7,6 +7,8 @@ All times are microseconds since 1970, UTC.
 from typing import Literal
 from uuid import NAMESPACE_OID, uuid5
 
+import msgspec
+
 from canonical.event import Cause, Strategy
 from canonical.fault import Fault
 from canonical.message import FilePart, Message, Part, text_of
@@ -36,7 +38,7 @@ class Thread(Value):
     ephemeral: bool = False
     uploads: tuple[FilePart, ...] = ()
     """Files that callers uploaded since the last input: the next one brings them."""
-    revised: int = 0
+    last_edit_seq: int = msgspec.field(default=0, name="revised")
     """Seq of the newest record by which a caller changed what was said: a message that belongs to no run, or a revision
     that leaves messages out or follows one that it names. 0 before the first."""
     changed_values: int = 0

@@ -46,8 +46,9 @@ class Value(msgspec.Struct, metaclass=_ValueType):
         return msgspec.structs.replace(self, **changes)
 
     def members(self) -> JsonObject:
-        """What its JSON says, by name, as it stands."""
-        told = {name: getattr(self, name) for name in self.__struct_fields__}
+        """What its JSON says, by the names that it has there, as it stands."""
+        names = zip(self.__struct_encode_fields__, self.__struct_fields__, strict=True)
+        told = {encoded: getattr(self, name) for encoded, name in names}
         tag = self.__struct_config__.tag
         return told if tag is None else {"kind": tag, **told}
 

@@ -34,9 +34,9 @@ from gateway.agents.python.agent import InProcess
 from gateway.agents.registry import Registry
 from gateway.background import Tasks
 from gateway.clock import Clock
-from gateway.fronted import Fronted
 from gateway.ids import new_id
 from gateway.outbound import Fetcher
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs import deletion, pruning, thread_commands
 from gateway.runs import submission as command
 from gateway.runs.cluster import Cluster
@@ -181,9 +181,9 @@ class Hub:
         stay as they are, active runs are re-attached to, started again, or ended with a fault that says why."""
         self._blobs.secure()
         await self.journal.open(wait=self._standby)
-        for fronted in self.registry.all():
-            if isinstance(fronted.agent, Attached):
-                fronted.agent.attach(self.journal, self._items)
+        for registered in self.registry.all():
+            if isinstance(registered.agent, Attached):
+                registered.agent.attach(self.journal, self._items)
         try:
             self.instance = await self.journal.write(_instance)
             await self._assistants.start()
@@ -294,7 +294,7 @@ class Hub:
     # Agents
 
     def agents(self) -> Sequence[AgentInfo]:
-        return [fronted.info for fronted in self.registry.all()]
+        return [registered.info for registered in self.registry.all()]
 
     def agent(self, name: str) -> AgentInfo:
         return self.registry.get(name).info
@@ -303,13 +303,15 @@ class Hub:
         agent = self.registry.get(name).agent
         return agent if isinstance(agent, Introspectable) else None
 
-    async def _working(self, name: str) -> Fronted:
-        fronted = await self.registry.get_reachable(name)
-        if fronted.agent is None:
-            raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {fronted.info.name} is broken: {fronted.broken}")
-        return fronted
+    async def _working(self, name: str) -> RegisteredAgent:
+        registered = await self.registry.get_reachable(name)
+        if registered.agent is None:
+            raise FaultError(
+                FaultCode.AGENT_UNREACHABLE, f"Agent {registered.info.name} is broken: {registered.broken}"
+            )
+        return registered
 
-    def _find_agent(self, name: str) -> Fronted | None:
+    def _find_agent(self, name: str) -> RegisteredAgent | None:
         try:
             return self.registry.get(name)
         except FaultError:  # gone from the configuration since
@@ -360,8 +362,8 @@ class Hub:
         check_size(self._limits.input, given.data)  # the same words, most often
         check_size(self._limits.metadata, given.metadata)
         check_size(self._limits.metadata, submission.thread_metadata)
-        fronted = await self._working(submission.agent)
-        info, agent = fronted.info, fronted.info.name
+        registered = await self._working(submission.agent)
+        info, agent = registered.info, registered.info.name
         if submission.start_in is not None and not 0 <= submission.start_in <= _LATEST:
             raise FaultError(FaultCode.INVALID, "The delay before the start is negative or too long")
         if submission.webhook is not None:
@@ -369,7 +371,7 @@ class Hub:
         check_size(self._limits.input, submission.state)
         if given.checkpoint is not None:
             await self.reads.need_revision(owner, submission.thread_id, given.checkpoint)
-        ask = replace(submission, agent=agent, input=await self._keep_input(fronted, given))
+        ask = replace(submission, agent=agent, input=await self._keep_input(registered, given))
         ask, base = await find_base(self.reads, owner, ask)
         if ask.history:
             ask = replace(ask, history=await keep_messages(self._blobs, ask.history))
@@ -462,9 +464,9 @@ class Hub:
             receipt = submitted.receipt
             self.engine.slots.offer(owner, receipt.thread_id, agent)
 
-    async def _keep_input(self, fronted: Fronted | None, given: RunInput) -> RunInput:
+    async def _keep_input(self, registered: RegisteredAgent | None, given: RunInput) -> RunInput:
         """The input as it is kept: files in the store, and of the headers those that the agent's server is sent."""
-        headers = _forwarded_headers(fronted, given.headers)
+        headers = _forwarded_headers(registered, given.headers)
         return given.replace(headers=headers, messages=await keep_messages(self._blobs, given.messages))
 
     async def cancel(self, owner: str, task_id: str) -> Task:
@@ -562,11 +564,11 @@ class Hub:
         return await self._fetcher.get(url, received)
 
 
-def _forwarded_headers(fronted: Fronted | None, headers: Mapping[str, str]) -> Mapping[str, str]:
+def _forwarded_headers(registered: RegisteredAgent | None, headers: Mapping[str, str]) -> Mapping[str, str]:
     """Of a request's headers, those that the agent's settings let through to its server."""
-    if not headers or fronted is None:
+    if not headers or registered is None:
         return {}
-    return {name: value for name, value in headers.items() if name in fronted.forward}
+    return {name: value for name, value in headers.items() if name in registered.forward}
 
 
 def _instance(tx: Transaction) -> str:

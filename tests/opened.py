@@ -9,10 +9,10 @@ from typing import Any
 
 from gateway.agents.python.agent import wrap
 from gateway.agents.registry import Registry, connect
-from gateway.fronted import Fronted
 from gateway.http.app import create_app, open_hub, register
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 from tests.empty import make_database
 from tests.registration import registering
@@ -31,7 +31,7 @@ async def opened(
     folder: Path,
     agents: Mapping[str, object] | None = None,
     *,
-    fronted: Mapping[str, Fronted] | None = None,
+    registered: Mapping[str, RegisteredAgent] | None = None,
     configured: Mapping[str, Any] | None = None,
     registry: Registry | None = None,
     **settings: Any,
@@ -44,7 +44,7 @@ async def opened(
     loaded = Settings.model_validate({**given, **named, **settings})
     if loaded.database.startswith("sqlite:"):
         make_database(loaded.database_path)
-    known = registry or await _registry(loaded, agents, fronted)
+    known = registry or await _registry(loaded, agents, registered)
     hub = open_hub(loaded, known, Fetcher(loaded.network.allow))
     await hub.start()
     try:
@@ -57,9 +57,9 @@ async def opened(
 
 
 async def _registry(
-    settings: Settings, agents: Mapping[str, object] | None, fronted: Mapping[str, Fronted] | None
+    settings: Settings, agents: Mapping[str, object] | None, registered: Mapping[str, RegisteredAgent] | None
 ) -> Registry:
-    if agents is None and fronted is None:
+    if agents is None and registered is None:
         return await connect(settings)
-    found = [Fronted(*wrap(target, name)) for name, target in (agents or {}).items()]
-    return Registry([*found, *(fronted or {}).values()], settings.default_agent)
+    found = [RegisteredAgent(*wrap(target, name)) for name, target in (agents or {}).items()]
+    return Registry([*found, *(registered or {}).values()], settings.default_agent)

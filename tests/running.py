@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
-from gateway.fronted import Fronted
 from gateway.http.connection import protocol_options
 from gateway.hub import Hub
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 from tests import loopback
 from tests.opened import opened
@@ -31,13 +31,13 @@ async def running(
     folder: Path,
     agents: Mapping[str, object] | None = None,
     *,
-    fronted: Mapping[str, Fronted] | None = None,
+    registered: Mapping[str, RegisteredAgent] | None = None,
     configured: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Running]:
     """Serve what `opened` opens."""
     async with (
-        opened(folder, agents, fronted=fronted, configured=configured, **settings) as gateway,
+        opened(folder, agents, registered=registered, configured=configured, **settings) as gateway,
         serving(gateway.app, **protocol_options(gateway.settings)) as url,
         loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
     ):

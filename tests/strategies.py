@@ -567,7 +567,7 @@ def taken_up(draw: Draw) -> tuple[list[Record], list[Record]]:
         for record in log[cut:]
     ]
     gap = log[cut].replace(at=log[cut - 1].at, run_id=run_id, attempt=attempt, event=_NEUTRAL)
-    start = gap.replace(event=RunStarted(attempt=attempt, node="echo", goes_on=True))
+    start = gap.replace(event=RunStarted(attempt=attempt, node="echo", resumed=True))
     return [*log[:cut], start, *rest], [*log[:cut], gap, *rest]
 
 

@@ -153,7 +153,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/settings/place.py": "tests/behaviour/test_secrets.py",
     "gateway/storage/locked.py": "tests/gateway/storage/test_database.py",
     "gateway/background.py": "tests/gateway/runs/test_engine.py",
-    "gateway/fronted.py": "tests/gateway/agents/test_registry.py",
+    "gateway/registered_agent.py": "tests/gateway/agents/test_registry.py",
     "gateway/ids.py": "tests/gateway/runs/test_event_check.py",
     "gateway/agents/detection.py": "tests/gateway/cli/test_add.py",
     "gateway/agents/langgraph/signature.py": "tests/gateway/agents/langgraph/test_factory.py",

@@ -29,7 +29,7 @@ from gateway.agents.detection import Detected, Detector, Undetected
 from gateway.agents.failover import Server, server_pool
 from gateway.agents.langgraph.signature import makes_graphs
 from gateway.agents.python.agent import wrap
-from gateway.fronted import Again, Fronted
+from gateway.registered_agent import Again, RegisteredAgent
 from gateway.settings.model import AgentSettings, Settings
 
 log = logging.getLogger("babelgate.registry")
@@ -45,7 +45,7 @@ def agent_uuid(name: str) -> str:
 
 
 class Registry:
-    def __init__(self, agents: Iterable[Fronted], default: str | None = None) -> None:
+    def __init__(self, agents: Iterable[RegisteredAgent], default: str | None = None) -> None:
         """`default` = the agent of calls that name none; the first one if it is None."""
         self._agents = {each.info.name: each for each in agents}
         self._names = {agent_uuid(name): name for name in self._agents}
@@ -60,17 +60,17 @@ class Registry:
     def knows(self, name: str) -> bool:
         return name in self._agents
 
-    def get(self, name: str) -> Fronted:
+    def get(self, name: str) -> RegisteredAgent:
         """By name, or by the UUID that follows from it. Raises not_found."""
         found = self._agents.get(name) or self._agents.get(self._names.get(name.lower(), ""))
         if found is None:
             raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {name[:100]!r}")
         return found
 
-    def all(self) -> Sequence[Fronted]:
+    def all(self) -> Sequence[RegisteredAgent]:
         return tuple(self._agents.values())
 
-    async def get_reachable(self, name: str) -> Fronted:
+    async def get_reachable(self, name: str) -> RegisteredAgent:
         """The same. One that is broken because of its server is looked for first, unless that was done just now; who
         comes while it is looked for waits for what is found."""
         found = self.get(name)
@@ -85,9 +85,9 @@ class Registry:
         for each in self.all():
             self._look(each)
 
-    def _look(self, fronted: Fronted) -> "asyncio.Future[None] | None":
+    def _look(self, registered: RegisteredAgent) -> "asyncio.Future[None] | None":
         """One look at a time; None where there is nothing to look for, or not yet."""
-        name, again = fronted.info.name, fronted.again
+        name, again = registered.info.name, registered.again
         if again is None:
             return None
         looked = self._looked.get(name)
@@ -103,7 +103,7 @@ class Registry:
             self._looked[name] = time.monotonic()
         self._put(name, found)
 
-    def _put(self, name: str, found: Sequence[Fronted]) -> None:
+    def _put(self, name: str, found: Sequence[RegisteredAgent]) -> None:
         """In the place of the one that was broken. Of a server that was given without a name, that is all its agents,
         and the first of them answers to the old name too."""
         agents = list(self._agents.items())
@@ -121,10 +121,10 @@ class Registry:
         for name, each in self._agents.items():
             self._agents[name] = self._reject_loop(each)
 
-    def _reject_loop(self, fronted: Fronted) -> Fronted:
-        if fronted.instance is None or fronted.instance != self._instance:
-            return fronted
-        return replace(fronted, agent=None, broken="its URL leads back to this gateway", again=None)
+    def _reject_loop(self, registered: RegisteredAgent) -> RegisteredAgent:
+        if registered.instance is None or registered.instance != self._instance:
+            return registered
+        return replace(registered, agent=None, broken="its URL leads back to this gateway", again=None)
 
     async def aclose(self) -> None:
         """Let go of connections to upstreams, and of agents that wait for answers."""
@@ -156,14 +156,14 @@ async def connect(
             asyncio.gather(*(_front_all(url, headers.get(url, {}), detector) for url in servers)),
         )
     found = {each.info.name: each for agents in named for each in agents}
-    found |= {name: Fronted(*wrap(target, name)) for name, target in more.items()}
+    found |= {name: RegisteredAgent(*wrap(target, name)) for name, target in more.items()}
     found |= _apart((each for agents in listed for each in agents), found)
     return Registry(found.values(), settings.default_agent)
 
 
-def _apart(agents: Iterable[Fronted], taken: Container[str]) -> dict[str, Fronted]:
+def _apart(agents: Iterable[RegisteredAgent], taken: Container[str]) -> dict[str, RegisteredAgent]:
     """By name. Where the name is taken, it gets a number."""
-    found: dict[str, Fronted] = {}
+    found: dict[str, RegisteredAgent] = {}
     for each in agents:
         name, number = each.info.name, 1
         while name in taken or name in found:
@@ -173,12 +173,12 @@ def _apart(agents: Iterable[Fronted], taken: Container[str]) -> dict[str, Fronte
     return found
 
 
-async def _look_again(look: Callable[[Detector], Awaitable[Sequence[Fronted]]]) -> Sequence[Fronted]:
+async def _look_again(look: Callable[[Detector], Awaitable[Sequence[RegisteredAgent]]]) -> Sequence[RegisteredAgent]:
     async with Detector() as detector:
         return await look(detector)
 
 
-async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequence[Fronted]:
+async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequence[RegisteredAgent]:
     try:
         if settings.target is not None:
             found = await _import_agent(name, settings)
@@ -186,7 +186,7 @@ async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequ
             found = await _upstream(name, settings, detector)
     except _Broken as error:
         again = None if settings.target is not None else partial(_look_again, partial(_front, name, settings))
-        found = Fronted(AgentInfo(name=name), None, str(error), instance=error.instance, again=again)
+        found = RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance, again=again)
     update = {"name": name, "continuable": settings.continuable or found.info.continuable}
     if settings.description is not None:
         update["description"] = settings.description
@@ -202,17 +202,17 @@ async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequ
     return [made]
 
 
-async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -> Sequence[Fronted]:
+async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -> Sequence[RegisteredAgent]:
     try:
         found = await _detect_agents(detector, url, headers, None)
     except _Broken as error:
         info = AgentInfo(name=legal_name(urlsplit(url).netloc))
         again = partial(_look_again, partial(_front_all, url, headers))
-        return [Fronted(info, None, str(error), instance=error.instance, server=url, again=again)]
+        return [RegisteredAgent(info, None, str(error), instance=error.instance, server=url, again=again)]
     log.info("%s", found.because)
     plain = AgentSettings(url=url)
     return [
-        Fronted(
+        RegisteredAgent(
             info,
             server_pool([Server(at, _client(found.upstream, at, info, plain, headers))]),
             instance=found.instance,
@@ -232,7 +232,7 @@ class _Broken(Exception):
 # In this process
 
 
-async def _import_agent(name: str, settings: AgentSettings) -> Fronted:
+async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     assert settings.target is not None
     place, _, path = settings.target.rpartition(":")
     target = module = _module(place)
@@ -248,7 +248,7 @@ async def _import_agent(name: str, settings: AgentSettings) -> Fronted:
             info, agent = wrap(target, name, replay=settings.replay)
     except TypeError as error:
         raise _Broken(f"{settings.target}: {error}") from None
-    return Fronted(info, agent)
+    return RegisteredAgent(info, agent)
 
 
 def _describe_place(place: str) -> str:
@@ -288,19 +288,22 @@ def _is_graph(target: object) -> bool:
 
 async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agent]:
     try:
-        from gateway.agents.langgraph.agent import front, front_factory  # they need LangGraph, which only graphs bring
+        from gateway.agents.langgraph.agent import (  # they need LangGraph, which only graphs bring
+            wrap_factory,
+            wrap_graph,
+        )
     except ImportError as error:
         raise TypeError(f"{error}: graphs need what babelgate[langgraph] installs") from error
     about = about.split("\n\n")[0]
     if callable(target) and not _is_graph(target):
-        return await front_factory(target, name, about)
-    return front(target, name, about)
+        return await wrap_factory(target, name, about)
+    return wrap_graph(target, name, about)
 
 
 # Behind a URL
 
 
-async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> Fronted:
+async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> RegisteredAgent:
     headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
     found: dict[str, tuple[AgentInfo, str, Detected]] = {}
     missing: _Broken | None = None
@@ -320,7 +323,7 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> F
         mine, at, there = found.get(url, (info, url, detected))
         servers.append(Server(at, _client(there.upstream, at, mine, settings, headers)))
     log.info("%s: %s", name, detected.because)
-    return Fronted(info, server_pool(servers), instance=detected.instance, because=detected.because)
+    return RegisteredAgent(info, server_pool(servers), instance=detected.instance, because=detected.because)
 
 
 async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str], protocol: str | None) -> Detected:

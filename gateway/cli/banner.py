@@ -9,7 +9,7 @@ from adapters import ADAPTERS
 from gateway.agents.registry import Registry
 from gateway.cli.listener import is_loopback
 from gateway.cli.log import one_line
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 
 
@@ -44,7 +44,7 @@ def _calls(settings: Settings, base_url: str, agent: str) -> Iterator[str]:
         yield f"  {'':{width}}  {curl}"
 
 
-def _agents(registry: Registry, working: Iterable[Fronted]) -> Iterator[str]:
+def _agents(registry: Registry, working: Iterable[RegisteredAgent]) -> Iterator[str]:
     names = [f"{each.info.name}{' (default)' if each.info.name == registry.default else ''}" for each in working]
     yield from _row("agents", ", ".join(names) or "none that works")
     for each in registry.all():

@@ -17,11 +17,11 @@ from adapters._server.caller import caller
 from canonical import Fault, FaultCode, FaultError
 from gateway.agents.failover import ServerPool
 from gateway.agents.registry import Registry
-from gateway.fronted import Fronted
 from gateway.http.direct import DirectApp
 from gateway.http.middleware import GatewayMiddleware
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 from gateway.storage.blobs import open_blobs
 
@@ -107,7 +107,7 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
         alone = who.base_url.endswith(f"/agent/{agent}")
         return {
             "babelgate": _VERSION,
-            "agents": [agent] if alone else [fronted.info.name for fronted in registry.all()],
+            "agents": [agent] if alone else [registered.info.name for registered in registry.all()],
             "protocols": [
                 {"protocol": example.label, "url": example.url, "example": example.curl}
                 for adapter in ADAPTERS
@@ -137,13 +137,13 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
     return (index, healthz, readyz)
 
 
-def _health(fronted: Fronted, *, known: bool) -> str:
+def _health(registered: RegisteredAgent, *, known: bool) -> str:
     """Of one agent: ok, broken (it could not be had so far), or which of its servers fail."""
-    if fronted.broken:
-        return f"broken: {fronted.broken}" if known else "broken"
-    if not isinstance(fronted.agent, ServerPool):
+    if registered.broken:
+        return f"broken: {registered.broken}" if known else "broken"
+    if not isinstance(registered.agent, ServerPool):
         return "ok"
-    failing = {url: state for url, state in fronted.agent.health.items() if state != "ok"}
+    failing = {url: state for url, state in registered.agent.health.items() if state != "ok"}
     if not failing:
         return "ok"
     return "failing: " + ", ".join(f"{url} is {state}" for url, state in failing.items()) if known else "failing"

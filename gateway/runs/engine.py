@@ -14,7 +14,7 @@ from canonical.agent import DETACH, Reattachable
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.state import RunReason, RunStatus, TaskState
 from gateway.background import Tasks
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs import lifecycle
 from gateway.runs.attempt import Attempt, Entry, Past
 from gateway.runs.event_check import EventValidator
@@ -41,8 +41,8 @@ class Engine:
         journal: Journal,
         blobs: Blobs,
         reader: LogReader,
-        find: Callable[[str], Fronted],
-        reach: Callable[[str], Awaitable[Fronted]],
+        find: Callable[[str], RegisteredAgent],
+        reach: Callable[[str], Awaitable[RegisteredAgent]],
         *,
         run_timeout: float = 3600,
         cancel_grace: float = 5,
@@ -161,16 +161,18 @@ class Engine:
         start = pump.start
         attempt = pump.attempt = Attempt(start, self._event_limit, self._output_limit, past)
         try:
-            fronted = await self._reach(start.task.agent)
-            if fronted.agent is None:
-                raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {fronted.info.name}: {fronted.broken}")
-            if not fronted.info.stateful:  # one with a state of its own may keep what it said before it is in the log
+            registered = await self._reach(start.task.agent)
+            if registered.agent is None:
+                raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {registered.info.name}: {registered.broken}")
+            if (
+                not registered.info.stateful
+            ):  # one with a state of its own may keep what it said before it is in the log
                 pump.window = self._window
-            seconds = fronted.timeout.total or self._run_timeout
+            seconds = registered.timeout.total or self._run_timeout
             pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
-            call = await self._invocations.make(start, fronted.info)
+            call = await self._invocations.make(start, registered.info)
             reattached = past is not None and past.reattached
-            events = cast("Reattachable", fronted.agent).reattach(call) if reattached else fronted.agent.run(call)
+            events = cast("Reattachable", registered.agent).reattach(call) if reattached else registered.agent.run(call)
             try:
                 await pump.take(attempt, events)
             finally:
@@ -188,7 +190,10 @@ class Engine:
         ended = attempt.run_end
         if ended is None:
             return Outcome()
-        if ended.status is RunStatus.SUCCESS and (wrong := await schema_error(fronted.info, ended.output)) is not None:
+        if (
+            ended.status is RunStatus.SUCCESS
+            and (wrong := await schema_error(registered.info, ended.output)) is not None
+        ):
             return Outcome(RunStatus.ERROR, RunReason.FAULT, wrong)
         return Outcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
@@ -298,21 +303,21 @@ class Engine:
 
     async def _recover(self, lost: Start, node: str | None) -> None:
         records, seq = await self._invocations.of_run(lost)
-        fronted: Fronted | None
+        registered: RegisteredAgent | None
         attaches = False
         try:
-            fronted = self._find(lost.task.agent)
+            registered = self._find(lost.task.agent)
         except FaultError:
-            fronted = None
+            registered = None
         cancelling = lost.task.state is TaskState.CANCELLING
-        if fronted is not None and fronted.agent is not None:
+        if registered is not None and registered.agent is not None:
             bound = lost.run.upstream
-            attaches = bool(bound.get("run") or bound.get("task")) and isinstance(fronted.agent, Reattachable)
+            attaches = bool(bound.get("run") or bound.get("task")) and isinstance(registered.agent, Reattachable)
             if attaches and not cancelling:
-                await self._resume(lost, seq, Past(records, reattached=True, stateful=fronted.info.stateful))
+                await self._resume(lost, seq, Past(records, reattached=True, stateful=registered.info.stateful))
                 return
-            elif fronted.idempotent and not cancelling:
-                await self._resume(lost, seq, Past(records, reattached=False, stateful=fronted.info.stateful))
+            elif registered.idempotent and not cancelling:
+                await self._resume(lost, seq, Past(records, reattached=False, stateful=registered.info.stateful))
                 return
         of_node = "" if node is None else f"'s node {node}"
         fault = Fault(
@@ -326,13 +331,13 @@ class Engine:
         closing = validator.close()
         # What waits behind it is not offered here: the hub offers all that waits, in the order in which it was created.
         await self._journal.write(lifecycle.end, lost, outcome, closing, seq=seq)
-        if fronted is not None and attaches:
-            self._tasks.spawn(self._withdraw(lost, fronted), f"withdraw {lost.run.run_id}")
+        if registered is not None and attaches:
+            self._tasks.spawn(self._withdraw(lost, registered), f"withdraw {lost.run.run_id}")
 
-    async def _withdraw(self, lost: Start, fronted: Fronted) -> None:
+    async def _withdraw(self, lost: Start, registered: RegisteredAgent) -> None:
         """The upstream of a run that was being cancelled may not have heard of it: attach to it again, and leave."""
         again = replace(lost, run=lost.run.replace(attempt=lost.run.attempt + 1))
-        events = cast("Reattachable", fronted.agent).reattach(await self._invocations.make(again, fronted.info))
+        events = cast("Reattachable", registered.agent).reattach(await self._invocations.make(again, registered.info))
         try:
             async with asyncio.timeout(self._grace):
                 await anext(events, None)

@@ -113,7 +113,7 @@ class Invocations:
             # that goes on from the newest revision knows what this one must not.
             forks = created.checkpoint is not None
             if not info.stateful and created.cause != "answer":  # an answer goes to whoever asked
-                forks = forks or _is_since(start.revised, start, runs)
+                forks = forks or _is_since(start.last_edit_seq, start, runs)
             # A thread that began with the state of another one has a change of it before its first run.
             is_changed = _is_since(start.changed_values, start, runs)
             if created.cause != "answer" and (is_changed if info.stateful else is_changed or forks):

@@ -42,8 +42,8 @@ class Start(msgspec.Struct, frozen=True):
     pk: int
     created: RunCreated | None = None
     """The run's input, where the command that started it had it at hand."""
-    revised: int = 0
-    """As `Thread.revised`."""
+    last_edit_seq: int = 0
+    """As `Thread.last_edit_seq`."""
     changed_values: int = 0
     """As `Thread.changed_values`."""
 
@@ -95,13 +95,15 @@ def begin(
 ) -> Start:
     task = state.tasks[run.task_id]
     attempt = run.attempt + 1
-    started = RunStarted(attempt=attempt, node=task.agent, goes_on=resumed)
+    started = RunStarted(attempt=attempt, node=task.agent, resumed=resumed)
     tx.append(state, started, task_id=run.task_id, run_id=run.run_id, attempt=attempt)
     if task.state is not TaskState.WORKING:
         tx.append(state, TaskChanged(state=TaskState.WORKING), task_id=run.task_id)
     owner, thread_id = state.thread.owner, state.thread.thread_id
     task, run = state.tasks[run.task_id], state.runs[run.run_id]
-    return Start(owner, thread_id, task, run, state.pk, created, state.thread.revised, state.thread.changed_values)
+    return Start(
+        owner, thread_id, task, run, state.pk, created, state.thread.last_edit_seq, state.thread.changed_values
+    )
 
 
 def next_pending(tx: Transaction, state: ThreadState) -> Run | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.state import RunStatus
 from canonical.thread import Task
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs import lifecycle
 from gateway.runs.engine import Engine
 from gateway.runs.lifecycle import Start
@@ -18,7 +18,9 @@ log = logging.getLogger("babelgate.recovery")
 
 
 class Recovery:
-    def __init__(self, journal: Journal, engine: Engine, deliverer: Deliverer, find: Callable[[str], Fronted]) -> None:
+    def __init__(
+        self, journal: Journal, engine: Engine, deliverer: Deliverer, find: Callable[[str], RegisteredAgent]
+    ) -> None:
         self._journal = journal
         self._engine = engine
         self._deliverer = deliverer

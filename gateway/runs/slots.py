@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from canonical.fault import FaultError
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs.lifecycle import Later
 
 
@@ -31,7 +31,7 @@ class _AgentSlots:
 
 
 class Slots:
-    def __init__(self, find: Callable[[str], Fronted], start: Callable[[str, str, str], None]) -> None:
+    def __init__(self, find: Callable[[str], RegisteredAgent], start: Callable[[str, str, str], None]) -> None:
         """`start` is called with an owner, the id of a thread and an agent: a slot of the agent is taken for what the
         thread runs next."""
         self._find = find

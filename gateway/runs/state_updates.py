@@ -9,8 +9,8 @@ from canonical.fault import FaultError
 from canonical.history import StateHistory
 from canonical.hub import RunFilter, StateUpdate
 from canonical.run_input import RunInput
-from gateway.fronted import Fronted
 from gateway.ids import new_id
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs import lifecycle, thread_commands
 from gateway.runs.invocation import upstream_of
 from gateway.runs.uploads import keep_messages
@@ -21,7 +21,7 @@ from gateway.storage.reads import Reads
 
 class StateUpdates:
     def __init__(
-        self, journal: Journal, reads: Reads, blobs: Blobs, reach: Callable[[str], Awaitable[Fronted]]
+        self, journal: Journal, reads: Reads, blobs: Blobs, reach: Callable[[str], Awaitable[RegisteredAgent]]
     ) -> None:
         self._journal = journal
         self._reads = reads
@@ -46,12 +46,12 @@ class StateUpdates:
         runs = await (await self._reads.runs(owner, RunFilter(thread_id=update.thread_id), limit=1)).all()
         name = runs[0].agent if runs else update.agent
         try:
-            fronted = None if name is None else await self._reach(name)
+            registered = None if name is None else await self._reach(name)
         except FaultError:
             return None
-        if fronted is None or not fronted.info.stateful or not isinstance(fronted.agent, Stateful):
+        if registered is None or not registered.info.stateful or not isinstance(registered.agent, Stateful):
             return None
-        return fronted.info.name, fronted.agent
+        return registered.info.name, registered.agent
 
     async def _ask_keeper(self, owner: str, update: StateUpdate, name: str, agent: Stateful) -> str:
         key = await self._reads.key(owner, update.thread_id)

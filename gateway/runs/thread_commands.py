@@ -96,7 +96,7 @@ def update(tx: Transaction, owner: str, asked: StateUpdate, checkpoint_id: str) 
         source="fork" if asked.checkpoint is not None else "update",
         as_node=asked.as_node,
         delta=asked.values,
-        forgets=asked.removed_ids,
+        removed_ids=asked.removed_ids,
     )
     tx.append(state, saved)
 
@@ -160,7 +160,7 @@ def copy(
             as_node=revision.node,
             values=revision.values if change is None else None,
             change=change,
-            forgets=tuple(message_id or "" for message_id in before if message_id not in now),
+            removed_ids=tuple(message_id or "" for message_id in before if message_id not in now),
             ns=revision.ns,
         )
         tx.append(state, saved)

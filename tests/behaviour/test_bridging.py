@@ -42,8 +42,8 @@ async def gateway(tmp_path: Path, gate: Gate) -> AsyncGenerator[Running]:
     async with running(tmp_path / "far", {"gated": gate.answer}, default_agent="gated") as far:
         agent = {"url": f"{far.url}/agent/gated/ap/v1", "protocol": "aief"}
         registry = await connect(Settings.model_validate({"agents": {"gated": agent}}))
-        fronted = {each.info.name: each for each in registry.all()}
-        async with running(tmp_path / "near", fronted=fronted) as near:
+        registered = {each.info.name: each for each in registry.all()}
+        async with running(tmp_path / "near", registered=registered) as near:
             yield near
 
 

@@ -16,9 +16,9 @@ from langgraph.types import interrupt
 from adapters.langchain.codec.caller_tools import DECLINED, decode_call, encode_tool_message, find_unanswered
 from canonical import Invocation, UseTool
 from canonical.event import InterruptAnswered
-from gateway.agents.langgraph.agent import front
+from gateway.agents.langgraph.agent import wrap_graph
 from gateway.agents.registry import connect
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 from tests.running import Running, running
 
@@ -89,8 +89,11 @@ EXTENDED: Final = dict.fromkeys(("a2a", "acp", "aief"), SAID["graph"])
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     """In front of a function, a graph, the same graph on a LangGraph server, and behind other gateways."""
     behind, folder = tmp_path_factory.mktemp("behind"), tmp_path_factory.mktemp("front")
-    graphs = {"graph": Fronted(*front(graph(), "graph")), "ending": Fronted(*front(ending(), "ending"))}
-    async with running(behind, fronted=graphs) as server:
+    graphs = {
+        "graph": RegisteredAgent(*wrap_graph(graph(), "graph")),
+        "ending": RegisteredAgent(*wrap_graph(ending(), "ending")),
+    }
+    async with running(behind, registered=graphs) as server:
         upstream = {
             "a2a": {"url": f"{server.url}/a2a/graph", "protocol": "a2a"},
             "acp": {"url": f"{server.url}/acp", "protocol": "acp", "agent": "graph"},
@@ -100,9 +103,12 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
             for name, agent in (("server", "graph"), ("ended", "ending"))
         }
         registry = await connect(Settings.model_validate({"agents": upstream}))
-        here = {"graph": Fronted(*front(graph(), "graph")), "ending": Fronted(*front(ending(), "ending"))}
+        here = {
+            "graph": RegisteredAgent(*wrap_graph(graph(), "graph")),
+            "ending": RegisteredAgent(*wrap_graph(ending(), "ending")),
+        }
         agents = {**here, **{each.info.name: each for each in registry.all()}}
-        async with running(folder, {"python": python}, fronted=agents) as made:
+        async with running(folder, {"python": python}, registered=agents) as made:
             yield made
 
 

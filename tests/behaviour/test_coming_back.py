@@ -47,10 +47,10 @@ from tests.gateway.hubs import (
     asked,
     ends,
     follow,
-    fronted,
     kinds,
     log,
     reaches,
+    registered,
     run_is,
     states,
     submit,
@@ -60,7 +60,7 @@ from tests.gateway.hubs import (
 
 async def test_a_graceful_stop_ends_readers_without_an_end_and_the_next_start_goes_on(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     receipt = await submit(hub, "a", "work")
     going = (await agent.called()).open("half")
     reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
@@ -69,7 +69,7 @@ async def test_a_graceful_stop_ends_readers_without_an_end_and_the_next_start_go
     seen = await within(reading)
     assert going.cancelled.is_set()
     assert not any(isinstance(r.event, RunEnded) or r.event.kind == "part_ended" for r in seen)
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     going = await agent.called()
     assert (going.call.attempt, going.call.text) == (2, "work")
     going.say("all of it").end()
@@ -77,7 +77,7 @@ async def test_a_graceful_stop_ends_readers_without_an_end_and_the_next_start_go
     records = await log(hub, receipt, "task")
     assert records[: len(seen)] == seen
     starts = [record.event for record in records if isinstance(record.event, RunStarted)]
-    assert [(start.attempt, start.goes_on) for start in starts] == [(1, False), (2, True), (2, False)]
+    assert [(start.attempt, start.resumed) for start in starts] == [(1, False), (2, True), (2, False)]
 
 
 async def test_an_agent_is_told_that_it_is_let_go_of_and_not_cancelled(hubs: House) -> None:
@@ -92,7 +92,7 @@ async def test_an_agent_is_told_that_it_is_let_go_of_and_not_cancelled(hubs: Hou
                 told.append(error.args)
                 raise
 
-    hub = await hubs.start(fronted("a", Asking()))
+    hub = await hubs.start(registered("a", Asking()))
     receipt = await submit(hub, "a")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
     await hubs.stop(hub)
@@ -113,7 +113,7 @@ async def test_an_agent_that_waits_for_the_journal_is_told_so_too(hubs: House) -
                     told.append(error.args)
                     raise
 
-    hub = await hubs.start(fronted("a", Talkative()))
+    hub = await hubs.start(registered("a", Talkative()))
     receipt = await submit(hub, "a")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
     await hubs.stop(hub)
@@ -122,13 +122,13 @@ async def test_an_agent_that_waits_for_the_journal_is_told_so_too(hubs: House) -
 
 async def test_a_run_that_can_be_neither_asked_for_nor_repeated_ends_with_a_fault_that_says_why(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).open("half").ask("a question that nobody will answer")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "interrupt_raised")
     behind = await submit(hub, "a", thread_id=receipt.thread_id)
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     task = await hub.reads.task(OWNER, receipt.task_id)
     assert task.state is TaskState.FAILED
     assert task.fault is not None and task.fault.code is FaultCode.GATEWAY_RESTARTED
@@ -170,12 +170,12 @@ class Cut:
 async def cut_off(hubs: House, *events: Event) -> Cut:
     """After it has said these."""
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     receipt = await submit(hub, "a", "work")
     (await agent.called()).say(*events, Custom(name="cut"))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event == Custom(name="cut"))
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     again = await agent.called()
     return Cut(hub, receipt, await log(hub, receipt, "task"), again)
 
@@ -261,7 +261,7 @@ async def test_a_run_that_is_cancelled_while_it_repeats_leaves_what_was_said(hub
 
 async def test_a_run_that_is_cut_off_again_and_again_says_everything_once(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     receipt = await submit(hub, "a", "work")
     words = [f"{number} " for number in range(8)]
     for attempt in range(1, 5):
@@ -270,7 +270,7 @@ async def test_a_run_that_is_cut_off_again_and_again_says_everything_once(hubs: 
         going.say(*opened("", *words[: 2 * attempt]))
         await follow(hub, Scope.task(receipt.task), until=is_last(words[2 * attempt - 1]))
         await hubs.stop(hub)
-        hub = await hubs.start(fronted("a", agent, idempotent=True))
+        hub = await hubs.start(registered("a", agent, idempotent=True))
     going = await agent.called()
     going.say(*opened("".join(words)), PartEnded(), MessageEnded()).end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
@@ -291,12 +291,12 @@ async def test_what_is_void_is_not_among_what_an_agent_had_said(hubs: House) -> 
 
 async def test_an_idempotent_agent_that_starts_again_asks_its_questions_again(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("name")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "interrupt_raised")
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     (await agent.called()).ask("name").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     (question,) = await asked(hub, receipt)
@@ -309,7 +309,7 @@ async def test_an_idempotent_agent_that_starts_again_asks_its_questions_again(hu
 
 async def test_queued_and_paused_work_is_as_it_was_after_a_restart(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     paused = await submit(hub, "a", "paused")
     (await agent.called()).ask("name").end()
     await reaches(hub, paused, TaskState.INPUT_REQUIRED)
@@ -319,7 +319,7 @@ async def test_queued_and_paused_work_is_as_it_was_after_a_restart(hubs: House) 
     other = await submit(hub, "a", "2")
     before = await log(hub, paused)
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     assert await log(hub, paused) == before
     for number in (0, 1, 2):
         going = await agent.called()
@@ -335,12 +335,12 @@ async def test_queued_and_paused_work_is_as_it_was_after_a_restart(hubs: House) 
 
 async def test_a_run_of_an_agent_that_is_gone_ends_with_a_fault(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     running = await submit(hub, "a")
     await agent.called()
     waiting = await submit(hub, "a")
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("b", agent))
+    hub = await hubs.start(registered("b", agent))
     for receipt, code in ((running, FaultCode.GATEWAY_RESTARTED), (waiting, FaultCode.AGENT_UNREACHABLE)):
         task = await ends(hub, receipt)
         assert task.fault is not None and task.fault.code is code
@@ -348,7 +348,7 @@ async def test_a_run_of_an_agent_that_is_gone_ends_with_a_fault(hubs: House) -> 
 
 async def test_a_cancel_and_a_rollback_that_a_stop_cut_short_are_carried_out_at_the_next_start(hubs: House) -> None:
     agent = Scripted(stubborn=True)
-    hub = await hubs.start(fronted("a", agent, idempotent=True), limits=Limits(cancel_grace=0.2))
+    hub = await hubs.start(registered("a", agent, idempotent=True), limits=Limits(cancel_grace=0.2))
     cancelled = await submit(hub, "a")
     one = await agent.called()
     old = await submit(hub, "a", "old")
@@ -362,7 +362,7 @@ async def test_a_cancel_and_a_rollback_that_a_stop_cut_short_are_carried_out_at_
     for going in (one, two):
         going.end()
         await within(going.closed.wait())
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     assert (await hub.reads.task(OWNER, cancelled.task_id)).state is TaskState.CANCELLED
     run = await hub.reads.run(OWNER, old.run_id)
     assert (run.reason, run.removed) == (RunReason.ROLLED_BACK, True)
@@ -397,12 +397,12 @@ class Remote:
 async def test_a_run_that_outlives_the_gateway_is_taken_up_where_its_log_ends(hubs: House) -> None:
     pieces: list[Event] = [PartDelta(text=f"{number} ") for number in range(6)]
     agent = Remote([MessageStarted(), PartAdded(part=TextPart(text=""), open=True), *pieces])
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     await follow(hub, Scope.task(receipt.task), until=lambda record: "1 " in str(record.event))
     for attempt in (2, 3):
         await hubs.stop(hub)
-        hub = await hubs.start(fronted("a", agent))
+        hub = await hubs.start(registered("a", agent))
         await follow(hub, Scope.task(receipt.task), until=lambda record: "5 " in str(record.event))
         assert (await hub.reads.run(OWNER, receipt.run_id)).attempt == attempt
     agent.more.set()
@@ -414,13 +414,13 @@ async def test_a_run_that_outlives_the_gateway_is_taken_up_where_its_log_ends(hu
 
 async def test_an_upstream_that_tells_another_story_after_a_restart_is_not_believed(hubs: House) -> None:
     agent = Remote([MessageStarted(), PartAdded(part=TextPart(text=""), open=True), PartDelta(text="a")])
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_delta")
     await hubs.stop(hub)
     agent.events[2] = PartDelta(text="b")
     agent.more.set()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     task = await ends(hub, receipt)
     assert task.fault is not None and task.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
 
@@ -448,13 +448,13 @@ class Deaf:
 
 async def test_an_upstream_that_may_not_have_heard_of_a_cancel_is_told_after_a_restart(hubs: House) -> None:
     agent = Deaf()
-    hub = await hubs.start(fronted("a", agent), limits=Limits(cancel_grace=0.3))
+    hub = await hubs.start(registered("a", agent), limits=Limits(cancel_grace=0.3))
     receipt = await submit(hub, "a")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "upstream_bound")
     assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
     await hubs.stop(hub)
     agent.free.set()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
     await within(agent.told.wait(), "word of the cancel")
     assert [record.event.kind for record in await log(hub, receipt)].count("upstream_bound") == 1
@@ -462,12 +462,12 @@ async def test_an_upstream_that_may_not_have_heard_of_a_cancel_is_told_after_a_r
 
 async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     receipts = [await submit(hub, "a", str(number)) for number in range(8)]
     for number in range(8):
         (await agent.called()).say(f"answer {number}").end()
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     for going in agent.calls[8:]:
         going.say("again").end()
     for receipt in receipts:
@@ -480,11 +480,11 @@ async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) 
 
 async def test_the_working_state_is_shown_once_however_often_a_run_is_started(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     receipt = await submit(hub, "a")
     await agent.called()
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     (await agent.called()).end()
     await ends(hub, receipt)
     changes = [record for record in await log(hub, receipt) if isinstance(record.event, TaskChanged)]

@@ -14,7 +14,7 @@ from adapters.mcp.wire import RECORDS
 from canonical import AgentInfo, Event, Invocation, TextPart
 from canonical.event import InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded
 from canonical.message import Message
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.adapters.a2a.site import message, message_0_3
 from tests.adapters.mcp.site import Modern
 from tests.running import running
@@ -181,8 +181,8 @@ PROTOCOLS: Final[Mapping[str, tuple[Send, str, str]]] = {
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
     agent = Branching()
     keys = {"alice": "wonderland", "bob": "builder"}
-    fronted = {"b": Fronted(AgentInfo(name="b"), agent)}
-    async with running(tmp_path_factory.mktemp("forks"), fronted=fronted, keys=keys) as made:
+    registered = {"b": RegisteredAgent(AgentInfo(name="b"), agent)}
+    async with running(tmp_path_factory.mktemp("forks"), registered=registered, keys=keys) as made:
         yield Site(made.http, agent)
 
 

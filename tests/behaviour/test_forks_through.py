@@ -12,8 +12,8 @@ import pytest_asyncio
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 
-from gateway.agents.langgraph.agent import front
-from gateway.fronted import Fronted
+from gateway.agents.langgraph.agent import wrap_graph
+from gateway.registered_agent import RegisteredAgent
 from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -28,7 +28,7 @@ class State(MessagesState):
     note: str
 
 
-def _remembering() -> Fronted:
+def _remembering() -> RegisteredAgent:
     """Its state has what is in no message."""
 
     def node(state: State) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _remembering() -> Fronted:
     made: Any = StateGraph(State)
     made.add_node("node", node)
     made.add_edge(START, "node")
-    return Fronted(*front(made, "g"))
+    return RegisteredAgent(*wrap_graph(made, "g"))
 
 
 HOPS: Final = {
@@ -60,7 +60,7 @@ class Chain:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def chain(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chain]:
-    async with running(tmp_path_factory.mktemp("behind"), fronted={"g": _remembering()}) as behind:
+    async with running(tmp_path_factory.mktemp("behind"), registered={"g": _remembering()}) as behind:
         agents = {
             name: {
                 "url": f"{behind.url}{path}",

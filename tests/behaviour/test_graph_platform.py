@@ -9,7 +9,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import interrupt
 
-from gateway.agents.langgraph.agent import front
+from gateway.agents.langgraph.agent import wrap_graph
 from gateway.agents.registry import connect
 from gateway.settings.model import Settings
 from tests.gateway.graphs import builder, writes
@@ -44,7 +44,7 @@ def asking() -> Any:
 
 @asynccontextmanager
 async def served(folder: Path, **graphs: Any) -> AsyncGenerator[Caller]:
-    async with running(folder, {name: front(graph, name)[1] for name, graph in graphs.items()}) as gateway:
+    async with running(folder, {name: wrap_graph(graph, name)[1] for name, graph in graphs.items()}) as gateway:
         yield Caller(gateway)
 
 
@@ -66,9 +66,9 @@ async def test_headers_that_are_let_through_are_configurable(tmp_path: Path, mon
     graph = {"graph": "tests.behaviour.test_graph_platform:configured", "forward": ["X-Tenant"]}
     settings = Settings.model_validate({"agents": {"told": graph}})
     registry = await connect(settings)
-    fronted = {"told": registry.get("told")}
-    assert fronted["told"].broken is None
-    async with running(tmp_path, fronted=fronted, configured={"told": graph}) as gateway:
+    registered = {"told": registry.get("told")}
+    assert registered["told"].broken is None
+    async with running(tmp_path, registered=registered, configured={"told": graph}) as gateway:
         body = {
             "assistant_id": "told",
             "input": {"told": None},

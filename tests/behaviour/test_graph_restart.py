@@ -15,8 +15,8 @@ from langgraph.graph import START  # pyright: ignore[reportMissingTypeStubs]
 from canonical import Event, Scope
 from canonical.event import StepEnded
 from canonical.value import JsonObject
-from gateway.agents.langgraph.agent import front
-from gateway.fronted import Fronted
+from gateway.agents.langgraph.agent import wrap_graph
+from gateway.registered_agent import RegisteredAgent
 from gateway.storage.short_form import lengthen
 from tests.gateway.graphs import Model, State, new, words
 from tests.gateway.hubs import follow, within
@@ -45,7 +45,7 @@ class Held(Model):
             first = False
 
 
-def drafting(go_on: asyncio.Event, begun: asyncio.Event, writes: str) -> dict[str, Fronted]:
+def drafting(go_on: asyncio.Event, begun: asyncio.Event, writes: str) -> dict[str, RegisteredAgent]:
     """Plans, then looks up and writes side by side, and is idempotent."""
 
     def says(model: Model) -> Any:
@@ -61,7 +61,7 @@ def drafting(go_on: asyncio.Event, begun: asyncio.Event, writes: str) -> dict[st
     made.add_edge(START, "plan")
     for node in ("look", "write"):
         made.add_edge("plan", node)
-    return {"draft": Fronted(*front(made, "draft"), idempotent=True)}
+    return {"draft": RegisteredAgent(*wrap_graph(made, "draft"), idempotent=True)}
 
 
 @pytest.mark.parametrize("is_behind", [False, True], ids=["", "checkpoint behind the log"])
@@ -69,7 +69,7 @@ async def test_of_a_graph_that_goes_on_after_a_restart_only_the_node_that_was_cu
     tmp_path: Path, is_behind: bool
 ) -> None:
     go_on, begun = asyncio.Event(), asyncio.Event()
-    async with running(tmp_path, fronted=drafting(go_on, begun, "never said")) as gateway:
+    async with running(tmp_path, registered=drafting(go_on, begun, "never said")) as gateway:
         caller = LangGraph(gateway.http, "draft")
         async with caller.stream("go") as feed:
             await within(begun.wait(), "the node that writes")
@@ -78,7 +78,7 @@ async def test_of_a_graph_that_goes_on_after_a_restart_only_the_node_that_was_cu
     if is_behind:
         forget_checkpoint(tmp_path / "gateway.db")
     go_on.set()
-    async with running(tmp_path, fronted=drafting(go_on, begun, "two")) as gateway:
+    async with running(tmp_path, registered=drafting(go_on, begun, "two")) as gateway:
         caller.http = gateway.http
         async with caller.replay(task_id) as whole:
             assert (await whole.end()).state == "completed"
@@ -113,7 +113,7 @@ class After(Model):
             yield piece
 
 
-def looking(go_on: asyncio.Event, begun: asyncio.Event) -> dict[str, Fronted]:
+def looking(go_on: asyncio.Event, begun: asyncio.Event) -> dict[str, RegisteredAgent]:
     """Looks up while it writes: what it has found is kept before the step is over."""
 
     def says(model: Model) -> Any:
@@ -127,7 +127,7 @@ def looking(go_on: asyncio.Event, begun: asyncio.Event) -> dict[str, Fronted]:
     made.add_node("write", says(Held(answers=[words("one ", "two ")], go_on=go_on, begun=begun)))
     for node in ("look", "write"):
         made.add_edge(START, node)
-    return {"draft": Fronted(*front(made, "draft"), idempotent=True)}
+    return {"draft": RegisteredAgent(*wrap_graph(made, "draft"), idempotent=True)}
 
 
 def is_end(event: Event, name: str) -> bool:
@@ -153,7 +153,7 @@ async def test_what_a_node_said_is_not_lost_where_the_graph_kept_it_and_the_log_
     tmp_path: Path, kind: str
 ) -> None:
     go_on, begun = asyncio.Event(), asyncio.Event()
-    async with running(tmp_path, fronted=looking(go_on, begun)) as gateway:
+    async with running(tmp_path, registered=looking(go_on, begun)) as gateway:
         caller = LangGraph(gateway.http, "draft")
         async with caller.stream("go") as feed:
             await feed.until(lambda seen: "A look." in seen.text and "one" in seen.text)
@@ -161,7 +161,7 @@ async def test_what_a_node_said_is_not_lost_where_the_graph_kept_it_and_the_log_
         await follow(gateway.hub, Scope.task(task), until=lambda each: is_end(each.event, "look"), owner="default")
     forget_end(tmp_path / "gateway.db", task.task_id, kind, "look")
     go_on.set()
-    async with running(tmp_path, fronted=looking(go_on, begun)) as gateway:
+    async with running(tmp_path, registered=looking(go_on, begun)) as gateway:
         for protocol in (LangGraph, Acp, JsonRpc10, JsonRpc03, AgentProtocol):
             other = protocol(gateway.http, "draft")
             async with other.replay(task.task_id) as whole:

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
-from gateway.agents.langgraph.agent import front
+from gateway.agents.langgraph.agent import wrap_graph
 from tests.gateway.graphs import State, builder
 from tests.gateway.platform import Caller
 from tests.running import running
@@ -59,7 +59,7 @@ async def converse(caller: Caller, measure: Callable[[], int], agent: str, **opt
 async def test_the_second_half_of_a_conversation_with_a_graph_takes_what_the_first_took(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    async with running(tmp_path, {"chat": front(answering(), "chat")[1]}) as gateway:
+    async with running(tmp_path, {"chat": wrap_graph(answering(), "chat")[1]}) as gateway:
         (first, second), state = await converse(Caller(gateway), lambda: size(tmp_path), "chat", **options)
         assert second < LINEAR * first
         assert len(state["values"]["messages"]) == 4 * TURNS
@@ -71,7 +71,7 @@ async def test_the_second_half_of_a_conversation_with_a_server_of_graphs_takes_w
     there, here = tmp_path / "there", tmp_path / "here"
     there.mkdir()
     here.mkdir()
-    async with running(there, {"chat": front(answering(), "chat")[1]}) as behind:
+    async with running(there, {"chat": wrap_graph(answering(), "chat")[1]}) as behind:
         configured = {"chat": {"protocol": "langgraph", "url": behind.url, "agent": "chat"}}
         async with running(here, configured=configured) as gateway:
             (first, second), state = await converse(Caller(gateway), lambda: size(here), "chat")

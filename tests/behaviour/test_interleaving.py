@@ -19,9 +19,9 @@ from tests.gateway.hubs import (
     Scripted,
     answer,
     ends,
-    fronted,
     log,
     reaches,
+    registered,
     states,
     submit,
     turned,
@@ -122,7 +122,7 @@ WAYS = pytest.mark.parametrize("together_or_not", [together, one_by_one], ids=["
 @pytest.mark.parametrize("first", [_answer, _cancel])
 async def test_answer_against_cancel(hubs: House, first: Step, together_or_not: Any) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await paused(hub, agent)
     second = _cancel if first is _answer else _answer
     one, two = await together_or_not(hub, receipt, None, [first, second])
@@ -142,7 +142,7 @@ async def test_answer_against_cancel(hubs: House, first: Step, together_or_not: 
 @pytest.mark.parametrize("first", [_answer, _answer_again])
 async def test_answer_against_answer(hubs: House, first: Step, together_or_not: Any) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await paused(hub, agent)
     second = _answer_again if first is _answer else _answer
     one, two = await together_or_not(hub, receipt, None, [first, second])
@@ -157,7 +157,7 @@ async def test_answer_against_answer(hubs: House, first: Step, together_or_not: 
 @pytest.mark.parametrize("first", [_answer, _supersede])
 async def test_answer_against_a_new_input_that_supersedes(hubs: House, first: Step, together_or_not: Any) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await paused(hub, agent)
     second = _supersede if first is _answer else _answer
     one, two = await together_or_not(hub, receipt, None, [first, second])
@@ -180,7 +180,7 @@ async def test_answer_against_a_new_input_that_supersedes(hubs: House, first: St
 @pytest.mark.parametrize("first", [_cancel, _finish])
 async def test_cancel_against_finish(hubs: House, first: Step, together_or_not: Any) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     second = _finish if first is _cancel else _cancel
@@ -205,7 +205,7 @@ async def test_fifty_interleavings_have_one_winner_each(hubs: House, seed: int) 
     """Three to five at once, drawn by number, in groups drawn by number."""
     draw = random.Random(seed)
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     going: Activation | None = None
     if draw.random() < 0.6:
         receipt = await paused(hub, agent)

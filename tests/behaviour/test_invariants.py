@@ -75,9 +75,9 @@ from tests.gateway.hubs import (
     check_invariants,
     ends,
     follow,
-    fronted,
     log,
     reaches,
+    registered,
     say,
     states,
     submit,
@@ -122,7 +122,7 @@ async def eventful(hub: TheHub, agent: Scripted) -> Receipt:
 
 async def test_i1_numbers_are_whole_and_times_never_go_back(hubs: House) -> None:
     times = iter([5, 3, 4, 1, *range(100, 0, -1), *[0] * 1000])
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(lambda: next(times)))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: next(times)))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     others = await asyncio.gather(*(submit(hub, "echo", thread_id=receipt.thread_id) for _ in range(10)))
@@ -135,7 +135,7 @@ async def test_i1_numbers_are_whole_and_times_never_go_back(hubs: House) -> None
 
 async def test_i2_rows_are_what_the_log_adds_up_to(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await eventful(hub, agent)
     await check_invariants(hub)
     fold = Fold(receipt.thread_id, OWNER, await log(hub, receipt))
@@ -149,7 +149,7 @@ async def test_i2_rows_are_what_the_log_adds_up_to(hubs: House) -> None:
 @pytest.mark.sqlite
 async def test_i3_nobody_is_shown_what_another_process_does_not_see(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("")
     seen = 0
@@ -170,7 +170,7 @@ async def test_i3_nobody_is_shown_what_another_process_does_not_see(hubs: House)
 async def test_i4_any_two_readers_from_one_place_get_the_same(hubs: House) -> None:
     """Live from the start, live from the middle, replayed from memory, replayed from the journal."""
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     scope = Scope.task(receipt.task)
     live = [asyncio.ensure_future(follow(hub, scope)) for _ in range(3)]
@@ -204,7 +204,7 @@ async def test_i5_one_run_at_a_time_is_at_work_on_a_thread(hubs: House) -> None:
             await asyncio.sleep(0)
             working.discard(call.thread_id)
 
-    hub = await hubs.start(fronted("a", Alone()), fronted("b", Alone()))
+    hub = await hubs.start(registered("a", Alone()), registered("b", Alone()))
     first = await submit(hub, "a")
     receipts = await asyncio.gather(
         *(submit(hub, name, thread_id=first.thread_id) for name in "abab" for _ in range(10))
@@ -215,7 +215,7 @@ async def test_i5_one_run_at_a_time_is_at_work_on_a_thread(hubs: House) -> None:
 
 async def test_i6_a_run_ends_once_and_nothing_of_it_comes_after(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await eventful(hub, agent)
     records = await log(hub, receipt)
     for run_id in {record.run_id for record in records if isinstance(record.event, RunStarted)}:
@@ -228,7 +228,7 @@ async def test_i6_a_run_ends_once_and_nothing_of_it_comes_after(hubs: House) -> 
 
 async def test_i7_nothing_is_open_after_the_end_of_a_run(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     for how in ("end", "fail", "pause", "cancel"):
         receipt = await submit(hub, "a")
         going = (await agent.called()).open("half").say(ToolStarted(name="t"), StepStarted(name="s"))
@@ -247,7 +247,7 @@ async def test_i7_nothing_is_open_after_the_end_of_a_run(hubs: House) -> None:
 
 async def test_i8_a_question_is_answered_once_and_a_task_waits_as_long_as_one_is_open(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("p", "q", "r").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
@@ -263,7 +263,7 @@ async def test_i8_a_question_is_answered_once_and_a_task_waits_as_long_as_one_is
 
 async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     (start,) = hub.engine.active
@@ -295,7 +295,7 @@ async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -
 async def test_i10_what_was_acknowledged_is_stored(hubs: House) -> None:
     """Another process sees it as soon as the call returns."""
     agent = Scripted(stubborn=True)
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     with sqlite3.connect(hubs.folder / "hub.db") as other:
 
         def stored(sql: str) -> Any:
@@ -325,7 +325,7 @@ async def test_i10_what_was_acknowledged_is_stored(hubs: House) -> None:
 
 async def test_i11_a_cancel_and_an_end_have_one_winner_by_the_order_of_their_commits(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     async with Held(hub) as writer:
@@ -342,7 +342,7 @@ async def test_i11_a_cancel_and_an_end_have_one_winner_by_the_order_of_their_com
 
 async def test_i12_a_cancel_is_seen_as_cancelling_before_it_is_seen_as_cancelled(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     working = await submit(hub, "a")
     await agent.called()
     pending = await submit(hub, "a", thread_id=working.thread_id)
@@ -358,7 +358,7 @@ async def test_i12_a_cancel_is_seen_as_cancelling_before_it_is_seen_as_cancelled
 async def test_i13_of_an_answer_and_what_goes_against_it_one_is_committed_first(hubs: House) -> None:
     """Fifty more are in `test_interleaving`."""
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("q").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
@@ -373,7 +373,7 @@ async def test_i13_of_an_answer_and_what_goes_against_it_one_is_committed_first(
 
 async def test_i14_a_new_run_begins_after_the_old_agent_ended_and_rollback_restores_the_thread(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     old = await submit(hub, "a", "old")
     first = (await agent.called()).say("said")
     await follow(hub, Scope.task(old.task), until=lambda record: record.event.kind == "message_ended")
@@ -389,7 +389,7 @@ async def test_i14_a_new_run_begins_after_the_old_agent_ended_and_rollback_resto
 
 async def test_i15_a_restart_changes_what_it_must_and_another_one_nothing_more(hubs: House) -> None:
     agent, sure = Scripted(), Scripted(stubborn=True)
-    agents = (fronted("a", agent, concurrency=1), fronted("b", sure))
+    agents = (registered("a", agent, concurrency=1), registered("b", sure))
     hub = await hubs.start(*agents, limits=Limits(cancel_grace=0.05))
     paused = await submit(hub, "a")
     (await agent.called()).ask("q").end()
@@ -435,7 +435,7 @@ async def test_i15_a_restart_changes_what_it_must_and_another_one_nothing_more(h
 @pytest.mark.sqlite
 async def test_i16_ten_thousand_readers_cost_little_and_one_that_never_reads_costs_nothing(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     count = 10_000
@@ -485,7 +485,7 @@ def vars_of(value: object, name: str) -> Any:
 
 async def test_i16_what_is_kept_in_memory_for_readers_is_bounded(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     stuck = hub.reads.follow(OWNER, Scope.task(receipt.task))
@@ -500,7 +500,7 @@ async def test_i16_what_is_kept_in_memory_for_readers_is_bounded(hubs: House) ->
 
 async def test_i17_a_file_is_on_disk_before_the_event_that_names_it(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     blobs = hubs.folder / "blobs"
 
     def stored() -> set[bytes]:
@@ -568,7 +568,7 @@ class Bad:
 async def test_i18_whatever_an_agent_yields_ends_its_run_as_its_own_failure_and_nothing_else(
     hubs: House, name: str
 ) -> None:
-    hub = await hubs.start(fronted("bad", Bad(BAD[name])), fronted("echo", Echo()), limits=Limits(event=10_000))
+    hub = await hubs.start(registered("bad", Bad(BAD[name])), registered("echo", Echo()), limits=Limits(event=10_000))
     bad, good = await asyncio.gather(submit(hub, "bad"), submit(hub, "echo"))
     task = await ends(hub, bad)
     assert task.state is TaskState.FAILED
@@ -602,7 +602,7 @@ async def _runs(hub: Hub, owner: str) -> list[Run]:
 async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -> None:
     """A method that is new to the port has to be added here."""
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a", alias="x", protocol="p")
     (await agent.called()).ask("q").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
@@ -674,7 +674,7 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
 async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
     """Paused tasks, readers, an agent at work and a run for later: no commit, no query, no turn of the loop."""
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     paused, working = await submit(hub, "a"), await submit(hub, "a")
     (await agent.called()).ask("q").end()
     await agent.called()
@@ -779,7 +779,7 @@ MUTATIONS: dict[str, Callable[[list[Record]], list[Record]]] = {
 @pytest.mark.parametrize("name", MUTATIONS)
 async def test_the_check_of_every_log_finds_what_is_wrong(hubs: House, name: str) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a", "hi")
     (await agent.called()).say(*say("hello")).ask("q").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)

@@ -23,7 +23,7 @@ from gateway.storage.short_form import decode_row
 from gateway.storage.tables import InterruptRow, RunRow, TaskRow
 from gateway.storage.transaction import table_of
 from tests.examples import examples
-from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, fronted, submit, whole, within
+from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, registered, submit, whole, within
 from tests.gateway.invariant import check_database
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class HubMachine(RuleBasedStateMachine):
         self.agent = Scripted()
         self.threads: list[ModelThread] = []
         self.erased: list[str] = []
-        self.hub: Hub = self.do(self.house.start(fronted("a", self.agent)))
+        self.hub: Hub = self.do(self.house.start(registered("a", self.agent)))
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
@@ -341,7 +341,7 @@ class HubMachine(RuleBasedStateMachine):
             if thread.running is not None:
                 thread.stop(thread.running, RunStatus.ERROR, TaskState.FAILED)
             thread.turn()
-        self.hub = self.do(self.house.start(fronted("a", self.agent)))
+        self.hub = self.do(self.house.start(registered("a", self.agent)))
         self.check()
 
     @precondition(lambda self: self.threads)

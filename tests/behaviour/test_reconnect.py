@@ -58,7 +58,7 @@ async def connected(proxy: Proxy, **agent: Any) -> Registry:
 @asynccontextmanager
 async def fronting(folder: Path, proxy: Proxy, **agent: Any) -> AsyncGenerator[Running]:
     registry = await connected(proxy, **agent)
-    async with running(folder, fronted={each.info.name: each for each in registry.all()}) as gateway:
+    async with running(folder, registered={each.info.name: each for each in registry.all()}) as gateway:
         yield gateway
 
 

@@ -10,8 +10,8 @@ import pytest
 from canonical import Message, RunInput, Submission
 from gateway.agents.python.agent import wrap
 from gateway.agents.registry import connect
-from gateway.fronted import Fronted
 from gateway.hub import Hub
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 from gateway.storage.transaction import Transaction
 from tests.faults.proxy import proxied, status
@@ -73,8 +73,8 @@ async def asked(http: httpx.AsyncClient, path: str, body: Any, headers: Any) -> 
 async def test_a_full_queue_says_when_to_come_back(
     tmp_path: Path, path: str, body: Any, headers: Any, code: int
 ) -> None:
-    busy = Fronted(*wrap(held, "busy"), concurrency=1)
-    async with running(tmp_path, fronted={"busy": busy}, limits={"queue": {"agent": 1}}) as gateway:
+    busy = RegisteredAgent(*wrap(held, "busy"), concurrency=1)
+    async with running(tmp_path, registered={"busy": busy}, limits={"queue": {"agent": 1}}) as gateway:
         for _ in range(2):
             await gateway.hub.submit(
                 OWNER, Submission(agent="busy", input=RunInput(messages=(Message.of("Hi", "user"),)))
@@ -88,8 +88,8 @@ async def test_a_database_that_takes_no_writes_is_no_failure_of_the_gateway_but_
     tmp_path: Path, path: str, body: Any, headers: Any, code: int
 ) -> None:
     """Load balancers and official clients ask again where they are answered 503, and elsewhere."""
-    busy = Fronted(*wrap(held, "busy"))
-    async with running(tmp_path, fronted={"busy": busy}) as gateway:
+    busy = RegisteredAgent(*wrap(held, "busy"))
+    async with running(tmp_path, registered={"busy": busy}) as gateway:
         await takes_no_writes(gateway.hub)
         answer = await gateway.http.post(path, json=body, headers=headers)
         wanted = code if code == 200 else 503
@@ -114,7 +114,7 @@ async def test_a_server_that_refuses_a_call_of_its_own_says_when_to_come_back(tm
     async with running(home) as upstream, proxied(upstream.url) as proxy:
         agent = {"url": proxy.url, "protocol": "langgraph", "agent": "echo"}
         registry = await connect(Settings.model_validate({"agents": {"far": agent}}))
-        async with running(tmp_path, fronted={"far": registry.get("far")}) as gateway:
+        async with running(tmp_path, registered={"far": registry.get("far")}) as gateway:
             thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
             run = {**RUN, "assistant_id": "far"}
             assert (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=run)).status_code == 200

@@ -11,8 +11,8 @@ from uuid import uuid4
 from canonical import Ask, FaultError, Receipt, Scope, TaskState, ThreadChange, Webhook
 from canonical.fold import Fold
 from gateway.agents.python.agent import wrap
-from gateway.fronted import Fronted
 from gateway.hub import Hub
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs.deletion import erase_unchanged
 from gateway.settings.model import Limits
 from gateway.storage.queries import thread_key
@@ -30,9 +30,9 @@ from tests.gateway.hubs import (
     batches,
     ends,
     follow,
-    fronted,
     gone,
     reaches,
+    registered,
     submit,
     turned,
     within,
@@ -67,7 +67,7 @@ async def said(hub: Hub, owner: str) -> str:
 async def test_a_cancel_stops_the_run_of_its_owner_alone(hubs: House) -> None:
     agent = Scripted()
     with hearing() as heard:
-        hub = await hubs.start(fronted("a", agent))
+        hub = await hubs.start(registered("a", agent))
         begun = await both(hub, agent)
         (alices, her), (bobs, his) = begun[ALICE], begun[BOB]
         await within(hub.cancel(BOB, TASK))
@@ -84,7 +84,7 @@ async def test_a_cancel_stops_the_run_of_its_owner_alone(hubs: House) -> None:
 
 async def test_an_input_that_makes_room_makes_it_on_its_owners_thread_alone(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     begun = await both(hub, agent)
     (alices, her), (_, his) = begun[ALICE], begun[BOB]
     later = await submit(hub, "a", "later", owner=BOB, thread_id=THREAD, strategy="interrupt")
@@ -98,7 +98,7 @@ async def test_an_input_that_makes_room_makes_it_on_its_owners_thread_alone(hubs
 
 async def test_questions_under_the_same_ids_are_each_answered_by_their_owner(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     begun = await both(hub, agent)
     for receipt, going in begun.values():
         going.ask("q").end()
@@ -124,7 +124,7 @@ async def test_a_paused_generator_goes_on_with_the_answer_of_its_own_caller(hubs
         yield f"{text}: {name}"
 
     info, agent = wrap(greet, "a")
-    hub = await hubs.start(Fronted(info=info, agent=agent))
+    hub = await hubs.start(RegisteredAgent(info=info, agent=agent))
     receipts = {owner: await submit(hub, "a", f"of {owner}", owner=owner, **SAME) for owner in (ALICE, BOB)}
     for owner, receipt in receipts.items():
         await reaches(hub, receipt, TaskState.INPUT_REQUIRED, owner=owner)
@@ -135,7 +135,7 @@ async def test_a_paused_generator_goes_on_with_the_answer_of_its_own_caller(hubs
 
 async def test_readers_see_the_records_of_their_owner_until_his_run_ends(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     begun = await both(hub, agent)
     scopes = (Scope(THREAD, "run", RUN), Scope(THREAD, "task", TASK))
     reading = {
@@ -155,7 +155,7 @@ async def test_readers_see_the_records_of_their_owner_until_his_run_ends(hubs: H
 
 async def test_a_task_and_a_run_of_one_id_end_each_for_itself(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a", thread_id=THREAD, task_id=TASK, run_id=TASK)
     (await agent.called()).ask("q").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
@@ -167,7 +167,7 @@ async def test_a_task_and_a_run_of_one_id_end_each_for_itself(hubs: House) -> No
 
 
 async def test_who_waits_for_a_thread_is_not_told_of_another_owners(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     waiting = asyncio.ensure_future(hub.reads.await_thread(ALICE, THREAD))
     await ends(hub, await submit(hub, "echo", owner=BOB, **SAME), owner=BOB)
     assert not waiting.done()
@@ -177,7 +177,7 @@ async def test_who_waits_for_a_thread_is_not_told_of_another_owners(hubs: House)
 
 async def test_a_deletion_leaves_another_owners_run_and_readers_alone(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     begun = await both(hub, agent)
     reading = asyncio.ensure_future(follow(hub, Scope(THREAD, "run", RUN), owner=ALICE))
     await within(hub.delete_thread(BOB, THREAD))
@@ -190,7 +190,7 @@ async def test_a_deletion_leaves_another_owners_run_and_readers_alone(hubs: Hous
 
 
 async def test_a_removed_run_is_another_owners_still(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     for owner in (ALICE, BOB):
         await ends(hub, await submit(hub, "echo", f"of {owner}", owner=owner, **SAME), owner=owner)
     await hub.remove_run(BOB, RUN)
@@ -200,7 +200,7 @@ async def test_a_removed_run_is_another_owners_still(hubs: House) -> None:
 
 
 async def test_a_thread_that_expires_takes_no_other_owners_with_it(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()), limits=Limits(ephemeral_ttl=0.05))
+    hub = await hubs.start(registered("echo", Echo()), limits=Limits(ephemeral_ttl=0.05))
     for owner in (ALICE, BOB):
         await ends(hub, await submit(hub, "echo", owner=owner, ephemeral=owner == BOB, **SAME), owner=owner)
 
@@ -233,7 +233,7 @@ async def test_webhooks_under_the_same_ids_tell_their_owners_task_each(hubs: Hou
             return []
 
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), writers={"own": Writer})
+    hub = await hubs.start(registered("a", agent), writers={"own": Writer})
     begun = await both(hub, agent)
     for owner in (ALICE, BOB):
         hook = Webhook(webhook_id="w", task_id=TASK, dialect="own", url="http://127.0.0.1:9/", config={"owner": owner})
@@ -253,7 +253,7 @@ async def test_webhooks_under_the_same_ids_tell_their_owners_task_each(hubs: Hou
 
 async def test_an_agent_that_outlives_its_thread_says_nothing_on_the_one_that_follows(hubs: House) -> None:
     agent = Scripted(stubborn=True)
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     await submit(hub, "a", **SAME, owner=ALICE)
     old = await agent.called()
     await within(hub.delete_thread(ALICE, THREAD))
@@ -271,7 +271,7 @@ async def test_an_agent_that_outlives_its_thread_says_nothing_on_the_one_that_fo
 async def test_what_an_erased_run_was_about_to_store_is_not_stored_with_its_successor(hubs: House) -> None:
     """Its append is in the queue behind the erasure and behind the run that has its ids now."""
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     await submit(hub, "a", **SAME, owner=ALICE)
     old = await agent.called()
     async with Held(hub) as held:
@@ -290,7 +290,7 @@ async def test_what_an_erased_run_was_about_to_store_is_not_stored_with_its_succ
 
 async def test_a_run_is_open_to_readers_though_its_ids_were_erased_in_the_same_commit(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     await submit(hub, "a", **SAME, owner=ALICE)
     await agent.called()
     async with Held(hub) as held:
@@ -311,7 +311,7 @@ async def test_a_run_is_open_to_readers_though_its_ids_were_erased_in_the_same_c
 
 async def test_a_thread_made_again_without_a_time_to_live_does_not_inherit_the_old_one(hubs: House) -> None:
     agent = Echo()
-    hub = await hubs.start(fronted("echo", agent), limits=Limits(ephemeral_ttl=0.01))
+    hub = await hubs.start(registered("echo", agent), limits=Limits(ephemeral_ttl=0.01))
     await hub.create_thread(ALICE, ThreadChange(ttl=1), thread_id=THREAD)
     await hub.delete_thread(ALICE, THREAD)
     await hub.create_thread(ALICE, ThreadChange(), thread_id=THREAD)
@@ -323,7 +323,7 @@ async def test_a_thread_made_again_without_a_time_to_live_does_not_inherit_the_o
 
 async def test_a_thread_whose_time_is_over_is_kept_if_something_comes_before_its_erasure(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     await hub.create_thread(ALICE, ThreadChange(ttl=100), thread_id=THREAD)
     pk = await hub.journal.query(thread_key, owner=ALICE, thread_id=THREAD)
     assert pk is not None
@@ -356,7 +356,7 @@ async def test_a_task_that_ends_while_it_is_paused_leaves_no_generator_behind(hu
             closed.append(text)
 
     info, agent = wrap(waits, "a")
-    hub = await hubs.start(Fronted(info=info, agent=agent))
+    hub = await hubs.start(RegisteredAgent(info=info, agent=agent))
     for words in ("cancelled", "erased"):
         receipt = await submit(hub, "a", words)
         await reaches(hub, receipt, TaskState.INPUT_REQUIRED)

@@ -45,7 +45,7 @@ from canonical.event import (
     ToolStarted,
 )
 from gateway.agents.registry import connect
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 from tests.given import make
 from tests.running import Running, running
@@ -133,12 +133,12 @@ class Chain:
 async def chain(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chain]:
     speaker = Speaker()
     info = AgentInfo(name="all", input_types=("*/*",), output_types=("*/*",), stateful=True)
-    fronted = {"all": Fronted(info, speaker)}
-    async with running(tmp_path_factory.mktemp("far"), fronted=fronted, default_agent="all") as far:
+    registered = {"all": RegisteredAgent(info, speaker)}
+    async with running(tmp_path_factory.mktemp("far"), registered=registered, default_agent="all") as far:
         agents = {wire: {"url": far.url + path, "protocol": wire, "agent": "all"} for wire, path in WIRES.items()}
         registry = await connect(Settings.model_validate({"agents": agents}))
         outer = {each.info.name: each for each in registry.all()}
-        async with running(tmp_path_factory.mktemp("near"), fronted=outer) as near:
+        async with running(tmp_path_factory.mktemp("near"), registered=outer) as near:
             yield Chain(speaker, far, near)
 
 

@@ -193,7 +193,7 @@ def test_what_a_run_said_before_it_was_started_over_is_void():
     said = Message(message_id="i", role="user")
     first = [MessageStarted(message_id="m"), ArtifactAdded(artifact_id="f", part=TextPart(text="x"))]
     for goes_on in (False, True):
-        again = RunStarted(attempt=2, goes_on=goes_on)
+        again = RunStarted(attempt=2, resumed=goes_on)
         seen = fold(
             RunCreated(run_id="r", messages=(said,)), RunStarted(), *first, again, MessageStarted(message_id="n")
         )

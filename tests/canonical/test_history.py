@@ -201,7 +201,7 @@ def test_a_run_from_an_older_revision_begins_a_branch(log: Log):
 def test_a_caller_changes_values_adds_messages_and_takes_some_out(log: Log):
     log.turn("r", "hi", "hello", data={"n": {"a": 1}, "m": 1})
     log.message("x", "by the way", role="user")
-    made = log.update(delta={"n": {"b": 2}, "m": None}, forgets=("r-out",))
+    made = log.update(delta={"n": {"b": 2}, "m": None}, removed_ids=("r-out",))
     assert (made.values, texts(made), made.source) == ({"n": {"b": 2}, "m": None}, ["hi", "by the way"], "update")
     assert texts(log.turn("s", "more", "sure")) == ["hi", "by the way", "more", "sure"]
 
@@ -229,7 +229,7 @@ def test_who_waits_for_an_answer_goes_on_from_a_callers_revision(log: Log):
 def test_an_attempt_that_goes_on_keeps_what_was_said_before_it(log: Log):
     log.ask("r", "hi")
     log.message("m", "hel", "r")
-    log.say(RunStarted(node="a", attempt=2, goes_on=True), "r", attempt=2)
+    log.say(RunStarted(node="a", attempt=2, resumed=True), "r", attempt=2)
     log.message("n", "lo", "r")
     assert texts(log.say(RunEnded(), "r")) == ["hi", "hel", "lo"]
 

@@ -381,11 +381,11 @@ def test_what_was_said_before_a_run_was_started_over_does_not_stand():
         ("r1", 1, RunStarted()),
         ("r1", 1, Custom(name="1")),
         ("r2", 1, Custom(name="other")),
-        ("r1", 2, RunStarted(attempt=2, goes_on=True)),
+        ("r1", 2, RunStarted(attempt=2, resumed=True)),
         ("r1", 2, Custom(name="2")),
         ("r1", 2, RunStarted(attempt=2)),
         ("r1", 2, Custom(name="3")),
-        ("r1", 3, RunStarted(attempt=3, goes_on=True)),
+        ("r1", 3, RunStarted(attempt=3, resumed=True)),
         ("r1", 3, Custom(name="4")),
     ]
     records = [Record(seq, seq, "t", *each) for seq, each in enumerate(log, start=1)]

@@ -9,8 +9,8 @@ from sqlalchemy.exc import OperationalError
 
 from canonical import Receipt, Task, TaskState
 from canonical.state import TERMINAL
-from gateway.fronted import Fronted
 from gateway.hub import Hub
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs import nodes
 from gateway.storage import queries
 from tests.gateway.hubs import OWNER, House, within
@@ -45,7 +45,7 @@ class Nodes:
         self._house = house
         self._monkeypatch = monkeypatch
 
-    async def start(self, name: str, *agents: Fronted, **settings: Any) -> Hub:
+    async def start(self, name: str, *agents: RegisteredAgent, **settings: Any) -> Hub:
         return await self._house.start(*agents, cluster=name, **settings)
 
     async def stop(self, hub: Hub) -> None:

@@ -13,7 +13,7 @@ from gateway.runs.cluster import Cluster
 from gateway.storage import unavailable
 from tests.cluster.nodes import Nodes, ended, reached
 from tests.cluster.test_questions import agent, parked
-from tests.gateway.hubs import OWNER, Scripted, fronted, submit, turned, within
+from tests.gateway.hubs import OWNER, Scripted, registered, submit, turned, within
 from tests.gateway.storage.test_postgres import Wire
 from tests.postgres import url_of
 
@@ -60,8 +60,8 @@ async def test_a_fault_names_the_node_whose_run_it_was_also_where_the_run_was_ta
     wire: Wire, cluster: Nodes, log: pytest.LogCaptureFixture
 ) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine))
-    b = await cluster.start("b", fronted("s", other), pooler=wire.url)
+    a = await cluster.start("a", registered("s", mine))
+    b = await cluster.start("b", registered("s", other), pooler=wire.url)
     receipt = await submit(a, "s")
     await mine.called()
     wire.cut()
@@ -77,8 +77,8 @@ async def test_a_fault_names_the_node_whose_run_it_was_also_where_nobody_was_tol
     cluster: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine))
-    b = await cluster.start("b", fronted("s", other))
+    a = await cluster.start("a", registered("s", mine))
+    b = await cluster.start("b", registered("s", other))
     receipt = await submit(a, "s")
     await mine.called()
 

@@ -6,7 +6,7 @@ from canonical import FaultError, RunReason, RunStatus, TaskState
 from gateway.hub import Hub
 from gateway.storage import queries
 from tests.cluster.nodes import Nodes, ended
-from tests.gateway.hubs import OWNER, Scripted, fronted, gone, submit, turned, within
+from tests.gateway.hubs import OWNER, Scripted, gone, registered, submit, turned, within
 
 Pair = tuple[Hub, Hub, Scripted, Scripted]
 """Two nodes, and the agents that they have."""
@@ -21,8 +21,8 @@ def told_by(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def nodes(cluster: Nodes, told_by: str, monkeypatch: pytest.MonkeyPatch) -> Pair:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine, concurrency=2))
-    b = await cluster.start("b", fronted("s", other, concurrency=2))
+    a = await cluster.start("a", registered("s", mine, concurrency=2))
+    b = await cluster.start("b", registered("s", other, concurrency=2))
     if told_by == "notices":
         cluster.look_no_more(a, b)
     else:

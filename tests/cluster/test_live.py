@@ -6,13 +6,13 @@ from canonical import Scope, TaskState
 from canonical.event import PartAdded, PartDelta, RunRemoved
 from gateway.settings.model import Limits
 from tests.cluster.nodes import Nodes, ended
-from tests.gateway.hubs import OWNER, Scripted, ends, follow, fronted, log, submit, within
+from tests.gateway.hubs import OWNER, Scripted, ends, follow, log, registered, submit, within
 
 
 async def test_a_run_of_one_node_is_read_on_another_while_it_is_said_and_afterwards(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine))
-    b = await cluster.start("b", fronted("s", other))
+    a = await cluster.start("a", registered("s", mine))
+    b = await cluster.start("b", registered("s", other))
     receipt = await submit(a, "s")
     going = await mine.called()
     scope = Scope(receipt.thread_id, "run", receipt.run_id)
@@ -32,7 +32,7 @@ async def test_a_reader_goes_on_where_the_run_goes_on(cluster: Nodes) -> None:
     """On a third node, while the run goes from the first to the second."""
     agents = [Scripted() for _ in range(3)]
     a, b, c = [
-        await cluster.start(name, fronted("s", agent, idempotent=True))
+        await cluster.start(name, registered("s", agent, idempotent=True))
         for name, agent in zip("abc", agents, strict=True)
     ]
     receipt = await submit(a, "s")
@@ -50,8 +50,8 @@ async def test_a_reader_goes_on_where_the_run_goes_on(cluster: Nodes) -> None:
 
 async def test_what_is_removed_on_one_node_is_not_shown_on_another(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine))
-    b = await cluster.start("b", fronted("s", other))
+    a = await cluster.start("a", registered("s", mine))
+    b = await cluster.start("b", registered("s", other))
     receipt = await submit(a, "s")
     (await mine.called()).say("secret").end()
     await ends(a, receipt)
@@ -66,6 +66,6 @@ async def test_what_is_removed_on_one_node_is_not_shown_on_another(cluster: Node
 
 
 async def test_tokens_of_a_node_are_gathered_for_five_milliseconds_if_the_settings_do_not_say(cluster: Nodes) -> None:
-    unsaid = await cluster.start("a", fronted("s", Scripted()))
-    said = await cluster.start("b", fronted("s", Scripted()), limits=Limits(window=0.01))
+    unsaid = await cluster.start("a", registered("s", Scripted()))
+    said = await cluster.start("b", registered("s", Scripted()), limits=Limits(window=0.01))
     assert [hub.engine._window.seconds for hub in (unsaid, said)] == [0.005, 0.01]  # pyright: ignore[reportPrivateUsage]

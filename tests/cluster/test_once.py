@@ -9,7 +9,7 @@ from canonical.event import Custom
 from gateway.clock import Clock
 from gateway.hub import Hub
 from tests.cluster.nodes import Nodes, ended
-from tests.gateway.hubs import OWNER, Echo, Scripted, fronted, gone, submit, turned, within
+from tests.gateway.hubs import OWNER, Echo, Scripted, gone, registered, submit, turned, within
 from tests.gateway.runs.test_crons import SETTINGS, count_runs, hourly, known, moved_on
 from tests.gateway.runs.test_webhooks import Receiver, Saying, hook
 from tests.gateway.runs.test_webhooks import receiver as receiver
@@ -25,7 +25,7 @@ def leads(hub: Hub) -> bool:
 
 async def test_a_cron_runs_once_whoever_made_it(cluster: Nodes) -> None:
     wall = Wall()
-    nodes = [await cluster.start(name, fronted("a", Echo()), clock=Clock(wall), **SETTINGS) for name in "abc"]
+    nodes = [await cluster.start(name, registered("a", Echo()), clock=Clock(wall), **SETTINGS) for name in "abc"]
     await within(turned(lambda: sum(map(leads, nodes)) == 1), "a node that leads")
     cron = await next(hub for hub in nodes if not leads(hub)).crons.create(OWNER, hourly())
     wall.moved += HOUR
@@ -38,7 +38,7 @@ async def test_a_cron_runs_once_where_two_nodes_lead_for_a_moment(
     cluster: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wall = Wall()
-    nodes = [await cluster.start(name, fronted("a", Echo()), clock=Clock(wall), **SETTINGS) for name in "abc"]
+    nodes = [await cluster.start(name, registered("a", Echo()), clock=Clock(wall), **SETTINGS) for name in "abc"]
     for hub in nodes:
         monkeypatch.setattr(hub.crons, "_leads", lambda: True)
     cron = await nodes[0].crons.create(OWNER, hourly())
@@ -54,8 +54,8 @@ async def test_a_cron_runs_once_where_two_nodes_lead_for_a_moment(
 
 async def test_a_webhook_is_told_the_rest_by_the_node_that_takes_it_over(cluster: Nodes, receiver: Receiver) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("a", mine, idempotent=True), **HOOKED)
-    b = await cluster.start("b", fronted("a", other, idempotent=True), **HOOKED)
+    a = await cluster.start("a", registered("a", mine, idempotent=True), **HOOKED)
+    b = await cluster.start("b", registered("a", other, idempotent=True), **HOOKED)
     receipt = await submit(a, "a", webhook=hook(receiver))
     first = await mine.called()
     first.say(Custom(name="x"))
@@ -71,8 +71,8 @@ async def test_a_webhook_that_is_deleted_on_another_node_is_told_nothing_more(
     cluster: Nodes, receiver: Receiver
 ) -> None:
     agent = Scripted()
-    a = await cluster.start("a", fronted("a", agent), **HOOKED)
-    b = await cluster.start("b", fronted("a", Echo()), **HOOKED)
+    a = await cluster.start("a", registered("a", agent), **HOOKED)
+    b = await cluster.start("b", registered("a", Echo()), **HOOKED)
     receipt = await submit(a, "a", webhook=hook(receiver))
     going = await agent.called()
     await receiver.receives(1)
@@ -87,8 +87,8 @@ async def test_a_webhook_that_is_deleted_on_another_node_is_told_nothing_more(
 
 async def test_the_same_webhook_given_on_another_node_goes_on_where_it_is(cluster: Nodes, receiver: Receiver) -> None:
     agent = Scripted()
-    a = await cluster.start("a", fronted("a", agent), **HOOKED)
-    b = await cluster.start("b", fronted("a", Echo()), **HOOKED)
+    a = await cluster.start("a", registered("a", agent), **HOOKED)
+    b = await cluster.start("b", registered("a", Echo()), **HOOKED)
     receipt = await submit(a, "a", webhook=hook(receiver))
     going = await agent.called()
     await receiver.receives(1)
@@ -103,8 +103,8 @@ async def test_a_thread_with_a_time_to_live_ends_though_the_node_that_made_it_is
     cluster: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.hub._EXPIRY", 2)
-    a = await cluster.start("a", fronted("a", Echo()))
-    b = await cluster.start("b", fronted("a", Echo()))
+    a = await cluster.start("a", registered("a", Echo()))
+    b = await cluster.start("b", registered("a", Echo()))
     thread = await a.create_thread(OWNER, ThreadChange(ttl=1))
     await cluster.stop(a)
     await gone(b, thread.thread_id)
@@ -114,8 +114,8 @@ async def test_a_thread_that_was_used_on_another_node_does_not_end_too_soon(clus
     """The node that made it counts from what it saw itself."""
     wall = Wall()
     steady = Wall()
-    a = await cluster.start("a", fronted("a", Echo()), clock=Clock(wall, steady))
-    b = await cluster.start("b", fronted("a", Echo()), clock=Clock(wall, steady))
+    a = await cluster.start("a", registered("a", Echo()), clock=Clock(wall, steady))
+    b = await cluster.start("b", registered("a", Echo()), clock=Clock(wall, steady))
     look = vars(a)["_expiry"]._end
     thread = await a.create_thread(OWNER, ThreadChange(ttl=3600))
     wall.moved += HOUR * 3 // 4

@@ -17,7 +17,7 @@ from gateway.storage import queries
 from gateway.storage.journal import Journal
 from tests.cluster import test_live, test_questions
 from tests.cluster.nodes import Nodes, ended
-from tests.gateway.hubs import OWNER, House, Scripted, fronted, submit, within
+from tests.gateway.hubs import OWNER, House, Scripted, registered, submit, within
 from tests.gateway.storage import test_journal, test_listing
 from tests.gateway.storage.test_journal import Writing
 from tests.poolers import POOLERS
@@ -88,8 +88,8 @@ def test_two_transactions_of_one_client_are_of_two_sessions(pooler: str) -> None
 
 async def test_what_is_read_again_and_again_is_prepared_in_no_session(cluster: Nodes) -> None:
     agent = Scripted()
-    a = await cluster.start("a", fronted("s", agent))
-    b = await cluster.start("b", fronted("s", Scripted()))
+    a = await cluster.start("a", registered("s", agent))
+    b = await cluster.start("b", registered("s", Scripted()))
     receipt = await submit(a, "s")
     (await agent.called()).say("hello").end()
     assert (await ended(b, receipt)).state is TaskState.COMPLETED

@@ -8,8 +8,8 @@ import pytest
 from canonical import Ask, Receipt, TaskState
 from canonical.fold import Fold
 from gateway.agents.python.agent import InProcess, wrap
-from gateway.fronted import Fronted
 from gateway.hub import Hub
+from gateway.registered_agent import RegisteredAgent
 from tests.cluster.nodes import Nodes, ended, reached
 from tests.gateway.hubs import OWNER, answer, log, submit, turned, within
 
@@ -20,8 +20,8 @@ def two_questions(text: str) -> Generator[Ask | str, Any]:
     yield f"{first} and {second}"
 
 
-def agent() -> Fronted:
-    return Fronted(*wrap(two_questions, "ask"))
+def agent() -> RegisteredAgent:
+    return RegisteredAgent(*wrap(two_questions, "ask"))
 
 
 def hear_nothing(remotes: object) -> None:

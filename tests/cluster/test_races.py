@@ -9,7 +9,7 @@ from gateway.runs.recovery import start_of
 from gateway.storage import queries
 from tests.cluster.nodes import Nodes, ended
 from tests.cluster.test_takeover import said
-from tests.gateway.hubs import OWNER, Activation, Held, Scripted, fronted, log, submit, turned, within
+from tests.gateway.hubs import OWNER, Activation, Held, Scripted, log, registered, submit, turned, within
 
 
 async def the_call(*agents: Scripted) -> Activation:
@@ -29,7 +29,7 @@ def has_room(hub: Hub) -> bool:
 async def test_of_two_nodes_that_take_the_same_run_over_one_does(cluster: Nodes) -> None:
     agents = [Scripted() for _ in range(3)]
     a, b, c = [
-        await cluster.start(name, fronted("s", agent, idempotent=True, concurrency=1))
+        await cluster.start(name, registered("s", agent, idempotent=True, concurrency=1))
         for name, agent in zip("abc", agents, strict=True)
     ]
     receipt = await submit(a, "s")
@@ -54,7 +54,8 @@ async def test_of_two_nodes_that_take_the_same_run_over_one_does(cluster: Nodes)
 async def test_a_run_that_waits_and_is_offered_by_two_nodes_begins_once_and_the_other_goes_on(cluster: Nodes) -> None:
     agents = [Scripted() for _ in range(3)]
     a, b, c = [
-        await cluster.start(name, fronted("s", agent, concurrency=1)) for name, agent in zip("abc", agents, strict=True)
+        await cluster.start(name, registered("s", agent, concurrency=1))
+        for name, agent in zip("abc", agents, strict=True)
     ]
     await submit(a, "s")
     await agents[0].called()
@@ -75,8 +76,8 @@ async def test_what_a_node_says_while_its_run_is_taken_over_is_in_the_log_and_is
     cluster: Nodes,
 ) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine, idempotent=True))
-    b = await cluster.start("b", fronted("s", other, idempotent=True))
+    a = await cluster.start("a", registered("s", mine, idempotent=True))
+    b = await cluster.start("b", registered("s", other, idempotent=True))
     receipt = await submit(a, "s")
     first = await mine.called()
     first.open("one ")
@@ -99,4 +100,4 @@ async def test_what_a_node_says_while_its_run_is_taken_over_is_in_the_log_and_is
     assert (await ended(b, receipt)).state is TaskState.COMPLETED
     assert "".join(await said(b, receipt)) == "one two three"
     started = [record for record in await log(b, receipt) if isinstance(record.event, RunStarted)]
-    assert [record.event.goes_on for record in started if isinstance(record.event, RunStarted)] == [False, True]
+    assert [record.event.resumed for record in started if isinstance(record.event, RunStarted)] == [False, True]

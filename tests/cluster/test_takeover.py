@@ -7,7 +7,7 @@ from canonical.event import PartAdded, PartDelta, RunStarted
 from gateway.hub import Hub
 from gateway.runs.cluster import Cluster
 from tests.cluster.nodes import Nodes, ended
-from tests.gateway.hubs import OWNER, Scripted, fronted, log, submit, turned, within
+from tests.gateway.hubs import OWNER, Scripted, log, registered, submit, turned, within
 
 
 async def said(hub: Hub, receipt: Receipt) -> list[str]:
@@ -24,8 +24,8 @@ async def said(hub: Hub, receipt: Receipt) -> list[str]:
 
 async def test_a_run_of_a_node_that_is_silent_goes_on_where_another_takes_it_over(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine, idempotent=True, concurrency=1))
-    b = await cluster.start("b", fronted("s", other, idempotent=True))
+    a = await cluster.start("a", registered("s", mine, idempotent=True, concurrency=1))
+    b = await cluster.start("b", registered("s", other, idempotent=True))
     receipt = await submit(a, "s")
     first = await mine.called()
     first.open("one ")
@@ -53,8 +53,8 @@ async def test_a_run_that_cannot_go_on_ends_with_a_fault_that_names_the_node_and
     cluster: Nodes,
 ) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine))
-    b = await cluster.start("b", fronted("s", other))
+    a = await cluster.start("a", registered("s", mine))
+    b = await cluster.start("b", registered("s", other))
     receipt = await submit(a, "s")
     await mine.called()
     behind = await submit(a, "s", thread_id=receipt.thread_id)
@@ -68,8 +68,8 @@ async def test_a_run_that_cannot_go_on_ends_with_a_fault_that_names_the_node_and
 
 async def test_runs_that_wait_for_a_slot_of_a_node_that_is_gone_begin_elsewhere(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine, concurrency=1))
-    b = await cluster.start("b", fronted("s", other))
+    a = await cluster.start("a", registered("s", mine, concurrency=1))
+    b = await cluster.start("b", registered("s", other))
     await submit(a, "s")
     await mine.called()
     waits = await submit(a, "s")
@@ -97,8 +97,8 @@ async def test_runs_that_wait_for_a_slot_of_a_node_that_is_gone_begin_elsewhere(
 
 async def test_what_a_node_leaves_when_it_is_stopped_is_taken_over(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine, idempotent=True))
-    b = await cluster.start("b", fronted("s", other, idempotent=True))
+    a = await cluster.start("a", registered("s", mine, idempotent=True))
+    b = await cluster.start("b", registered("s", other, idempotent=True))
     receipt = await submit(a, "s")
     await mine.called()
     await cluster.stop(a)
@@ -108,21 +108,21 @@ async def test_what_a_node_leaves_when_it_is_stopped_is_taken_over(cluster: Node
 
 async def test_a_node_takes_up_at_its_start_what_the_last_one_left(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine, idempotent=True))
+    a = await cluster.start("a", registered("s", mine, idempotent=True))
     receipt = await submit(a, "s")
     await mine.called()
     await cluster.stop(a)
-    b = await cluster.start("b", fronted("s", other, idempotent=True))
+    b = await cluster.start("b", registered("s", other, idempotent=True))
     (await other.called()).end()
     assert (await ended(b, receipt)).state is TaskState.COMPLETED
 
 
 async def test_a_node_leaves_runs_of_others_alone_when_it_starts(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", fronted("s", mine, idempotent=True))
+    a = await cluster.start("a", registered("s", mine, idempotent=True))
     receipt = await submit(a, "s")
     activation = await mine.called()
-    await cluster.start("b", fronted("s", other, idempotent=True))
+    await cluster.start("b", registered("s", other, idempotent=True))
     activation.end()
     assert (await ended(a, receipt)).state is TaskState.COMPLETED
     assert not other.waiting
@@ -132,8 +132,8 @@ async def test_a_node_leaves_runs_of_others_alone_when_it_starts(cluster: Nodes)
 
 async def test_a_run_comes_back_to_a_node_that_another_had_taken_for_gone(cluster: Nodes) -> None:
     mine, other = Scripted(stubborn=True), Scripted()
-    a = await cluster.start("a", fronted("s", mine, idempotent=True))
-    b = await cluster.start("b", fronted("s", other, idempotent=True))
+    a = await cluster.start("a", registered("s", mine, idempotent=True))
+    b = await cluster.start("b", registered("s", other, idempotent=True))
     receipt = await submit(a, "s")
     stuck = await mine.called()
     cluster.silence(a)
@@ -151,7 +151,7 @@ async def test_a_run_comes_back_to_a_node_that_another_had_taken_for_gone(cluste
 
 
 async def test_a_node_that_fails_to_start_is_not_there(cluster: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    a = await cluster.start("a", fronted("s", Scripted()))
+    a = await cluster.start("a", registered("s", Scripted()))
     start = Cluster.start
 
     async def fail(joins: Cluster) -> None:
@@ -160,6 +160,6 @@ async def test_a_node_that_fails_to_start_is_not_there(cluster: Nodes, monkeypat
 
     monkeypatch.setattr(Cluster, "start", fail)
     with pytest.raises(FaultError, match="the test says so"):
-        await cluster.start("b", fronted("s", Scripted()))
+        await cluster.start("b", registered("s", Scripted()))
     nodes = "SELECT name FROM node"
     assert await a.journal.query(lambda connection: connection.exec_driver_sql(nodes).scalars().all()) == ["a"]

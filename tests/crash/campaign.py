@@ -121,7 +121,7 @@ class Tally(ABC):
                 total[name] = total.get(name, 0) + number
         for record in stage.records("SELECT pk FROM thread"):
             if isinstance(record.event, RunStarted) and record.event.attempt > 1:
-                name = "went on" if record.event.goes_on else "started over"
+                name = "went on" if record.event.resumed else "started over"
                 self.attempts[name] = self.attempts.get(name, 0) + 1
 
     @property

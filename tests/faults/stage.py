@@ -21,7 +21,7 @@ from canonical.event import PartAdded, PartDelta
 from gateway.agents import failover as fleets
 from gateway.agents.failover import Breaker, Server, ServerPool, server_pool
 from gateway.agents.registry import Registry, connect
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 from tests.adapters.openai.model import Answer, serve
 from tests.faults.proxy import Proxy, proxied
@@ -145,7 +145,7 @@ class Outcome:
 class Stage:
     def __init__(self, proxies: Mapping[str, Proxy], upstreams: Mapping[str, Players]) -> None:
         self.front: Running
-        self.fronted: Mapping[str, Fronted] = {}
+        self.registered: Mapping[str, RegisteredAgent] = {}
         """The agents that are behind the proxies."""
         self.proxies = proxies
         """`one` and `two`, before two gateways with the same agents; `models`."""
@@ -173,7 +173,7 @@ class Stage:
 
     def health(self, agent: str) -> list[str]:
         """Of its servers."""
-        return list(cast("ServerPool", self.fronted[agent].agent).health.values())
+        return list(cast("ServerPool", self.registered[agent].agent).health.values())
 
     async def ready(self, agent: str) -> str:
         """What the gateway tells of it."""
@@ -259,8 +259,8 @@ async def staged(folder: Path, names: tuple[str, ...] = tuple(WIRES)) -> AsyncGe
         registry = await connect(Settings.model_validate({"agents": _agents(stage, names)}))
         broken = {each.info.name: each.broken for each in registry.all() if each.broken is not None}
         assert not broken, broken
-        stage.fronted = {each.info.name: each for each in (*registry.all(), *_watched(stage, names, registry))}
-        stage.front = await stack.enter_async_context(running(folder, {"local": _local}, fronted=stage.fronted))
+        stage.registered = {each.info.name: each for each in (*registry.all(), *_watched(stage, names, registry))}
+        stage.front = await stack.enter_async_context(running(folder, {"local": _local}, registered=stage.registered))
         yield stage
 
 
@@ -292,9 +292,9 @@ def _agents(stage: Stage, names: tuple[str, ...]) -> dict[str, Any]:
     return agents
 
 
-def _watched(stage: Stage, names: tuple[str, ...], registry: Registry) -> list[Fronted]:
+def _watched(stage: Stage, names: tuple[str, ...], registry: Registry) -> list[RegisteredAgent]:
     """Agents whose servers are left alone after two failures, by the stage's own clock: on one server, and on two."""
-    found: list[Fronted] = []
+    found: list[RegisteredAgent] = []
     for name in names:
         wire = WIRES[name]
         upstream = next(each for each in UPSTREAMS if each.protocol == wire.protocol)
@@ -308,5 +308,5 @@ def _watched(stage: Stage, names: tuple[str, ...], registry: Registry) -> list[F
         several = [stage.proxy(name)] if wire.models else [stage.proxies["one"], stage.proxies["two"]]
         for number, proxies in enumerate(([stage.proxy(name)], several), 1):
             info = registry.get(f"{name}.tell").info.replace(name=f"{name}.watched.{number}")
-            found.append(Fronted(info, server_pool([server(proxy) for proxy in proxies])))
+            found.append(RegisteredAgent(info, server_pool([server(proxy) for proxy in proxies])))
     return found

@@ -134,15 +134,15 @@ async def test_a_gateway_that_is_back_before_the_server_is_finds_the_run_again(
     settings = Settings.model_validate({"agents": {"held": at}})
     players.go.clear()
     front = Stage(stage.proxies, stage.players)
-    async with running(tmp_path, fronted={"held": (await connect(settings)).get("held")}) as front.front:
+    async with running(tmp_path, registered={"held": (await connect(settings)).get("held")}) as front.front:
         receipt = await front.submit("held", text)
         await front.heard(receipt, f"{text}-1")
-    fronted = (await connect(settings)).get("held")
+    registered = (await connect(settings)).get("held")
     proxy.shut()
-    async with running(tmp_path, fronted={"held": fronted}) as front.front:
+    async with running(tmp_path, registered={"held": registered}) as front.front:
         try:
             async with asyncio.timeout(BOUND):
-                await turned(lambda: list(cast("ServerPool", fronted.agent).health.values()) == ["failing"])
+                await turned(lambda: list(cast("ServerPool", registered.agent).health.values()) == ["failing"])
         finally:
             await proxy.open()
         players.go.set()

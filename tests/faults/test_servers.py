@@ -12,7 +12,7 @@ import pytest
 from adapters.acp.client import Client
 from gateway.agents.failover import Server, server_pool
 from gateway.agents.registry import connect
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Proxy, Stall, Trouble, status
 from tests.faults.stage import BOUND, COOLDOWN, WIRES, Stage, hurry, keeps_the_laws, serves, words_of
@@ -271,8 +271,8 @@ async def test_a_server_that_takes_no_connection_is_given_up_for_another(stage: 
         timeout = httpx.Timeout(BOUND, connect=0.2)
         urls = [f"http://127.0.0.1:{deaf.getsockname()[1]}/acp", f"{one.url}/acp"]
         servers = [Server(url, Client(url, "tell", timeout=timeout)) for url in urls]
-        fronted = Fronted(stage.fronted["acp.tell"].info, server_pool(servers))
-        async with running(tmp_path, fronted={"acp.tell": fronted}) as front:
+        registered = RegisteredAgent(stage.registered["acp.tell"].info, server_pool(servers))
+        async with running(tmp_path, registered={"acp.tell": registered}) as front:
             other = Stage(stage.proxies, stage.players)
             other.front = front
             text = stage.text()

@@ -38,7 +38,7 @@ from canonical import (
 )
 from canonical.event import ArtifactAdded, PartAdded, RunEnded, UpstreamBound
 from docs.pairing import AGENTS, SERVERS, Side
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.fidelity.probe import PROBES, TRACES, Heard, Probe
 from tests.running import Running, running
 
@@ -151,7 +151,9 @@ async def served(folder: Path) -> AsyncGenerator[Served]:
         feature: Scripted(probe, AgentInfo(name=feature, input_types=("*/*",), stateful=probe.stateful))
         for feature, probe in PROBES.items()
     }
-    async with running(folder, fronted={name: Fronted(each.info, each) for name, each in agents.items()}) as front:
+    async with running(
+        folder, registered={name: RegisteredAgent(each.info, each) for name, each in agents.items()}
+    ) as front:
         yield Served(front, agents)
 
 

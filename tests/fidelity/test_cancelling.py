@@ -11,7 +11,7 @@ import pytest
 from adapters._extension import HEADER, URI
 from canonical import AgentInfo, Event, Invocation, TextPart
 from canonical.event import MessageStarted, PartAdded
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.running import running
 
 SECONDS: Final = 30
@@ -62,11 +62,11 @@ CALLS: Final = {
 async def test_that_a_cancel_was_asked_for_is_told_by_a_record_before_the_end(protocol: str, tmp_path: Path) -> None:
     call = CALLS[protocol]
     headers = {call.header: URI, "A2A-Version": "1.0" if protocol == "a2a-1.0" else "0.3"}
-    fronted = {"wait": Fronted(AgentInfo(name="wait", input_types=("*/*",)), Waiting())}
+    registered = {"wait": RegisteredAgent(AgentInfo(name="wait", input_types=("*/*",)), Waiting())}
     told = bytearray()
     async with (
         asyncio.timeout(SECONDS),
-        running(tmp_path, fronted=fronted) as front,
+        running(tmp_path, registered=registered) as front,
         front.http.stream("POST", call.path, json=call.body, headers=headers) as response,
     ):
         assert response.headers[call.header] == URI

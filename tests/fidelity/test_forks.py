@@ -27,8 +27,8 @@ from canonical import (
 )
 from canonical.agent import DEFAULT_OWNER
 from canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, RunEnded
-from gateway.fronted import Fronted
 from gateway.hub import Hub
+from gateway.registered_agent import RegisteredAgent
 from tests.fidelity.measure import EXTENDED, WAYS, Way
 from tests.opened import opened
 from tests.running import running
@@ -76,18 +76,18 @@ async def chain(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chai
     agent = Branching()
     async with AsyncExitStack() as stack:
         behind = await stack.enter_async_context(
-            running(tmp_path_factory.mktemp("behind"), fronted={"b": Fronted(AgentInfo(name="b"), agent)})
+            running(tmp_path_factory.mktemp("behind"), registered={"b": RegisteredAgent(AgentInfo(name="b"), agent)})
         )
         clients = {name: way.client(behind.url, "b") for name, way in ALL.items()}
         for client in clients.values():
             stack.push_async_callback(client.aclose)
-        fronted = {
-            _slug(name): Fronted(
+        registered = {
+            _slug(name): RegisteredAgent(
                 AgentInfo(name=_slug(name), stateful=name.startswith("langgraph"), remembers="chat" not in name), client
             )
             for name, client in clients.items()
         }
-        front = await stack.enter_async_context(opened(tmp_path_factory.mktemp("front"), fronted=fronted))
+        front = await stack.enter_async_context(opened(tmp_path_factory.mktemp("front"), registered=registered))
         yield Chain(front.hub, behind.hub, agent)
 
 

@@ -42,7 +42,7 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.adapters.a2a.talk import Talk
 from tests.interop.proxy import CUT, cutting
 from tests.running import Running, running
@@ -125,7 +125,7 @@ QUESTIONS: Final = {"langgraph": 1, "agent-protocol": 2, "openai-responses": 1, 
 @pytest.fixture
 async def behind(tmp_path: Path) -> AsyncGenerator[Running]:
     info = AgentInfo(name="all", input_types=("*/*",))
-    async with running(tmp_path, fronted={"all": Fronted(info, All())}) as made:
+    async with running(tmp_path, registered={"all": RegisteredAgent(info, All())}) as made:
         yield made
 
 

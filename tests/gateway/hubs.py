@@ -43,9 +43,9 @@ from canonical.fault import FaultCode, FaultError
 from canonical.state import TERMINAL
 from gateway.agents.registry import Registry
 from gateway.clock import Clock
-from gateway.fronted import Fronted
 from gateway.hub import CronSubmit, Hub
 from gateway.outbound import Fetcher
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs.webhooks import WriterFactory
 from gateway.settings.model import Limits, Retention, Timeout
 from gateway.storage.blobs import FolderBlobs
@@ -193,7 +193,7 @@ class Scripted:
             mine.closed.set()
 
 
-def fronted(
+def registered(
     name: str,
     agent: Agent | None,
     *,
@@ -202,8 +202,8 @@ def fronted(
     total: float | None = None,
     idempotent: bool = False,
     broken: str | None = None,
-) -> Fronted:
-    return Fronted(
+) -> RegisteredAgent:
+    return RegisteredAgent(
         info=AgentInfo(name=name, remembers=remembers),
         agent=agent,
         broken=broken,
@@ -226,7 +226,7 @@ class House:
 
     def make(
         self,
-        *agents: Fronted,
+        *agents: RegisteredAgent,
         limits: Limits | None = None,
         retention: Retention | None = None,
         clock: Clock | None = None,
@@ -260,7 +260,7 @@ class House:
         self._hubs.append(hub)
         return hub
 
-    async def start(self, *agents: Fronted, **settings: Any) -> Hub:
+    async def start(self, *agents: RegisteredAgent, **settings: Any) -> Hub:
         hub = self.make(*agents, **settings)
         await hub.start()
         return hub

@@ -131,7 +131,7 @@ class _Walk:
             after = RunStatus.RUNNING
             last = self.attempts.get(run_id, RunStarted(attempt=0))
             # One that went on may turn out to say something else.
-            number = last.attempt if last.goes_on and not event.goes_on else last.attempt + 1
+            number = last.attempt if last.resumed and not event.resumed else last.attempt + 1
             assert event.attempt == record.attempt == number, f"{record}: wrong attempt"
             if event.starts_over:
                 left = self.open[run_id]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.agents.langgraph.agent import front
+from gateway.agents.langgraph.agent import wrap_graph
 from tests.gateway.graphs import GRAPHS
 from tests.running import Running, running
 
@@ -19,7 +19,7 @@ _DATA = re.compile(r"^(event|data): ?(.*)$")
 
 
 def agents(*names: str) -> dict[str, object]:
-    return {name: front(GRAPHS[name](), name)[1] for name in names}
+    return {name: wrap_graph(GRAPHS[name](), name)[1] for name in names}
 
 
 @asynccontextmanager

@@ -19,7 +19,20 @@ from gateway.hub import Hub
 from gateway.settings.model import Limits
 from gateway.storage.blobs import FolderBlobs
 from gateway.storage.transaction import Transaction
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, follow, fronted, gone, log, reaches, submit, within
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Scripted,
+    ends,
+    follow,
+    gone,
+    log,
+    reaches,
+    registered,
+    submit,
+    within,
+)
 
 SECOND: Final = 1_000_000
 HOUR: Final = 3600 * SECOND
@@ -43,7 +56,7 @@ async def forget(hub: Hub) -> None:
 @pytest.mark.parametrize("set_by", [-HOUR, HOUR])
 async def test_a_delayed_run_starts_after_its_delay_whatever_the_clock_is_set_to(hubs: House, set_by: int) -> None:
     wall, agent = Wall(), Scripted()
-    hub = await hubs.start(fronted("a", agent), clock=Clock(wall))
+    hub = await hubs.start(registered("a", agent), clock=Clock(wall))
     first = await submit(hub, "a", "first", start_in=SECOND // 10)
     second = await submit(hub, "a", "second", thread_id=first.thread_id, start_in=SECOND // 5)
     wall.moved = set_by
@@ -59,7 +72,7 @@ async def test_a_delayed_run_starts_after_its_delay_whatever_the_clock_is_set_to
 
 async def test_a_clock_that_is_set_forward_starts_no_run_before_its_time(hubs: House) -> None:
     wall, agent = Wall(), Scripted()
-    hub = await hubs.start(fronted("a", agent), clock=Clock(wall))
+    hub = await hubs.start(registered("a", agent), clock=Clock(wall))
     later = await submit(hub, "a", "later", start_in=HOUR)
     wall.moved = 24 * HOUR
     await forget(hub)
@@ -76,7 +89,7 @@ async def test_a_clock_that_is_set_forward_starts_no_run_before_its_time(hubs: H
 async def test_a_delay_after_the_clock_was_set_back_counts_from_the_new_time(hubs: House) -> None:
     """The thread's log stands at the old time until the new one has come so far."""
     wall = Wall()
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     before = await submit(hub, "echo")
     await ends(hub, before)
     wall.moved = -HOUR
@@ -85,22 +98,22 @@ async def test_a_delay_after_the_clock_was_set_back_counts_from_the_new_time(hub
 
 async def test_over_a_restart_a_delay_is_what_the_clock_says(hubs: House) -> None:
     wall = Wall()
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     receipt = await submit(hub, "echo", start_in=2 * HOUR)
     await hubs.stop(hub)
     wall.moved = -HOUR
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     await within(hub.engine.idle())
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.PENDING
     await hubs.stop(hub)
     wall.moved = 2 * HOUR
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     await ends(hub, receipt)
 
 
 async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_back(hubs: House) -> None:
     wall = Wall()
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall), limits=Limits(ephemeral_ttl=0.1))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall), limits=Limits(ephemeral_ttl=0.1))
     passing = await submit(hub, "echo", ephemeral=True)
     lasting = await hub.create_thread(OWNER, ThreadChange(ttl=1))
     wall.moved = -HOUR
@@ -111,7 +124,7 @@ async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_back
 
 async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_forward(hubs: House) -> None:
     wall = Wall()
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall), limits=Limits(ephemeral_ttl=0.1))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall), limits=Limits(ephemeral_ttl=0.1))
     lasting = await hub.create_thread(OWNER, ThreadChange(ttl=100))
     wall.moved = HOUR
     await ends(hub, await submit(hub, "echo", thread_id=lasting.thread_id))
@@ -123,7 +136,7 @@ async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_forw
 
 async def test_a_question_expires_though_the_clock_was_set_back(hubs: House) -> None:
     wall, agent = Wall(), Scripted()
-    hub = await hubs.start(fronted("a", agent), clock=Clock(wall), limits=Limits(input_ttl=0.1))
+    hub = await hubs.start(registered("a", agent), clock=Clock(wall), limits=Limits(input_ttl=0.1))
     receipt = await submit(hub, "a", ephemeral=True)
     going = await agent.called()
     wall.moved = -HOUR
@@ -133,11 +146,11 @@ async def test_a_question_expires_though_the_clock_was_set_back(hubs: House) -> 
 
 async def test_a_thread_is_not_older_because_the_clock_was_set_back_over_a_restart(hubs: House) -> None:
     wall = Wall()
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     thread = await hub.create_thread(OWNER, ThreadChange(ttl=1))
     await hubs.stop(hub)
     wall.moved = -HOUR
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     reading = asyncio.ensure_future(follow(hub, Scope(thread.thread_id)))
     await gone(hub, thread.thread_id)  # a second after the start
     await within(reading)
@@ -146,7 +159,7 @@ async def test_a_thread_is_not_older_because_the_clock_was_set_back_over_a_resta
 @pytest.mark.parametrize("set_by", [-HOUR, HOUR])
 async def test_an_item_lives_as_long_as_it_was_to(hubs: House, set_by: int) -> None:
     wall, passed = Wall(), [0]
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall, lambda: passed[0]))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall, lambda: passed[0]))
     await hub.store.put(OWNER, ("a",), "k", {"n": 1}, ttl=60)
     wall.moved = set_by
     passed[0] += 59 * SECOND
@@ -157,7 +170,7 @@ async def test_an_item_lives_as_long_as_it_was_to(hubs: House, set_by: int) -> N
 
 async def test_a_clock_that_is_set_forward_takes_no_file_on_its_way_into_an_event(hubs: House) -> None:
     wall = Wall()
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     blobs = FolderBlobs(hubs.folder / "blobs", 2**20)
     await hub.sweep_files()
     blob = blobs.put(b"on its way")

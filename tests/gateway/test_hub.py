@@ -37,9 +37,9 @@ from tests.gateway.hubs import (
     answer,
     ends,
     follow,
-    fronted,
     log,
     reaches,
+    registered,
     say,
     states,
     submit,
@@ -52,7 +52,7 @@ from tests.gateway.hubs import (
 
 async def test_a_reader_gets_what_is_there_and_then_what_comes_until_the_task_ends(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = (await agent.called()).say("one")
     reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
@@ -63,7 +63,7 @@ async def test_a_reader_gets_what_is_there_and_then_what_comes_until_the_task_en
 
 async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     of_run = Scope(receipt.thread_id, "run", receipt.run_id)
     run = asyncio.ensure_future(follow(hub, of_run))
@@ -87,7 +87,7 @@ async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
 
 
 async def test_a_reader_of_what_has_ended_gets_all_of_it_and_ends(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     await ends(hub, await submit(hub, "echo", thread_id=receipt.thread_id))
@@ -101,7 +101,7 @@ async def test_a_reader_of_what_has_ended_gets_all_of_it_and_ends(hubs: House) -
 
 
 async def test_a_reader_of_what_does_not_exist_ends_at_once(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     assert await follow(hub, Scope(receipt.thread_id, "task", str(uuid4()))) == []
@@ -112,7 +112,7 @@ async def test_a_reader_of_what_does_not_exist_ends_at_once(hubs: House) -> None
 
 async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_readers(hubs: House) -> None:
     """Whether they were there at the end, came afterwards, or begin behind it."""
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     scope = Scope.task(receipt.task)
     task = await ends(hub, receipt)
@@ -129,7 +129,7 @@ async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_reader
 
 async def test_the_metadata_of_an_ended_run_are_replaced_and_the_thread_tells_of_it(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a", metadata={"a": "1", "b": "2"})
     call = await agent.called()
     with pytest.raises(FaultError, match="can be changed once it has ended"):
@@ -149,7 +149,7 @@ async def test_the_metadata_of_an_ended_run_are_replaced_and_the_thread_tells_of
 async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: House) -> None:
     """The log is longer than the ring and than a page while the reader stands still."""
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("")
     reading = hub.reads.follow(OWNER, Scope.task(receipt.task))
@@ -166,7 +166,7 @@ async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: Hou
 
 async def test_readers_that_come_and_go_leave_nothing_behind(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("name").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
@@ -181,7 +181,7 @@ async def test_readers_that_come_and_go_leave_nothing_behind(hubs: House) -> Non
 
 async def test_records_are_the_whole_of_a_scope_however_long_it_is(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a", "first")
     (await agent.called()).say(*(Custom(name=str(number)) for number in range(2500))).end()
     await ends(hub, first)
@@ -200,7 +200,7 @@ async def test_records_are_the_whole_of_a_scope_however_long_it_is(hubs: House) 
 
 async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), limits=Limits(inline=10))
+    hub = await hubs.start(registered("a", agent), limits=Limits(inline=10))
     parts = (TextPart(text="two files"), FilePart(name="s", inline=b"small"), FilePart(name="l", inline=b"x" * 11))
     receipt = await hub.submit(
         OWNER, Submission(agent="a", input=RunInput(messages=(Message(role="user", parts=parts),)))
@@ -224,7 +224,7 @@ async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs
 
 
 async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     message = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
     receipt = await hub.submit(OWNER, Submission(agent="echo", input=RunInput(messages=(message,))))
     await ends(hub, receipt)
@@ -240,7 +240,7 @@ async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: Ho
 
 
 async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     vars(hub)["_blobs"].limit = 10
     message = Message(role="user", parts=(FilePart(inline=b"x" * 11),))
     with pytest.raises(FaultError) as error:
@@ -254,7 +254,7 @@ async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -
 
 async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     thread_id, task_id, run_id = (str(uuid4()) for _ in range(3))
     mine = await submit(hub, "a", thread_id=thread_id, task_id=task_id, run_id=run_id, alias="x", protocol="p")
     (await agent.called()).ask("name").end()
@@ -328,7 +328,7 @@ LARGE = "x" * 200_000
 
 
 async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when_there_is_room(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     disk = Disk(hub)
     await ends(hub, await submit(hub, "echo"))
     assert await hub.ready() is None
@@ -345,7 +345,7 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when
 
 async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anybody's words do not fit."""
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     assert await hub.ready() is None
     monkeypatch.setattr("gateway.hub.ROOM", 2**62)
     assert "bytes left" in (await hub.ready() or "")
@@ -353,7 +353,7 @@ async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkey
 
 async def test_a_gateway_whose_database_cannot_be_written_to_is_not_ready(hubs: House) -> None:
     """Before anybody has tried."""
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     await hub.retention.stop()  # which writes when it starts
     await hub.journal.write(lambda tx: tx.connection.exec_driver_sql("PRAGMA query_only=ON"))
     assert hub.journal.failure is None
@@ -363,7 +363,7 @@ async def test_a_gateway_whose_database_cannot_be_written_to_is_not_ready(hubs: 
 
 async def test_what_an_agent_says_while_the_disk_is_full_is_stored_when_there_is_room(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("stored ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
@@ -383,7 +383,7 @@ async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room
 ) -> None:
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.0)
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("stored ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
@@ -404,7 +404,7 @@ async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room
 
 async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     receipt, waiting = await submit(hub, "a"), await submit(hub, "a", "waiting")
     going = await agent.called()
     disk = Disk(hub)
@@ -424,7 +424,7 @@ async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: Ho
 
 
 async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     await hubs.stop(hub)
@@ -444,7 +444,7 @@ async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs:
 
 async def test_a_stop_with_everything_going_on_takes_no_longer_than_the_grace(hubs: House) -> None:
     agent, stubborn = Scripted(), Scripted(stubborn=True)
-    hub = await hubs.start(fronted("a", agent), fronted("b", stubborn), limits=Limits(cancel_grace=0.1))
+    hub = await hubs.start(registered("a", agent), registered("b", stubborn), limits=Limits(cancel_grace=0.1))
     receipts = [await submit(hub, "a") for _ in range(5)]
     receipts.append(await submit(hub, "b"))
     await stubborn.called()
@@ -456,14 +456,14 @@ async def test_a_stop_with_everything_going_on_takes_no_longer_than_the_grace(hu
 
 async def test_what_an_agent_says_while_the_gateway_stops_is_stored_or_not_but_never_half(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     receipt = await submit(hub, "a")
     going = await agent.called()
     going.say(*say("in time"))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "message_ended")
     going.say("on the edge")
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    hub = await hubs.start(registered("a", agent, idempotent=True))
     (await agent.called()).end()
     await ends(hub, receipt)
     assert "in time" in str(await log(hub, receipt))

@@ -13,7 +13,7 @@ import pytest_asyncio
 from adapters._extension import URI
 from adapters.acp.agents import upstream_name
 from adapters.acp.client import Client, discover
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.interop.driver import OfficialClient, OfficialServer, start_client, start_server
 from tests.running import Running, running
@@ -46,8 +46,8 @@ async def server() -> AsyncGenerator[OfficialServer]:
 async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServer) -> AsyncGenerator[Running]:
     async with loopback.client() as http:
         infos = await discover(server.url, http)
-    fronted = {info.name: Fronted(info, Client(server.url, upstream_name(info))) for info in infos}
-    async with running(tmp_path_factory.mktemp("acp"), fronted=fronted) as made:
+    registered = {info.name: RegisteredAgent(info, Client(server.url, upstream_name(info))) for info in infos}
+    async with running(tmp_path_factory.mktemp("acp"), registered=registered) as made:
         yield made
 
 

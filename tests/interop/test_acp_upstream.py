@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from adapters.acp.agents import upstream_name
 from adapters.acp.client import Client, discover
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.interop.driver import BOUND, OfficialClient, OfficialServer, start_client, start_server
 from tests.running import Running, running
@@ -27,15 +27,15 @@ async def server() -> AsyncGenerator[OfficialServer]:
         yield made
 
 
-async def fronted(server: OfficialServer) -> dict[str, Fronted]:
+async def registered(server: OfficialServer) -> dict[str, RegisteredAgent]:
     async with loopback.client() as http:
         infos = await discover(server.url, http)
-    return {info.name: Fronted(info, Client(server.url, upstream_name(info))) for info in infos}
+    return {info.name: RegisteredAgent(info, Client(server.url, upstream_name(info))) for info in infos}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServer) -> AsyncGenerator[Running]:
-    async with running(tmp_path_factory.mktemp("acp"), fronted=await fronted(server)) as made:
+    async with running(tmp_path_factory.mktemp("acp"), registered=await registered(server)) as made:
         yield made
 
 
@@ -185,7 +185,7 @@ async def test_an_a2a_client_calls_it(gateway: Running) -> None:
 async def test_a_run_outlives_a_restart_of_the_gateway(tmp_path: Path) -> None:
     # A server of its own: an agent that was cancelled before may still stand at the gate, and take the release.
     async with start_server("acp") as server:
-        async with running(tmp_path, fronted=await fronted(server)) as gateway:
+        async with running(tmp_path, registered=await registered(server)) as gateway:
             body = {"agent_name": "slow", "input": [{"role": "user", "parts": [{"content": "x"}]}], "mode": "stream"}
             async with gateway.http.stream("POST", "/acp/runs", content=json.dumps(body)) as response:
                 run_id = response.headers["run-id"]
@@ -195,7 +195,7 @@ async def test_a_run_outlives_a_restart_of_the_gateway(tmp_path: Path) -> None:
                     if "message.part" in text:
                         break
         server.release()
-        async with running(tmp_path, fronted=await fronted(server)) as gateway:
+        async with running(tmp_path, registered=await registered(server)) as gateway:
             follow = await gateway.http.get(f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"})
             run = (await gateway.http.get(f"/acp/runs/{run_id}")).json()
     assert follow.text.startswith(text)

@@ -15,7 +15,7 @@ from adapters.aief import Client, discover
 from canonical import FaultCode, FilePart, Message, TextPart
 from canonical.event import ArtifactAdded, StepStarted, UpstreamBound
 from conformance.contract import Transcript, check_agent
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.driver import BOUND, OfficialServer, start_server
@@ -111,8 +111,8 @@ async def test_the_contract_of_agents_is_kept(server: OfficialServer, http: http
 async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServer) -> AsyncGenerator[Running]:
     async with loopback.client() as http:
         [info] = await discover(server.url, http)
-        fronted = {info.name: Fronted(info, Client(server.url, http=http))}
-        async with running(tmp_path_factory.mktemp("aief"), fronted=fronted) as made:
+        registered = {info.name: RegisteredAgent(info, Client(server.url, http=http))}
+        async with running(tmp_path_factory.mktemp("aief"), registered=registered) as made:
             yield made
 
 

@@ -18,7 +18,7 @@ from canonical import Record, Scope
 from canonical.agent import DETACH
 from canonical.event import Custom, UpstreamBound, encode_event
 from conformance.contract import check_agent
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.frameworks import CALLERS, Agent, check
@@ -47,10 +47,10 @@ async def gateway(
     tmp_path_factory: pytest.TempPathFactory, server: str, far: httpx.AsyncClient
 ) -> AsyncGenerator[Running]:
     infos = await upstream.discover(server, far, {})
-    fronted = {info.name: Fronted(info, upstream.client(server, upstream.name_of(info))) for info in infos}
-    async with running(tmp_path_factory.mktemp("gateway"), fronted=fronted) as made:
+    registered = {info.name: RegisteredAgent(info, upstream.client(server, upstream.name_of(info))) for info in infos}
+    async with running(tmp_path_factory.mktemp("gateway"), registered=registered) as made:
         yield made
-    for each in fronted.values():
+    for each in registered.values():
         assert isinstance(each.agent, Client)
         await each.agent.aclose()
 

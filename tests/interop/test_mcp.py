@@ -64,8 +64,8 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
             for name in ("echo", "ask")
         }
         registry = await connect(Settings.model_validate({"agents": urls}))
-        fronted = {each.info.name: each for each in registry.all()}
-        async with running(tmp_path_factory.mktemp("mcp"), agents, fronted=fronted) as near:
+        registered = {each.info.name: each for each in registry.all()}
+        async with running(tmp_path_factory.mktemp("mcp"), agents, registered=registered) as near:
             yield near
 
 

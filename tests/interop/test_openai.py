@@ -60,9 +60,9 @@ async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Off
             for name, (protocol, path) in BEHIND.items()
         }
         registry = await connect(Settings.model_validate({"agents": urls}))
-        fronted = {each.info.name: each for each in registry.all()}
+        registered = {each.info.name: each for each in registry.all()}
         async with (
-            running(tmp_path_factory.mktemp("openai"), agents, fronted=fronted) as near,
+            running(tmp_path_factory.mktemp("openai"), agents, registered=registered) as near,
             start_client("openai", base_url=f"{near.url}/v1") as made,
         ):
             yield made

@@ -15,7 +15,7 @@ from canonical import Carry, Feature, Run, Scope
 from canonical.event import RunStarted
 from docs.pairing import AGENTS, SERVERS, Cell, Side, cell
 from gateway.agents.registry import connect
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 from tests.balancer import RoundRobin
 from tests.gateway.knowledge import knowledge
@@ -175,11 +175,11 @@ async def clustered(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 @asynccontextmanager
 async def compiled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
     """Graphs, as their authors give them to the gateway."""
-    from gateway.agents.langgraph.agent import front as fronted
+    from gateway.agents.langgraph.agent import wrap_graph as registered
 
     players = Cast()
-    made = {name: Fronted(*fronted(graph, name)) for name, graph in graphs(players).items()}
-    async with running(folder, fronted=made) as front:
+    made = {name: RegisteredAgent(*registered(graph, name)) for name, graph in graphs(players).items()}
+    async with running(folder, registered=made) as front:
         yield _house(kind, front, players)
 
 
@@ -219,7 +219,7 @@ async def _fronting(
     registry = await connect(Settings.model_validate({"agents": agents}))
     broken = {each.info.name: each.broken for each in registry.all() if each.broken is not None}
     assert not broken, broken
-    async with running(folder, fronted={each.info.name: each for each in registry.all()}) as front:
+    async with running(folder, registered={each.info.name: each for each in registry.all()}) as front:
         yield front
 
 

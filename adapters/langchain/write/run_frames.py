@@ -144,7 +144,7 @@ class EventWriter:
     def _write(self, record: Record, revision: Revision | None) -> None:
         event = record.event
         match event:
-            case RunStarted() if not event.goes_on:
+            case RunStarted() if not event.resumed:
                 self._start(event, revision)
             case RunEnded():
                 self._end(event, revision)

@@ -76,7 +76,7 @@ class ConversationWriter:
             case RunRemoved():
                 self._removed.add(event.run_id)
             case StateSaved():
-                self._forgotten |= {*event.forgets}
+                self._forgotten |= {*event.removed_ids}
             case MessageStarted() if record.run_id is None:
                 self._blocks.append(_Block(None, said=[event.message_id or ""]))
             case _:

@@ -54,7 +54,7 @@ _LOOK: Final = 30.0
 """Seconds for which a factory may take to make the graph that is looked at when the gateway starts."""
 
 
-def front(target: Any, name: str, about: str = "") -> tuple[AgentInfo, "Graph"]:
+def wrap_graph(target: Any, name: str, about: str = "") -> tuple[AgentInfo, "Graph"]:
     """The agent behind a graph, compiled or not, and what is known of it.
 
     Raises:
@@ -65,7 +65,7 @@ def front(target: Any, name: str, about: str = "") -> tuple[AgentInfo, "Graph"]:
     return agent.info, agent
 
 
-async def front_factory(function: Any, name: str, about: str = "") -> tuple[AgentInfo, "Graph"]:
+async def wrap_factory(function: Any, name: str, about: str = "") -> tuple[AgentInfo, "Graph"]:
     """The same, of a function that makes graphs. It is called once, with an empty config, so that callers can be told
     the graph's schemas; where it fails without a config, they are not told.
 

@@ -6,19 +6,19 @@ import pytest
 
 from adapters._server.disconnect import accept
 from canonical import Receipt, TaskState
-from tests.gateway.hubs import OWNER, Held, House, Scripted, ends, fronted, submit, within
+from tests.gateway.hubs import OWNER, Held, House, Scripted, ends, registered, submit, within
 
 
 async def test_what_is_accepted_is_given(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await accept(hub, OWNER, submit(hub, "a"))
     (await agent.called()).end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
 
 async def test_a_run_whose_caller_leaves_while_it_is_submitted_is_cancelled(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Scripted()))
+    hub = await hubs.start(registered("a", Scripted()))
     accepted: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 
     async def submitting() -> Receipt:

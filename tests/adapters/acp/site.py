@@ -13,8 +13,8 @@ import httpx
 from adapters._sse import Frames
 from gateway import demo
 from gateway.agents.python.agent import wrap
-from gateway.fronted import Fronted
 from gateway.hub import Hub
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import DEMO
 from tests.bridge import client
 from tests.opened import opened as opened_gateway
@@ -87,7 +87,7 @@ async def opened(
     folder: Path,
     agents: Mapping[str, Any] | None = None,
     *,
-    fronted: Sequence[Fronted] = (),
+    registered: Sequence[RegisteredAgent] = (),
     continuable: Sequence[str] = (),
     base_url: str = "http://127.0.0.1:8000",
     **settings: Any,
@@ -101,11 +101,13 @@ async def opened(
         yield " second"
 
     targets = {name: getattr(demo, name) for name in DEMO} | {"gated": gated} | dict(agents or {})
-    known = [Fronted(*wrap(target, name)) for name, target in targets.items()]
-    known = [Fronted(each.info.replace(continuable=each.info.name in continuable), each.agent) for each in known]
-    named = {each.info.name: each for each in (*known, *fronted)}
+    known = [RegisteredAgent(*wrap(target, name)) for name, target in targets.items()]
+    known = [
+        RegisteredAgent(each.info.replace(continuable=each.info.name in continuable), each.agent) for each in known
+    ]
+    named = {each.info.name: each for each in (*known, *registered)}
     given: dict[str, Any] = {"default_agent": "echo", "network": {}, **settings}
-    async with opened_gateway(folder, fronted=named, **given) as gateway, client(gateway.app, base_url) as http:
+    async with opened_gateway(folder, registered=named, **given) as gateway, client(gateway.app, base_url) as http:
         try:
             yield Site(gateway.hub, gateway.app, http, gate)
         finally:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from adapters._extension import URI
 from adapters.acp.agents import decode_agents
 from adapters.acp.client import Client
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.adapters.acp.site import Site, message, opened
 from tests.adapters.acp.test_client import RUN, SESSION, Far
 from tests.bridge import client as bridge
@@ -102,7 +102,7 @@ async def through(folder: Path, stream: list[dict[str, Any]]) -> AsyncGenerator[
     [info] = decode_agents({"agents": [MANIFEST]})
     async with bridge(cast("Any", far)) as http:
         client = Client("http://far", "far", http=http)
-        async with opened(folder, fronted=[Fronted(info, client)]) as site:
+        async with opened(folder, registered=[RegisteredAgent(info, client)]) as site:
             yield far, site
 
 

@@ -21,8 +21,8 @@ from canonical import (
 )
 from canonical.event import Custom, Event, StepEnded, StepStarted
 from gateway import demo
-from gateway.fronted import Fronted
 from gateway.hub import Hub
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import DEMO
 from tests.running import running
 
@@ -154,7 +154,9 @@ class Site:
 
 
 @asynccontextmanager
-async def opened(folder: Path, fronted: Mapping[str, Fronted] | None = None, **settings: Any) -> AsyncGenerator[Site]:
+async def opened(
+    folder: Path, registered: Mapping[str, RegisteredAgent] | None = None, **settings: Any
+) -> AsyncGenerator[Site]:
     gates = Gates()
     known = {name: getattr(demo, name) for name in DEMO} | {
         "gated": gates.gated,
@@ -164,9 +166,9 @@ async def opened(folder: Path, fronted: Mapping[str, Fronted] | None = None, **s
         "kinds": kinds,
         "graph": graph,
     }
-    known = {name: agent for name, agent in known.items() if name not in (fronted or {})}
+    known = {name: agent for name, agent in known.items() if name not in (registered or {})}
     given: dict[str, Any] = {"default_agent": "echo", **settings}
-    async with running(folder, known, fronted=fronted, **given) as gateway:
+    async with running(folder, known, registered=registered, **given) as gateway:
         try:
             yield Site(gateway.hub, gateway.http, gates, folder, gateway.url)
         finally:

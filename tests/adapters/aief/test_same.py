@@ -8,7 +8,7 @@ import pytest
 
 from adapters.aief.client import Client
 from canonical import AgentInfo
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.aief.far import Far, far_server, step
 from tests.difference import differences
@@ -33,8 +33,8 @@ async def far() -> AsyncGenerator[Far]:
 @pytest.fixture
 async def gateway(far: Far, tmp_path: Path) -> AsyncGenerator[Running]:
     async with loopback.client() as http:
-        fronted = Fronted(AgentInfo(name="far"), Client(far.url, http=http))
-        async with running(tmp_path, fronted={"far": fronted}) as made:
+        registered = RegisteredAgent(AgentInfo(name="far"), Client(far.url, http=http))
+        async with running(tmp_path, registered={"far": registered}) as made:
             yield made
 
 

@@ -27,7 +27,7 @@ from canonical.event import RunEnded
 from canonical.json import to_json
 from canonical.thread import next_run_id
 from gateway.agents.python.agent import wrap
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.adapters.aief.site import BOUND, NOBODY, OWNER, Site, opened, within
 
 STEPS = "/agent/echo/ap/v1/agent/tasks"
@@ -370,8 +370,8 @@ async def test_a_broken_agent_runs_no_step_and_its_tasks_are_there(tmp_path: Pat
     async with opened(tmp_path) as site:
         task_id = await site.create("given")
         step = await site.post("given", task_id)
-    broken = Fronted(AgentInfo(name="given"), None, broken="its import failed")
-    async with opened(tmp_path, fronted={"given": broken}) as site:
+    broken = RegisteredAgent(AgentInfo(name="given"), None, broken="its import failed")
+    async with opened(tmp_path, registered={"given": broken}) as site:
         assert await site.steps("given", task_id) == [step]
         assert message(await site.http.post(site.at("given", f"/{task_id}/steps")))[0] == 502
 
@@ -537,7 +537,7 @@ async def test_a_refusal_and_metadata_are_told_as_losses(tmp_path: Path) -> None
         return Message(parts=(TextPart(text="Yes.", metadata={"n": 1}),))
 
     lost = {"refusal": "shown as text", "metadata": "neither tasks nor steps have any"}
-    agents = {agent.__name__: Fronted(*wrap(agent, agent.__name__)) for agent in (refuse, marked)}
+    agents = {agent.__name__: RegisteredAgent(*wrap(agent, agent.__name__)) for agent in (refuse, marked)}
     async with opened(tmp_path, agents) as site:
         for agent, output, features in (
             ("refuse", "Not that.", ("metadata", "refusal")),

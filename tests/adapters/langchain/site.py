@@ -13,7 +13,7 @@ import httpx
 
 from adapters._sse import Frame, Frames
 from gateway import demo
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import DEMO
 from tests.gateway.hubs import Scripted, within
 from tests.running import Running, running
@@ -125,14 +125,14 @@ class Site:
 async def opened(
     folder: Path,
     agents: Mapping[str, object] | None = None,
-    fronted: Mapping[str, Fronted] | None = None,
+    registered: Mapping[str, RegisteredAgent] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Site]:
     """With the demo agents and `scripted`, and those that are given."""
     scripted = Scripted()
     served = {**{name: getattr(demo, name) for name in DEMO}, "scripted": scripted, **(agents or {})}
     given: dict[str, Any] = {"default_agent": "echo", **settings}
-    async with running(folder, served, fronted=fronted, **given) as gateway:
+    async with running(folder, served, registered=registered, **given) as gateway:
         yield Site(gateway, scripted)
 
 

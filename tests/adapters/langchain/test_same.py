@@ -10,7 +10,7 @@ import pytest
 
 from adapters.langchain.client import Client
 from canonical import AgentInfo
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.adapters.langchain.far import Far, Frames, ai, checkpoint, chunk, human, metadata, task, task_result
 from tests.adapters.langchain.site import events
 from tests.bridge import client as bridge
@@ -98,7 +98,7 @@ async def through(folder: Path, stream: Sequence[tuple[str, Any]]) -> AsyncGener
         agent = Client("http://far", "graph", http=http, dialect="langgraph")
         info = AgentInfo(name="far", stateful=True)
         async with (
-            opened(folder, fronted={"far": Fronted(info, agent)}) as gateway,
+            opened(folder, registered={"far": RegisteredAgent(info, agent)}) as gateway,
             bridge(gateway.app) as caller,
         ):
             yield caller

@@ -11,7 +11,7 @@ import pytest
 from langgraph.types import interrupt
 
 from gateway import demo
-from gateway.agents.langgraph.agent import front
+from gateway.agents.langgraph.agent import wrap_graph
 from gateway.agents.registry import connect
 from gateway.settings.model import Settings
 from tests.adapters.langchain.site import Site, events, opened, said
@@ -35,9 +35,9 @@ async def far_and_near(folder: Path) -> AsyncGenerator[Site]:
     async with running(folder / "far", {"ask": demo.ask}) as far:
         upstream = {"url": f"{far.url}/agent/ask", "protocol": "a2a"}
         registry = await connect(Settings.model_validate({"agents": {"far": upstream}}))
-        fronted = {each.info.name: each for each in registry.all()}
-        graph = front(builder(State, {"questions": questions}), "graph")[1]
-        async with opened(folder / "near", agents={"graph": graph}, fronted=fronted) as near:
+        registered = {each.info.name: each for each in registry.all()}
+        graph = wrap_graph(builder(State, {"questions": questions}), "graph")[1]
+        async with opened(folder / "near", agents={"graph": graph}, registered=registered) as near:
             yield near
 
 

@@ -12,7 +12,7 @@ from adapters.mcp.wire import RECORDS
 from canonical import AgentInfo, Event, FilePart, Invocation, Message, ToolCallPart
 from canonical.event import InterruptRaised, RunEnded, ToolEnded
 from gateway import demo
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.adapters.mcp.site import Client, Modern, enter
 from tests.running import running
 
@@ -69,7 +69,7 @@ async def test_a_request_says_by_it_what_mcp_has_no_field_for(tmp_path: Path) ->
     upload = {"name": "a.bin", "media_type": "application/x-a", "bytes": b64encode(bytes(range(256))).decode()}
     told = {"tools": [weather], "metadata": {"ticket": "no-1"}, "uploads": [upload]}
     info = AgentInfo(name="listening", input_types=("*/*",))
-    async with running(tmp_path, fronted={"listening": Fronted(info, Listening())}) as made:
+    async with running(tmp_path, registered={"listening": RegisteredAgent(info, Listening())}) as made:
         client = Modern(made.http, capabilities={"elicitation": {"form": {}}})
         asked = await client.call("listening", {"message": "Hello"}, _meta={RECORDS: told})
         reader = RecordReader(of_run=True)

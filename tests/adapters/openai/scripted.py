@@ -12,7 +12,7 @@ import httpx
 from adapters._sse import frame
 from adapters.openai.client import Client
 from canonical import AgentInfo
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.bridge import client as bridge
 from tests.bridge import read_body
 from tests.opened import opened
@@ -60,7 +60,7 @@ async def through(folder: Path, far: Scripted, api: Literal["chat", "responses"]
         agent = Client("http://far", "far", api=api, http=http)
         info = AgentInfo(name="far", metadata={"openai": {"model": "far"}})
         async with (
-            opened(folder, fronted={"far": Fronted(info, agent)}) as gateway,
+            opened(folder, registered={"far": RegisteredAgent(info, agent)}) as gateway,
             bridge(gateway.app, "http://127.0.0.1:8000") as caller,
         ):
             yield caller

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.openai.client import Client
 from canonical import AgentInfo, Answers, FilePart, Message, Receipt, Record, RunInput, Scope, Submission, TaskState
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.adapters.openai.model import BOUND, Answer, Call, Server, serve
 from tests.running import Running, running
 
@@ -29,7 +29,7 @@ async def gateway(folder: Path, far: Server) -> AsyncGenerator[Running]:
     """The same folder again is a restart."""
     agent = Client(far.url, "one")
     try:
-        async with running(folder, {}, fronted={"model": Fronted(AgentInfo(name="model"), agent)}) as made:
+        async with running(folder, {}, registered={"model": RegisteredAgent(AgentInfo(name="model"), agent)}) as made:
             yield made
     finally:
         await agent.aclose()

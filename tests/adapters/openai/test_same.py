@@ -11,7 +11,7 @@ from adapters.openai.agents import decode_models, encode_model
 from adapters.openai.read.chat import ChatReader
 from canonical import Event, Invocation
 from canonical.event import LossNoted, Native
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.bridge import client
 from tests.difference import differences
 from tests.opened import opened
@@ -62,8 +62,8 @@ class Repeats:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_completion_has_what_its_server_says_of_it(tmp_path: Path, stream: bool) -> None:
     [info] = decode_models({"data": [MODEL]})
-    fronted = {"far": Fronted(info, Repeats())}
-    async with opened(tmp_path, fronted=fronted) as gateway, client(gateway.app, "http://127.0.0.1:8000") as http:
+    registered = {"far": RegisteredAgent(info, Repeats())}
+    async with opened(tmp_path, registered=registered) as gateway, client(gateway.app, "http://127.0.0.1:8000") as http:
         body = {"model": "far", "messages": [{"role": "user", "content": "Hi"}], "stream": stream}
         answer = await http.post("/v1/chat/completions", json=body)
         assert answer.status_code == 200, answer.text

@@ -16,7 +16,7 @@ from canonical import FaultCode, FaultError
 from gateway.agents.failover import ServerPool
 from gateway.agents.python.agent import InProcess
 from gateway.agents.registry import Registry, agent_uuid, connect
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings, Timeout
 from tests.gateway.heard import hearing
 from tests.running import running
@@ -45,7 +45,7 @@ async def server(*names: str, key: str = "", banner: str = "") -> AsyncGenerator
         yield url
 
 
-async def broken(found: Fronted) -> str:
+async def broken(found: RegisteredAgent) -> str:
     assert found.agent is None
     assert found.broken is not None
     assert "\n" not in found.broken
@@ -227,7 +227,7 @@ async def test_the_gateway_does_not_front_itself() -> None:
         registry = await connect(settings(mirror={"url": url}, other={"url": other}))
     assert registry.get("mirror").broken is None
     registry.disown("5f0c1d0e-0000-4000-8000-000000000002")
-    assert registry.get("mirror").broken is None, "another gateway may be fronted"
+    assert registry.get("mirror").broken is None, "another gateway may be registered"
     registry.disown(INSTANCE)
     assert await broken(registry.get("mirror")) == "its URL leads back to this gateway"
     assert registry.get("other").broken is None
@@ -291,7 +291,7 @@ async def test_the_headers_of_an_upstream_are_sent_to_it_and_shown_to_nobody(tmp
                 repr(registry.all()),
                 repr(registry.get("a").agent),
             ]
-            async with running(tmp_path, fronted={"a": registry.get("a")}) as gateway:
+            async with running(tmp_path, registered={"a": registry.get("a")}) as gateway:
                 run = {"agent_name": "a", "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
                 answers = [await gateway.http.post("/acp/runs", json=run)]
                 paths = ("/", "/readyz", "/acp/agents", "/a2a/a/.well-known/agent-card.json", "/a2a/a/tasks")

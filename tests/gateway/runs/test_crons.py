@@ -9,7 +9,7 @@ import pytest
 from canonical import Cron, CronQuery, FaultCode, FaultError, Message, RunFilter, RunInput, Submission, ThreadChange
 from gateway.clock import Clock
 from gateway.hub import Hub
-from tests.gateway.hubs import OWNER, House, Scripted, fronted, submit, within
+from tests.gateway.hubs import OWNER, House, Scripted, registered, submit, within
 from tests.gateway.test_clock import HOUR, SECOND, Wall
 
 
@@ -52,7 +52,7 @@ async def count_runs(hub: Hub) -> int:
 
 async def test_a_cron_runs_at_its_time_and_is_due_again(hubs: House) -> None:
     wall, agent = Wall(), Scripted()
-    hub = await hubs.start(fronted("a", agent), clock=Clock(wall), **SETTINGS)
+    hub = await hubs.start(registered("a", agent), clock=Clock(wall), **SETTINGS)
     cron = await hub.crons.create(OWNER, hourly())
     assert cron.next_run is not None and 0 < cron.next_run - wall() <= HOUR and cron.next_run % HOUR == 0
     assert await count_runs(hub) == 0
@@ -70,11 +70,11 @@ async def test_a_cron_runs_at_its_time_and_is_due_again(hubs: House) -> None:
 
 async def test_times_that_passed_while_no_gateway_ran_are_made_up_for_by_one_run(hubs: House) -> None:
     wall, agent = Wall(), Scripted()
-    hub = await hubs.start(fronted("a", agent), clock=Clock(wall), **SETTINGS)
+    hub = await hubs.start(registered("a", agent), clock=Clock(wall), **SETTINGS)
     cron = await hub.crons.create(OWNER, hourly())
     await hubs.stop(hub)
     wall.moved += 10 * HOUR
-    hub = await hubs.start(fronted("a", agent), clock=Clock(wall), **SETTINGS)
+    hub = await hubs.start(registered("a", agent), clock=Clock(wall), **SETTINGS)
     (await agent.called()).end()
     after = await moved_on(hub, cron)
     assert after.next_run is not None and 0 < after.next_run - wall() <= HOUR
@@ -83,13 +83,13 @@ async def test_times_that_passed_while_no_gateway_ran_are_made_up_for_by_one_run
 
 async def test_a_run_that_was_submitted_before_the_gateway_was_killed_is_not_submitted_again(hubs: House) -> None:
     wall, agent = Wall(), Scripted()
-    hub = await hubs.start(fronted("a", agent), clock=Clock(wall), **SETTINGS)
+    hub = await hubs.start(registered("a", agent), clock=Clock(wall), **SETTINGS)
     cron = await hub.crons.create(OWNER, hourly())
     await submit(hub, "a", "hourly", run_id=str(uuid5(NAMESPACE_OID, f"{cron.cron_id}/{cron.next_run}")))
     (await agent.called()).end()
     await hubs.stop(hub)
     wall.moved += HOUR
-    hub = await hubs.start(fronted("a", agent), clock=Clock(wall), **SETTINGS)
+    hub = await hubs.start(registered("a", agent), clock=Clock(wall), **SETTINGS)
     await moved_on(hub, cron)
     await within(hub.engine.idle())
     assert await count_runs(hub) == 1 and not agent.waiting
@@ -97,7 +97,7 @@ async def test_a_run_that_was_submitted_before_the_gateway_was_killed_is_not_sub
 
 async def test_a_cron_that_is_switched_off_or_over_is_not_due(hubs: House) -> None:
     wall, agent = Wall(), Scripted()
-    hub = await hubs.start(fronted("a", agent), clock=Clock(wall), **SETTINGS)
+    hub = await hubs.start(registered("a", agent), clock=Clock(wall), **SETTINGS)
     off = await hub.crons.create(OWNER, hourly(enabled=False))
     over = await hub.crons.create(OWNER, hourly(end_time=wall() + SECOND))
     never = await hub.crons.create(OWNER, hourly(schedule="0 0 29 2 *", end_time=wall() + HOUR))
@@ -113,7 +113,7 @@ async def test_a_cron_that_is_switched_off_or_over_is_not_due(hubs: House) -> No
 
 async def test_a_cron_ends_with_its_thread(hubs: House) -> None:
     wall, agent = Wall(), Scripted()
-    hub = await hubs.start(fronted("a", agent), clock=Clock(wall), **SETTINGS)
+    hub = await hubs.start(registered("a", agent), clock=Clock(wall), **SETTINGS)
     thread = await hub.create_thread(OWNER, ThreadChange())
     cron = await hub.crons.create(OWNER, hourly(thread_id=thread.thread_id))
     wall.moved += HOUR
@@ -134,7 +134,7 @@ async def test_a_cron_ends_with_its_thread(hubs: House) -> None:
 
 async def test_a_cron_whose_run_is_refused_goes_on_at_its_next_time(hubs: House) -> None:
     wall = Wall()
-    hub = await hubs.start(fronted("a", None, broken="gone"), clock=Clock(wall), **SETTINGS)
+    hub = await hubs.start(registered("a", None, broken="gone"), clock=Clock(wall), **SETTINGS)
     cron = await hub.crons.create(OWNER, hourly())
     strange = await hub.crons.create(OWNER, hourly().replace(protocol="strange"))
     wall.moved += HOUR
@@ -145,7 +145,7 @@ async def test_a_cron_whose_run_is_refused_goes_on_at_its_next_time(hubs: House)
 
 
 async def test_crons_are_found_by_what_they_are_and_are_their_owner_s(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Scripted()), **SETTINGS)
+    hub = await hubs.start(registered("a", Scripted()), **SETTINGS)
     one = await hub.crons.create(OWNER, hourly(metadata={"a": 1}))
     two = await hub.crons.create(OWNER, hourly(enabled=False))
     other = await hub.crons.create("bob", hourly())
@@ -168,7 +168,7 @@ async def test_crons_are_found_by_what_they_are_and_are_their_owner_s(hubs: Hous
 
 
 async def test_what_is_no_cron_is_refused(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Scripted()), **SETTINGS)
+    hub = await hubs.start(registered("a", Scripted()), **SETTINGS)
     for wrong, code in (
         (hourly(schedule="every day"), FaultCode.INVALID),
         (hourly(timezone="Mars/Olympus"), FaultCode.INVALID),

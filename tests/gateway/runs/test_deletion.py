@@ -44,8 +44,8 @@ from canonical.event import (
     encode_event,
 )
 from canonical.hub import Receipt
-from gateway.fronted import Fronted
 from gateway.hub import Hub
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs.deletion import empty_event
 from gateway.storage.short_form import lengthen
 from tests.gateway.hubs import (
@@ -56,9 +56,9 @@ from tests.gateway.hubs import (
     answer,
     ends,
     follow,
-    fronted,
     log,
     reaches,
+    registered,
     submit,
     text,
     within,
@@ -85,7 +85,7 @@ def everywhere(house: House) -> str:
 
 
 async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_again(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", SECRET, alias="name", protocol="p", thread_metadata={"a": SECRET})
     await ends(hub, receipt)
     url = "http://127.0.0.1:1/"
@@ -120,12 +120,12 @@ async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_a
 
 
 async def test_a_tombstone_outlives_a_restart(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     await hub.delete_thread(OWNER, receipt.thread_id)
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     with pytest.raises(FaultError) as error:
         await submit(hub, "echo", thread_id=receipt.thread_id)
     assert error.value.fault.code is FaultCode.NOT_FOUND
@@ -133,7 +133,7 @@ async def test_a_tombstone_outlives_a_restart(hubs: House) -> None:
 
 async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
     waiting = await submit(hub, "a", "waits", thread_id=receipt.thread_id)
@@ -159,7 +159,7 @@ async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: House) -> 
 
 async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     going.say(*(Custom(name=str(number)) for number in range(1200)))
@@ -177,7 +177,7 @@ async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs:
 
 @pytest.mark.parametrize("kind", ["thread", "run"])
 async def test_a_reader_of_a_thread_or_of_another_run_reads_past_a_removal(hubs: House, kind: Any) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     first = await submit(hub, "echo")
     await ends(hub, first)
     await hub.remove_run(OWNER, first.run_id)
@@ -197,7 +197,7 @@ def is_end(record: Record) -> bool:
 
 
 async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_ever(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     private(hub.reads, "_keys").clear()  # as if the thread had not been used for long
@@ -225,7 +225,7 @@ async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_
 
 async def test_a_caller_that_goes_away_during_a_deletion_leaves_no_reader_behind(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     reader = asyncio.ensure_future(follow(hub, Scope(receipt.thread_id)))
@@ -238,7 +238,7 @@ async def test_a_caller_that_goes_away_during_a_deletion_leaves_no_reader_behind
 
 
 async def test_files_that_only_a_deleted_thread_named_are_swept(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
 
     async def send(*files: bytes, **fields: Any) -> Any:
         parts = (TextPart(text="a"), *(FilePart(inline=data) for data in files))
@@ -295,7 +295,7 @@ async def chatty(hub: Hub, agent: Scripted, **fields: Any) -> Any:
 
 async def test_a_removed_run_is_emptied_everywhere_and_the_numbering_stays_whole(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt, answered = await chatty(hub, agent)
     await hub.change_run(OWNER, receipt.run_id, {"m": SECRET})
     before = await log(hub, receipt)
@@ -327,7 +327,7 @@ async def saved(hub: Hub, agent: Scripted, *states: StateSaved, thread_id: str |
 async def test_a_removed_run_takes_its_states_along_but_for_what_a_later_one_goes_on_from(hubs: House) -> None:
     """That is part of the later one's state, and goes with it."""
     agent = Scripted()
-    hub = await hubs.start(Fronted(AgentInfo(name="a", remembers=True, stateful=True), agent))
+    hub = await hubs.start(RegisteredAgent(AgentInfo(name="a", remembers=True, stateful=True), agent))
     one = StateSaved(checkpoint_id="c1", values={"messages": [SECRET]})
     more = StateChange(since="c1", new={"in": {"messages": {"keep": 1, "add": ["more"]}}})
     first = await saved(hub, agent, one)
@@ -355,7 +355,7 @@ async def test_a_removed_run_takes_its_states_along_but_for_what_a_later_one_goe
 
 async def test_readers_after_a_removal_get_what_the_journal_holds_and_not_what_memory_held(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt, answered = await chatty(hub, agent)
     for run_id in (receipt.run_id, answered.run_id):
         await hub.remove_run(OWNER, run_id)
@@ -364,7 +364,7 @@ async def test_readers_after_a_removal_get_what_the_journal_holds_and_not_what_m
 
 async def test_a_removal_takes_the_runs_files_along_unless_others_name_them(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
 
     async def gives(*files: bytes, thread_id: str | None = None) -> Any:
         receipt = await submit(hub, "a", thread_id=thread_id)
@@ -385,7 +385,7 @@ async def test_a_removal_takes_the_runs_files_along_unless_others_name_them(hubs
 
 async def test_a_run_of_a_task_that_is_open_cannot_be_removed(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     behind = await submit(hub, "a", thread_id=receipt.thread_id)
@@ -410,7 +410,7 @@ async def test_a_run_of_a_task_that_is_open_cannot_be_removed(hubs: House) -> No
 
 
 async def test_removals_that_fail_change_nothing(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", "here")
     await ends(hub, receipt)
     before = await log(hub, receipt)

@@ -31,9 +31,9 @@ from tests.gateway.hubs import (
     asked,
     ends,
     follow,
-    fronted,
     log,
     reaches,
+    registered,
     say,
     states,
     submit,
@@ -44,7 +44,7 @@ from tests.gateway.hubs import (
 
 async def test_a_caller_that_goes_away_does_not_take_its_run_along(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     caller = asyncio.ensure_future(submit(hub, "a", "left alone"))
     await asyncio.sleep(0)
     caller.cancel()
@@ -62,7 +62,7 @@ async def test_a_caller_that_goes_away_does_not_take_its_run_along(hubs: House) 
 
 async def test_an_agent_that_ends_within_the_grace_ends_its_run(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half a ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
@@ -76,7 +76,7 @@ async def test_an_agent_that_ends_within_the_grace_ends_its_run(hubs: House) -> 
 
 async def test_an_agent_that_ignores_a_cancel_is_fenced_and_keeps_its_slot_until_it_ends(hubs: House) -> None:
     agent = Scripted(stubborn=True)
-    hub = await hubs.start(fronted("a", agent, concurrency=1), limits=Limits(cancel_grace=0.05))
+    hub = await hubs.start(registered("a", agent, concurrency=1), limits=Limits(cancel_grace=0.05))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
     waiting = await submit(hub, "a", "next")
@@ -97,7 +97,7 @@ async def test_an_agent_that_ignores_a_cancel_is_fenced_and_keeps_its_slot_until
 
 async def test_the_thread_of_an_abandoned_run_goes_on_where_there_is_a_slot(hubs: House) -> None:
     agent = Scripted(stubborn=True)
-    hub = await hubs.start(fronted("a", agent), limits=Limits(cancel_grace=0.05))
+    hub = await hubs.start(registered("a", agent), limits=Limits(cancel_grace=0.05))
     old = await submit(hub, "a", "old")
     going = await agent.called()
     new = await submit(hub, "a", "new", thread_id=old.thread_id, strategy="interrupt")
@@ -114,7 +114,7 @@ async def test_the_thread_of_an_abandoned_run_goes_on_where_there_is_a_slot(hubs
 
 async def test_asking_for_a_cancel_again_changes_nothing(hubs: House) -> None:
     agent = Scripted(stubborn=True)
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     await hub.cancel(OWNER, receipt.task_id)
@@ -127,7 +127,7 @@ async def test_asking_for_a_cancel_again_changes_nothing(hubs: House) -> None:
 
 async def test_a_cancel_that_was_committed_first_wins_over_an_agent_that_finishes(hubs: House) -> None:
     agent = Scripted(stubborn=True)
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     await hub.cancel(OWNER, receipt.task_id)
@@ -139,7 +139,7 @@ async def test_a_cancel_that_was_committed_first_wins_over_an_agent_that_finishe
 
 async def test_a_cancel_before_the_agent_was_called_never_calls_it(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt, cancelled = await asyncio.gather(*_submit_and_cancel(hub, "11111111-1111-4111-8111-111111111111"))
     assert cancelled.state in (TaskState.CANCELLING, TaskState.CANCELLED)
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
@@ -156,7 +156,7 @@ def _submit_and_cancel(hub: Any, task_id: str) -> Iterator[Any]:
 
 async def test_a_run_that_takes_too_long_is_timed_out_and_says_so(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, total=0.05))
+    hub = await hubs.start(registered("a", agent, total=0.05))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
     task = await ends(hub, receipt)
@@ -168,7 +168,7 @@ async def test_a_run_that_takes_too_long_is_timed_out_and_says_so(hubs: House) -
 
 async def test_a_run_of_an_agent_that_ignores_its_time_limit_is_ended_without_it(hubs: House) -> None:
     agent = Scripted(stubborn=True)
-    hub = await hubs.start(fronted("a", agent), limits=Limits(run=0.05, cancel_grace=0.05))
+    hub = await hubs.start(registered("a", agent), limits=Limits(run=0.05, cancel_grace=0.05))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
     assert (await ends(hub, receipt)).state is TaskState.FAILED
@@ -180,7 +180,7 @@ async def test_a_run_of_an_agent_that_ignores_its_time_limit_is_ended_without_it
 
 async def test_a_timeout_inside_the_agent_is_the_agents_own_failure(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, total=100))
+    hub = await hubs.start(registered("a", agent, total=100))
     for error in (TimeoutError(), TimeoutError("upstream took long")):
         receipt = await submit(hub, "a")
         (await agent.called()).fail(error)
@@ -207,7 +207,7 @@ class Raising:
 async def test_whatever_an_agent_raises_ends_its_run_as_failed_and_nothing_else(
     hubs: House, error: BaseException
 ) -> None:
-    hub = await hubs.start(fronted("a", Raising(error)), fronted("echo", Echo()))
+    hub = await hubs.start(registered("a", Raising(error)), registered("echo", Echo()))
     receipt, beside = await submit(hub, "a"), await submit(hub, "echo")
     task = await ends(hub, receipt)
     assert task.state is TaskState.FAILED
@@ -218,12 +218,12 @@ async def test_whatever_an_agent_raises_ends_its_run_as_failed_and_nothing_else(
 
 async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     first = await submit(hub, "a")
     (await agent.called()).ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("a", None, broken="no module named agent"))
+    hub = await hubs.start(registered("a", None, broken="no module named agent"))
     with pytest.raises(Exception, match="no module named agent") as error:
         await submit(hub, "a")
     assert error.value.fault.code is FaultCode.AGENT_UNREACHABLE  # type: ignore[attr-defined]
@@ -257,7 +257,7 @@ async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(
     hubs: House, ended: RunEnded, state: TaskState, status: RunStatus, reason: RunReason
 ) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).end(ended)
     task = await ends(hub, receipt)
@@ -270,7 +270,7 @@ async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(
 
 async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("login", kind="auth").end(RunEnded(status=RunStatus.PAUSED))
     assert (await reaches(hub, receipt, TaskState.AUTH_REQUIRED)).waiting
@@ -279,7 +279,7 @@ async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs:
 
 async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).say(RunEnded()).say("more").end()
     task = await ends(hub, receipt)
@@ -289,7 +289,7 @@ async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
 @pytest.mark.slow
 async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipts = [await submit(hub, "a", str(number)) for number in range(530)]
     going = [await agent.called() for _ in receipts]
 
@@ -310,7 +310,7 @@ async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs
 
 async def test_an_agent_whose_run_was_begun_anew_elsewhere_is_let_go_of_and_ends_nothing(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     receipt = await submit(hub, "a")
     going = await agent.called()
     (start,) = hub.engine.active

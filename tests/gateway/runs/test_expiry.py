@@ -14,9 +14,9 @@ from tests.gateway.hubs import (
     batches,
     ends,
     follow,
-    fronted,
     gone,
     reaches,
+    registered,
     submit,
     text,
     within,
@@ -37,7 +37,7 @@ async def erased(hub: Hub, thread_id: str) -> None:
 
 
 async def test_a_stateless_runs_thread_is_erased_after_its_end(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()), limits=SOON)
+    hub = await hubs.start(registered("echo", Echo()), limits=SOON)
     receipt = await submit(hub, "echo", ephemeral=True)
     await gone(hub, receipt.thread_id)
     with pytest.raises(FaultError):
@@ -46,7 +46,7 @@ async def test_a_stateless_runs_thread_is_erased_after_its_end(hubs: House) -> N
 
 async def test_it_stays_while_the_agent_is_at_work_and_while_somebody_reads(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), limits=SOON)
+    hub = await hubs.start(registered("a", agent), limits=SOON)
     receipt = await submit(hub, "a", ephemeral=True)
     going = await agent.called()
     reading = batches(hub, Scope(receipt.thread_id))
@@ -63,7 +63,7 @@ async def test_it_stays_while_the_agent_is_at_work_and_while_somebody_reads(hubs
 
 async def test_a_question_of_a_stateless_run_fails_when_nobody_answers_in_time(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), limits=Limits(ephemeral_ttl=60, input_ttl=0.05))
+    hub = await hubs.start(registered("a", agent), limits=Limits(ephemeral_ttl=60, input_ttl=0.05))
     receipt = await submit(hub, "a", ephemeral=True)
     (await agent.called()).ask("q").end()
     task = await ends(hub, receipt)
@@ -75,7 +75,7 @@ async def test_a_question_of_a_stateless_run_fails_when_nobody_answers_in_time(h
 
 async def test_other_questions_wait_for_ever(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), limits=SOON)
+    hub = await hubs.start(registered("a", agent), limits=SOON)
     kept = await submit(hub, "a")
     (await agent.called()).ask("q").end()
     await reaches(hub, kept, TaskState.INPUT_REQUIRED)
@@ -87,7 +87,7 @@ async def test_other_questions_wait_for_ever(hubs: House) -> None:
 
 async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change(hubs: House) -> None:
     now = 1_000_000_000
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(lambda: now, lambda: now))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: now, lambda: now))
     thread = await hub.create_thread(OWNER, ThreadChange(ttl=100))
     other = await hub.create_thread(OWNER, ThreadChange(ttl=1000))
     now += 99_000_000
@@ -95,27 +95,27 @@ async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change
     await ends(hub, receipt)
     await hubs.stop(hub)
     now += 99_000_000
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(lambda: now, lambda: now))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: now, lambda: now))
     await within(hub.engine.idle())
     assert await hub.reads.thread(OWNER, thread.thread_id)
     await hubs.stop(hub)
     now += 2_000_000
-    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(lambda: now, lambda: now))
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: now, lambda: now))
     await erased(hub, thread.thread_id)
     assert await hub.reads.thread(OWNER, other.thread_id)
 
 
 async def test_a_restart_goes_on_with_what_is_to_expire(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", ephemeral=True)
     await ends(hub, receipt)
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("echo", Echo()), limits=SOON)
+    hub = await hubs.start(registered("echo", Echo()), limits=SOON)
     await gone(hub, receipt.thread_id)
 
 
 async def test_a_thread_that_was_there_before_is_not_made_ephemeral(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()), limits=SOON)
+    hub = await hubs.start(registered("echo", Echo()), limits=SOON)
     thread = await hub.create_thread(OWNER, ThreadChange())
     asked = Submission(agent="echo", thread_id=thread.thread_id, ephemeral=True, input=RunInput(messages=text("hi")))
     receipt = await hub.submit(OWNER, asked)

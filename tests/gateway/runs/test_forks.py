@@ -20,9 +20,9 @@ from canonical import (
 )
 from canonical.event import StateSaved, UpstreamBound
 from canonical.history import members
-from gateway.fronted import Fronted
 from gateway.hub import Hub
-from tests.gateway.hubs import OWNER, House, Scripted, ends, fronted, submit, text
+from gateway.registered_agent import RegisteredAgent
+from tests.gateway.hubs import OWNER, House, Scripted, ends, registered, submit, text
 
 
 async def history_of(hub: Hub, thread_id: str) -> StateHistory:
@@ -54,7 +54,7 @@ async def code_of(hub: Hub, **fields: Any) -> FaultCode:
 
 async def test_a_fork_of_another_thread_begins_a_thread_with_what_was_known_there(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     first, _ = await turn(hub, agent, "one")
     await turn(hub, agent, "two", thread_id=first.thread_id)
     for fork in (Fork(run_id=first.run_id), Fork(task_id=first.task_id)):
@@ -75,7 +75,7 @@ async def test_a_fork_of_another_thread_begins_a_thread_with_what_was_known_ther
 
 async def test_a_fork_of_the_thread_itself_begins_a_branch_of_it(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     first, _ = await turn(hub, agent, "one")
     await turn(hub, agent, "two", thread_id=first.thread_id)
     revision = (await history_of(hub, first.thread_id)).of_run(first.run_id)
@@ -90,7 +90,7 @@ async def test_a_fork_of_the_thread_itself_begins_a_branch_of_it(hubs: House) ->
 
 async def test_a_thread_that_is_there_and_unused_takes_a_fork_and_one_with_a_past_does_not(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     first, _ = await turn(hub, agent, "one")
     made = await hub.create_thread(OWNER, ThreadChange())
     _, call = await turn(hub, agent, "two", thread_id=made.thread_id, fork=Fork(run_id=first.run_id))
@@ -100,7 +100,7 @@ async def test_a_thread_that_is_there_and_unused_takes_a_fork_and_one_with_a_pas
 
 async def test_what_is_not_there_or_is_another_owners_is_not_found(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     theirs = await submit(hub, "a", "one", owner="bob")
     (await agent.called()).say("re one").end()
     await ends(hub, theirs, owner="bob")
@@ -124,7 +124,7 @@ async def test_what_is_not_there_or_is_another_owners_is_not_found(hubs: House) 
 
 async def test_a_run_that_has_not_ended_is_no_start_and_one_that_was_removed_is_gone(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     first = await submit(hub, "a", "one")
     going = await agent.called()
     assert await code_of(hub, fork=Fork(run_id=first.run_id)) is FaultCode.CONFLICT
@@ -137,7 +137,7 @@ async def test_a_run_that_has_not_ended_is_no_start_and_one_that_was_removed_is_
 
 async def test_members_of_the_state_are_changed_before_the_run_and_told_to_who_cannot_know_them(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     first, call = await turn(hub, agent, "one", state={"note": 1, "kept": True})
     assert call.state == {"note": 1, "kept": True}
     _, call = await turn(hub, agent, "two", thread_id=first.thread_id, state={"note": 2})
@@ -156,7 +156,7 @@ async def test_members_of_the_state_are_changed_before_the_run_and_told_to_who_c
 
 async def test_the_state_of_a_busy_thread_is_not_changed(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     first = await submit(hub, "a", "one")
     going = await agent.called()
     assert await code_of(hub, thread_id=first.thread_id, state={"k": 1}) is FaultCode.CONFLICT
@@ -170,7 +170,7 @@ async def test_a_thread_that_was_changed_by_its_caller_after_a_run_is_no_more_wh
     hubs: House,
 ) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     first, _ = await turn(hub, agent, "one")
     await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, messages=text("said since")))
     made = await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"k": 1}))
@@ -196,7 +196,7 @@ class Keeping(Scripted):
 
 async def test_an_agent_that_keeps_the_state_changes_it_itself(hubs: House) -> None:
     agent = Keeping()
-    hub = await hubs.start(Fronted(AgentInfo(name="a", stateful=True), agent))
+    hub = await hubs.start(RegisteredAgent(AgentInfo(name="a", stateful=True), agent))
     thread_id = str(uuid4())
     agent.refuses = True
     assert await code_of(hub, thread_id=thread_id, state={"k": 1}) is FaultCode.INVALID

@@ -26,9 +26,9 @@ from tests.gateway.hubs import (
     Scripted,
     answer,
     ends,
-    fronted,
     log,
     reaches,
+    registered,
     submit,
 )
 
@@ -52,7 +52,7 @@ WHOLE = RunInput(
 
 async def test_every_member_of_an_input_reaches_the_agent_from_memory_and_from_the_log(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(replace(fronted("a", agent), forward=frozenset({"x-tenant"})))
+    hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
     first = await submit(hub, "a")
     going = await agent.called()
     going.say("one").end()
@@ -79,7 +79,7 @@ async def test_every_member_of_an_input_reaches_the_agent_from_memory_and_from_t
 
 async def test_every_member_of_an_answers_input_reaches_the_agent(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(replace(fronted("a", agent), forward=frozenset({"x-tenant"})))
+    hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
     asked = await submit(hub, "a")
     (await agent.called()).ask("q").end()
     await reaches(hub, asked, TaskState.INPUT_REQUIRED)
@@ -93,7 +93,7 @@ async def test_every_member_of_an_answers_input_reaches_the_agent(hubs: House) -
 
 async def test_headers_that_the_agents_settings_do_not_name_are_not_kept(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(replace(fronted("a", agent), forward=frozenset({"x-tenant"})))
+    hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
     given = WHOLE.replace(headers={"x-tenant": "t", "cookie": "secret"})
     made = await hub.submit(OWNER, Submission(agent="a", input=given))
     going = await agent.called()
@@ -107,7 +107,7 @@ async def test_headers_that_the_agents_settings_do_not_name_are_not_kept(hubs: H
 
 async def test_an_agent_without_memory_is_told_what_was_said_in_the_order_of_the_turns(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     first = await submit(hub, "a", "one")
     going = await agent.called()
     await submit(hub, "a", "two", thread_id=first.thread_id)
@@ -127,7 +127,7 @@ async def test_an_agent_without_memory_is_told_what_was_said_in_the_order_of_the
 
 async def test_an_agent_that_remembers_is_told_nothing_twice(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a", "one")
     (await agent.called()).say("first").end()
     await ends(hub, first)
@@ -137,7 +137,7 @@ async def test_an_agent_that_remembers_is_told_nothing_twice(hubs: House) -> Non
 
 async def test_later_runs_are_handed_the_upstreams_own_ids(hubs: House) -> None:
     agent, other = Scripted(), Scripted()
-    hub = await hubs.start(fronted("a", agent), fronted("b", other))
+    hub = await hubs.start(registered("a", agent), registered("b", other))
     first = await submit(hub, "a")
     going = await agent.called()
     assert going.call.upstream == {}

@@ -7,7 +7,7 @@ import pytest
 
 from canonical import AgentInfo, FaultCode, TaskState
 from canonical.event import RunEnded
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs.output_schema import schema_error
 from tests.gateway.hubs import House, Scripted, ends, submit
 from tests.running import running
@@ -53,7 +53,7 @@ async def test_large_outputs_and_patterns_are_checked_like_others() -> None:
 
 async def test_a_run_whose_output_does_not_fit_fails_and_says_so(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(Fronted(info=AgentInfo(name="a", schemas={"output": SCHEMA}), agent=agent))
+    hub = await hubs.start(RegisteredAgent(info=AgentInfo(name="a", schemas={"output": SCHEMA}), agent=agent))
     receipt = await submit(hub, "a")
     (await agent.called()).end(RunEnded(output={"n": "1"}))
     task = await ends(hub, receipt)

@@ -13,7 +13,7 @@ from canonical import FaultCode, FaultError
 from canonical.event import StatesPruned
 from canonical.hub import Scope
 from gateway import demo
-from gateway.agents.langgraph.agent import front
+from gateway.agents.langgraph.agent import wrap_graph
 from gateway.runs import pruning
 from gateway.storage import checkpoints
 from gateway.storage.statements import table_of
@@ -88,7 +88,7 @@ async def test_a_graphs_thread_keeps_its_newest_state_and_goes_on_from_it(tmp_pa
 
 async def test_a_graph_that_asks_is_answered_as_if_nothing_were_gone(tmp_path: Path) -> None:
     inner = builder(State, {"count": writes({"count": 2}), "ask": asks("Right?")}).compile()
-    made = front(builder(State, {"before": writes({"count": 1}), "inner": inner}), "within")[1]
+    made = wrap_graph(builder(State, {"before": writes({"count": 1}), "inner": inner}), "within")[1]
     told: list[Any] = []
     async with running(tmp_path, {"within": made}) as gateway:
         caller = Caller(gateway)
@@ -225,7 +225,7 @@ class Deltas(TypedDict):
 
 async def test_checkpoints_by_which_a_later_one_is_told_stay(tmp_path: Path) -> None:
     """A channel of langgraph 1.2 whose value is what was written to it, checkpoint by checkpoint."""
-    made = {"deltas": front(builder(Deltas, {"one": writes({"items": ["x"]})}), "deltas")[1]}
+    made = {"deltas": wrap_graph(builder(Deltas, {"one": writes({"items": ["x"]})}), "deltas")[1]}
     async with running(tmp_path, made) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()

@@ -27,9 +27,9 @@ from tests.gateway.hubs import (
     asked,
     ends,
     follow,
-    fronted,
     log,
     reaches,
+    registered,
     say,
     submit,
     within,
@@ -55,14 +55,14 @@ class Plain:
 
 
 async def test_an_agent_may_be_any_iterator(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Plain(say("hello"))))
+    hub = await hubs.start(registered("a", Plain(say("hello"))))
     receipt = await submit(hub, "a")
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
 
 async def test_a_token_is_shown_while_the_agent_still_works(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("one ")
     seen = await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
@@ -86,7 +86,7 @@ class Flood:
 
 async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("flood", Flood()), fronted("a", agent))
+    hub = await hubs.start(registered("flood", Flood()), registered("a", agent))
     other = await submit(hub, "a")
     going = await agent.called()
     flood = await submit(hub, "flood")
@@ -102,7 +102,7 @@ async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -
 
 async def test_files_reach_the_agent_with_their_bytes_and_come_back_by_hash(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     sent = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
     receipt = await within(hub.submit(OWNER, Submission(agent="a", input=RunInput(messages=(sent,)))))
     going = await agent.called()

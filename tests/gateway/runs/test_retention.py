@@ -16,7 +16,7 @@ from gateway.settings.model import Retention
 from gateway.storage.statements import table_of
 from gateway.storage.tables import EventRow, RemnantRow, TombstoneRow, WebhookRow
 from gateway.storage.transaction import Transaction
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, batches, ends, fronted, reaches, submit, within
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, batches, ends, reaches, registered, submit, within
 
 DAY = 86_400_000_000
 
@@ -59,7 +59,7 @@ async def long_thread(hub: Hub, events: int, size: int = 10) -> Thread:
 
 async def test_a_thread_is_kept_as_long_after_its_last_change_as_the_policy_says(hubs: House) -> None:
     time = Time()
-    hub = await hubs.start(fronted("echo", Echo()), retention=Retention(threads=30 * 86400), clock=time.clock)
+    hub = await hubs.start(registered("echo", Echo()), retention=Retention(threads=30 * 86400), clock=time.clock)
     old, used, empty = (
         await submit(hub, "echo"),
         await submit(hub, "echo"),
@@ -86,7 +86,7 @@ async def test_a_thread_is_kept_as_long_after_its_last_change_as_the_policy_says
 
 async def test_without_a_policy_everything_is_kept(hubs: House) -> None:
     time = Time()
-    hub = await hubs.start(fronted("echo", Echo()), clock=time.clock)
+    hub = await hubs.start(registered("echo", Echo()), clock=time.clock)
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     time.pass_days(100_000)
@@ -96,7 +96,7 @@ async def test_without_a_policy_everything_is_kept(hubs: House) -> None:
 
 async def test_a_thread_with_work_before_it_is_kept_until_the_longer_period_is_over(hubs: House) -> None:
     time, agent = Time(), Scripted()
-    agents = (fronted("a", agent, concurrency=2), fronted("echo", Echo()))
+    agents = (registered("a", agent, concurrency=2), registered("echo", Echo()))
     hub = await hubs.start(*agents, retention=Retention(threads=86400), clock=time.clock)
     asks = await submit(hub, "a")
     (await agent.called()).ask("q").end()
@@ -120,7 +120,7 @@ async def test_a_thread_with_work_before_it_is_kept_until_the_longer_period_is_o
 
 async def test_a_thread_that_is_used_while_it_is_to_go_stays(hubs: House) -> None:
     time = Time()
-    hub = await hubs.start(fronted("echo", Echo()), retention=Retention(threads=86400), clock=time.clock)
+    hub = await hubs.start(registered("echo", Echo()), retention=Retention(threads=86400), clock=time.clock)
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     thread = await hub.reads.thread(OWNER, receipt.thread_id)
@@ -133,7 +133,7 @@ async def test_a_thread_that_is_used_while_it_is_to_go_stays(hubs: House) -> Non
 async def test_a_clock_that_is_set_forward_erases_nothing(hubs: House) -> None:
     time = Time()
     clock = Clock(lambda: time.now, lambda: 0)
-    hub = await hubs.start(fronted("echo", Echo()), retention=Retention(threads=86400), clock=clock)
+    hub = await hubs.start(registered("echo", Echo()), retention=Retention(threads=86400), clock=clock)
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     time.pass_days(1000)
@@ -163,7 +163,7 @@ async def test_files_go_with_the_last_thread_that_names_them(hubs: House) -> Non
 
 async def test_webhooks_that_are_over_go_before_their_threads(hubs: House) -> None:
     time = Time()
-    hub = await hubs.start(fronted("echo", Echo()), retention=Retention(webhooks=86400), clock=time.clock)
+    hub = await hubs.start(registered("echo", Echo()), retention=Retention(webhooks=86400), clock=time.clock)
     receipts = [await submit(hub, "echo") for _ in range(2)]
     for receipt, done in zip(receipts, (True, False), strict=True):
         await ends(hub, receipt)
@@ -188,7 +188,7 @@ def _add_webhook(tx: Transaction, task_id: str, thread_id: str, done: bool) -> N
 async def test_the_log_of_a_long_thread_goes_bit_by_bit_and_others_do_not_wait_for_it(
     hubs: House, events: int, size: int
 ) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     await hub.retention.stop()
     thread = await long_thread(hub, events, size)
     reading = batches(hub, Scope(thread.thread_id))
@@ -219,14 +219,14 @@ def sizes(connection: Connection) -> list[int]:
 async def test_an_erasure_that_was_interrupted_is_ended_after_the_start_and_its_key_is_not_given_out(
     hubs: House,
 ) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     thread = await long_thread(hub, 3000)
     pk = await hub.reads.key(OWNER, thread.thread_id)
     await hub.retention.stop()  # nothing of the log goes in this life
     await hub.delete_thread(OWNER, thread.thread_id)
     assert await hub.journal.query(count, EventRow) == 3001
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     assert await hub.reads.key(OWNER, receipt.thread_id) > pk
@@ -262,7 +262,7 @@ async def test_the_file_of_the_database_shrinks_when_much_was_erased(hubs: House
 
 @pytest.mark.slow
 async def test_runs_go_on_while_the_file_shrinks(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     thread = await long_thread(hub, 200, 50_000)
     await hub.retention.stop()
     await hub.delete_thread(OWNER, thread.thread_id)

@@ -8,7 +8,7 @@ from canonical import (
     FaultError,
     RunStatus,
 )
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.runs.lifecycle import Later
 from gateway.runs.slots import Slots
 from tests.gateway.hubs import (
@@ -17,7 +17,7 @@ from tests.gateway.hubs import (
     House,
     Scripted,
     ends,
-    fronted,
+    registered,
     submit,
     turned,
     within,
@@ -34,10 +34,10 @@ class Starts:
     def __post_init__(self) -> None:
         limits = {"a": 1, "b": 2, "many": None}
 
-        def find(name: str) -> Fronted:
+        def find(name: str) -> RegisteredAgent:
             if name not in limits:
                 raise FaultError(FaultCode.NOT_FOUND, f"Agent {name} not found")
-            return fronted(name, Echo(), concurrency=limits[name])
+            return registered(name, Echo(), concurrency=limits[name])
 
         self.slots = Slots(find, lambda owner, thread_id, agent: self.started.append(f"{owner}/{thread_id}: {agent}"))
 
@@ -123,7 +123,7 @@ async def test_nothing_is_started_once_they_are_closed():
 
 async def test_no_more_runs_of_an_agent_are_active_than_it_takes(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=2))
+    hub = await hubs.start(registered("a", agent, concurrency=2))
     receipts = [await submit(hub, "a", str(number)) for number in range(5)]
     going = [await agent.called(), await agent.called()]
     assert not agent.waiting
@@ -140,7 +140,7 @@ async def test_no_more_runs_of_an_agent_are_active_than_it_takes(hubs: House) ->
 
 async def test_a_slot_goes_to_the_thread_that_has_waited_longest(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     first = await submit(hub, "a", "first")
     going = await agent.called()
     same = await submit(hub, "a", "same thread", thread_id=first.thread_id)
@@ -158,7 +158,7 @@ async def test_a_slot_goes_to_the_thread_that_has_waited_longest(hubs: House) ->
 
 async def test_agents_do_not_take_each_others_slots(hubs: House) -> None:
     slow = Scripted()
-    hub = await hubs.start(fronted("slow", slow, concurrency=1), fronted("echo", Echo(), concurrency=1))
+    hub = await hubs.start(registered("slow", slow, concurrency=1), registered("echo", Echo(), concurrency=1))
     blocked = await submit(hub, "slow")
     going = await slow.called()
     behind = await submit(hub, "echo", thread_id=blocked.thread_id)
@@ -171,7 +171,7 @@ async def test_agents_do_not_take_each_others_slots(hubs: House) -> None:
 
 async def test_a_run_that_was_cancelled_while_it_waited_gives_its_turn_to_the_next(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     first = await submit(hub, "a", "first")
     going = await agent.called()
     gone = await submit(hub, "a", "gone")

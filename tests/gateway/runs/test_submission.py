@@ -20,10 +20,10 @@ from tests.gateway.hubs import (
     asked,
     ends,
     follow,
-    fronted,
     kinds,
     log,
     reaches,
+    registered,
     run_is,
     states,
     submit,
@@ -40,7 +40,7 @@ def refused(error: "pytest.ExceptionInfo[FaultError]") -> FaultCode:
 
 
 async def test_a_plain_run_is_written_in_the_order_that_every_encoder_expects(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", "hello")
     task = await ends(hub, receipt)
     records = await log(hub, receipt)
@@ -62,7 +62,7 @@ async def test_a_plain_run_is_written_in_the_order_that_every_encoder_expects(hu
 
 
 async def test_the_receipt_shows_all_of_the_run_and_nothing_older(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     first = await submit(hub, "echo")
     await ends(hub, first)
     second = await submit(hub, "echo", thread_id=first.thread_id)
@@ -74,7 +74,7 @@ async def test_the_receipt_shows_all_of_the_run_and_nothing_older(hubs: House) -
 
 async def test_history_of_a_conversation_held_elsewhere_is_said_before_the_input(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     first = await submit(hub, "a", "now", history=(*text("before"), Message.of("answered")))
     going = await agent.called()
     assert [message.text for message in going.call.history] == ["before", "answered"]
@@ -90,7 +90,7 @@ async def test_history_of_a_conversation_held_elsewhere_is_said_before_the_input
 
 
 async def test_an_id_that_is_taken_is_a_conflict_and_changes_nothing(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     task_id, run_id = str(uuid4()), str(uuid4())
     first = await submit(hub, "echo", task_id=task_id, run_id=run_id)
     assert (first.task_id, first.run_id) == (task_id, run_id)
@@ -104,7 +104,7 @@ async def test_an_id_that_is_taken_is_a_conflict_and_changes_nothing(hubs: House
 
 
 async def test_two_submissions_of_one_id_at_once_have_one_winner(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     task_id = str(uuid4())
     results = await asyncio.gather(*(submit(hub, "echo", task_id=task_id) for _ in range(8)), return_exceptions=True)
     faults = [result for result in results if isinstance(result, FaultError)]
@@ -115,7 +115,7 @@ async def test_two_submissions_of_one_id_at_once_have_one_winner(hubs: House) ->
 
 
 async def test_an_unknown_thread_id_makes_that_thread_unless_told_to_reject(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     thread_id = str(uuid4())
     with pytest.raises(FaultError) as error:
         await submit(hub, "echo", thread_id=thread_id, if_missing="reject")
@@ -126,7 +126,7 @@ async def test_an_unknown_thread_id_makes_that_thread_unless_told_to_reject(hubs
 
 
 async def test_an_alias_names_one_thread_per_owner_protocol_and_agent(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Echo()), fronted("b", Echo()))
+    hub = await hubs.start(registered("a", Echo()), registered("b", Echo()))
     first = await submit(hub, "a", protocol="a2a", alias="context/1")
     again = await submit(hub, "a", protocol="a2a", alias="context/1")
     assert again.thread_id == first.thread_id
@@ -146,7 +146,7 @@ async def test_an_alias_names_one_thread_per_owner_protocol_and_agent(hubs: Hous
 
 
 async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     first = await submit(hub, "echo", "1")
     await ends(hub, first)
     second = await submit(hub, "echo", "2", continues=first.task_id)
@@ -172,7 +172,7 @@ async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: House) 
 
 async def test_reject_on_a_busy_thread_is_a_conflict_that_leaves_no_trace(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     going = await agent.called()
     before = await log(hub, first)
@@ -191,7 +191,7 @@ async def test_reject_on_a_busy_thread_is_a_conflict_that_leaves_no_trace(hubs: 
 
 async def test_reject_counts_runs_that_only_wait(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    hub = await hubs.start(registered("a", agent, concurrency=1))
     blocking = await submit(hub, "a")
     going = await agent.called()
     waiting = await submit(hub, "a")
@@ -204,7 +204,7 @@ async def test_reject_counts_runs_that_only_wait(hubs: House) -> None:
 
 async def test_enqueued_inputs_run_one_after_the_other_in_order(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipts = [await submit(hub, "a", "0")]
     for number in range(1, 4):
         receipts.append(await submit(hub, "a", str(number), thread_id=receipts[0].thread_id))
@@ -224,7 +224,7 @@ async def test_enqueued_inputs_run_one_after_the_other_in_order(hubs: House) -> 
 
 async def test_interrupt_cancels_the_old_task_and_starts_the_new_run_after_the_old_agent_ended(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     old = await submit(hub, "a", "old")
     first = (await agent.called()).open("half")
     queued = await submit(hub, "a", "queued", thread_id=old.thread_id)
@@ -248,7 +248,7 @@ async def test_interrupt_cancels_the_old_task_and_starts_the_new_run_after_the_o
 
 async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     before = await submit(hub, "a", "kept")
     (await agent.called()).say("kept too").end()
     await ends(hub, before)
@@ -270,7 +270,7 @@ async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: Hou
 
 async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     old = await submit(hub, "a", "old")
     (await agent.called()).say("said before the rollback").open("half")
     await submit(hub, "a", "new", thread_id=old.thread_id, strategy="rollback")
@@ -279,7 +279,7 @@ async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
 
 async def test_an_input_may_supersede_what_waits_for_an_answer(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a", "first")
     going = await agent.called()
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
@@ -305,7 +305,7 @@ async def test_an_input_may_supersede_what_waits_for_an_answer(hubs: House) -> N
 
 async def test_a_follow_up_of_a_working_task_is_its_next_run(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a", "first")
     going = await agent.called()
     second = await submit(hub, "a", "second", follow_up=first.task_id)
@@ -324,7 +324,7 @@ async def test_a_follow_up_of_a_working_task_is_its_next_run(hubs: House) -> Non
 @pytest.mark.parametrize("state", ["ended", "cancelling", "waiting", "unknown", "of another agent", "interrupt"])
 async def test_a_follow_up_is_refused_where_the_task_takes_none(hubs: House, state: str) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), fronted("b", Echo()))
+    hub = await hubs.start(registered("a", agent), registered("b", Echo()))
     first = await submit(hub, "a")
     going = await agent.called()
     task_id, name, code, fields = first.task_id, "a", FaultCode.TASK_ENDED, dict[str, Any]()
@@ -356,7 +356,7 @@ async def test_a_follow_up_is_refused_where_the_task_takes_none(hubs: House, sta
 
 async def test_what_was_sent_before_a_question_waits_until_the_answer_was_worked_on(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a", "first")
     going = await agent.called()
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
@@ -375,7 +375,7 @@ async def test_what_was_sent_before_a_question_waits_until_the_answer_was_worked
 
 async def test_an_answer_that_has_to_wait_still_goes_before_what_was_sent_earlier(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a", "first")
     going = await agent.called()
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
@@ -396,7 +396,7 @@ async def test_an_answer_that_has_to_wait_still_goes_before_what_was_sent_earlie
 
 async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     going = await agent.called()
     behind = await submit(hub, "a", follow_up=first.task_id)
@@ -413,7 +413,7 @@ async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> No
 
 async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_task(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).say("Let me see.").ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -439,7 +439,7 @@ async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_t
 
 async def test_an_answer_that_leaves_others_open_is_a_run_without_activation(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).ask("write", "send").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -460,7 +460,7 @@ async def test_an_answer_that_leaves_others_open_is_a_run_without_activation(hub
 
 async def test_all_answers_at_once_need_one_run(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).ask("write", "send").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -473,7 +473,7 @@ async def test_all_answers_at_once_need_one_run(hubs: House) -> None:
 
 async def test_a_bare_answer_goes_to_the_oldest_question(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).ask("write", "send").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -484,7 +484,7 @@ async def test_a_bare_answer_goes_to_the_oldest_question(hubs: House) -> None:
 @pytest.mark.parametrize("kind", ["input", "auth", "approval"])
 async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, kind: str) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).ask("q", kind=kind).end()
     waiting = TaskState.AUTH_REQUIRED if kind == "auth" else TaskState.INPUT_REQUIRED
@@ -499,7 +499,7 @@ async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, ki
 
 async def test_what_is_left_open_decides_whether_it_is_authentication_that_the_task_waits_for(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).ask("name").ask("login", kind="auth").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -518,7 +518,7 @@ async def test_what_is_left_open_decides_whether_it_is_authentication_that_the_t
 )
 async def test_an_answer_to_no_open_question_changes_nothing(hubs: House, fields: Any, code: FaultCode) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -533,7 +533,7 @@ async def test_an_answer_to_no_open_question_changes_nothing(hubs: House, fields
 
 async def test_a_question_takes_one_answer(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -554,7 +554,7 @@ async def test_a_question_takes_one_answer(hubs: House) -> None:
 
 async def test_two_tasks_may_be_asked_under_one_id_and_one_task_again_under_another(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -582,7 +582,7 @@ async def test_two_tasks_may_be_asked_under_one_id_and_one_task_again_under_anot
 
 async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -602,7 +602,7 @@ async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: House) -> Non
 
 async def test_a_waiting_run_is_cancelled_at_once_and_its_agent_is_never_called(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     going = await agent.called()
     second = await submit(hub, "a", thread_id=first.thread_id)
@@ -619,7 +619,7 @@ async def test_a_waiting_run_is_cancelled_at_once_and_its_agent_is_never_called(
 
 async def test_a_paused_task_is_cancelled_at_once_and_its_questions_are_closed(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     (await agent.called()).ask("write", "send").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -636,7 +636,7 @@ async def test_a_paused_task_is_cancelled_at_once_and_its_questions_are_closed(h
 
 async def test_a_cancelled_task_ends_with_all_of_its_inputs(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a")
     going = await agent.called()
     behind = await submit(hub, "a", follow_up=first.task_id)
@@ -650,7 +650,7 @@ async def test_a_cancelled_task_ends_with_all_of_its_inputs(hubs: House) -> None
 
 
 async def test_a_terminal_task_cannot_be_cancelled(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     before = await log(hub, receipt)
@@ -669,8 +669,8 @@ async def test_a_terminal_task_cannot_be_cancelled(hubs: House) -> None:
 async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None:
     agent, other = Scripted(), Scripted()
     hub = await hubs.start(
-        fronted("a", agent, concurrency=1),
-        fronted("b", other, concurrency=1),
+        registered("a", agent, concurrency=1),
+        registered("b", other, concurrency=1),
         limits=Limits(queue=Queue(agent=4, thread=2, owner=5)),
     )
     busy = await submit(hub, "a")
@@ -703,7 +703,7 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
 
 async def test_a_refused_input_leaves_no_thread_behind(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1), limits=Limits(queue=Queue(agent=1)))
+    hub = await hubs.start(registered("a", agent, concurrency=1), limits=Limits(queue=Queue(agent=1)))
     await submit(hub, "a")
     await agent.called()
     await submit(hub, "a")
@@ -731,7 +731,7 @@ class Moved:
 async def test_a_run_does_not_start_before_its_time(hubs: House) -> None:
     clock = Moved()
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), clock=Clock(clock, clock))
+    hub = await hubs.start(registered("a", agent), clock=Clock(clock, clock))
     second = await submit(hub, "a", "second", start_in=120_000)
     first = await submit(hub, "a", "first", thread_id=second.thread_id, start_in=60_000)
     now = await submit(hub, "a", "now", thread_id=second.thread_id)
@@ -755,7 +755,7 @@ async def test_a_run_does_not_start_before_its_time(hubs: House) -> None:
 
 @pytest.mark.parametrize("when", [-1, 2**63, 10**30])
 async def test_a_time_that_no_database_holds_is_refused_alone(hubs: House, when: int) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     fine, wrong = await asyncio.gather(submit(hub, "echo"), submit(hub, "echo", start_in=when), return_exceptions=True)
     assert isinstance(wrong, FaultError) and wrong.fault.code is FaultCode.INVALID
     assert not isinstance(fine, BaseException)
@@ -763,7 +763,7 @@ async def test_a_time_that_no_database_holds_is_refused_alone(hubs: House, when:
 
 
 async def test_a_run_whose_time_has_passed_starts_at_once(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", start_in=0)
     await ends(hub, receipt)
 
@@ -772,7 +772,7 @@ async def test_a_run_whose_time_has_passed_starts_at_once(hubs: House) -> None:
 
 
 async def test_the_thread_begins_with_its_metadata(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", thread_metadata={"project": "x"}, metadata={"task": "y"})
     records = await log(hub, receipt)
     assert isinstance(records[0].event, ThreadChanged)

@@ -19,7 +19,7 @@ from canonical import (
 )
 from canonical.event import UpstreamBound
 from canonical.thread import next_run_id
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, answer, ends, fronted, reaches, run_is, submit
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, answer, ends, reaches, registered, run_is, submit
 
 THREAD = "229c1834-bc04-4d90-8fd6-77f6b9ef1462"
 
@@ -39,7 +39,7 @@ def said(message_id: str, words: str) -> Message:
 
 
 async def test_a_thread_can_be_made_before_anything_runs_on_it(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     change = ThreadChange(metadata={"a": 1}, config={"c": 2}, extra={"aief": {"agent": "echo"}})
     made = await hub.create_thread(OWNER, change, thread_id=THREAD)
     assert (made.thread_id, made.metadata, made.config, made.extra) == (
@@ -65,7 +65,7 @@ async def test_a_taken_id_is_a_conflict_unless_the_caller_wants_what_is_there(hu
 
 
 async def test_the_id_of_an_erased_thread_is_given_out_again_to_who_asks_for_a_new_one(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     for _ in range(2):
         await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
         await hub.delete_thread(OWNER, THREAD)
@@ -79,7 +79,7 @@ async def test_the_id_of_an_erased_thread_is_given_out_again_to_who_asks_for_a_n
 
 
 async def test_a_run_from_a_revision_that_is_not_there_is_refused(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
     for thread_id in (THREAD, None):
         with pytest.raises(FaultError) as error:
@@ -99,7 +99,7 @@ async def test_members_of_a_change_replace_those_of_the_thread(hubs: House) -> N
 
 async def test_an_upload_is_an_input_of_the_next_run_and_of_no_other(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
     kept = await hub.upload(OWNER, THREAD, FilePart(name="a.txt", media_type="text/plain", inline=b"one"), "folder/")
     assert (kept.name, kept.origin, kept.folder) == ("a.txt", "caller", "folder/")
@@ -121,7 +121,7 @@ async def test_an_upload_is_an_input_of_the_next_run_and_of_no_other(hubs: House
 
 async def test_an_upload_can_come_with_an_answer(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("file?").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
@@ -135,7 +135,7 @@ async def test_an_upload_can_come_with_an_answer(hubs: House) -> None:
 
 async def test_the_run_that_answers_has_the_id_that_was_known_before(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("first?").ask("second?").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
@@ -150,7 +150,7 @@ async def test_the_run_that_answers_has_the_id_that_was_known_before(hubs: House
 
 async def test_a_callers_revision_is_what_the_agent_remembers(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
+    hub = await hubs.start(registered("a", agent, remembers=False))
     first = await submit(hub, "a", "hi")
     (await agent.called()).say("hello").end()
     await ends(hub, first)
@@ -175,7 +175,7 @@ async def test_a_callers_revision_is_what_the_agent_remembers(hubs: House) -> No
 
 async def test_a_run_from_an_older_revision_knows_only_what_came_before_it(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=True))
+    hub = await hubs.start(registered("a", agent, remembers=True))
     first = await submit(hub, "a", "one")
     (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
     await ends(hub, first)
@@ -197,7 +197,7 @@ async def test_a_run_from_an_older_revision_knows_only_what_came_before_it(hubs:
 
 async def test_an_agent_that_remembers_goes_on_where_a_caller_changed_nothing_that_was_said(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=True))
+    hub = await hubs.start(registered("a", agent, remembers=True))
     first = await submit(hub, "a", "one")
     (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
     await ends(hub, first)
@@ -215,7 +215,7 @@ async def test_an_agent_that_remembers_is_told_all_of_a_conversation_that_a_call
     hubs: House, change: str
 ) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=True))
+    hub = await hubs.start(registered("a", agent, remembers=True))
     first = await submit(hub, "a", "one")
     (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
     await ends(hub, first)
@@ -236,7 +236,7 @@ async def test_an_agent_that_remembers_is_told_all_of_a_conversation_that_a_call
 
 async def test_an_agent_that_remembers_is_told_what_was_said_elsewhere_since(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=True))
+    hub = await hubs.start(registered("a", agent, remembers=True))
     first = await submit(hub, "a", "one")
     (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
     await ends(hub, first)
@@ -250,7 +250,7 @@ async def test_an_agent_that_remembers_is_told_what_was_said_elsewhere_since(hub
 
 async def test_the_state_is_not_changed_under_a_run(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
     with pytest.raises(FaultError) as error:
@@ -273,7 +273,7 @@ async def test_a_revision_of_an_unknown_one_is_not_made(hubs: House) -> None:
 
 
 async def test_a_copy_has_the_same_revisions_and_goes_its_own_way(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     first: Receipt = await submit(hub, "echo", "one", thread_metadata={"a": 1}, data={"n": 1})
     await ends(hub, first)
     await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"n": 2}))
@@ -295,7 +295,7 @@ async def test_a_copy_has_the_same_revisions_and_goes_its_own_way(hubs: House) -
 
 async def test_a_run_that_is_rolled_back_by_its_caller_is_gone_and_its_task_cancelled(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a", "one")
     (await agent.called()).say("1").end()
     await ends(hub, first)
@@ -312,7 +312,7 @@ async def test_a_run_that_is_rolled_back_by_its_caller_is_gone_and_its_task_canc
 
 async def test_a_pending_run_that_is_rolled_back_never_meets_its_agent(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     first = await submit(hub, "a", "one")
     going = await agent.called()
     second = await submit(hub, "a", "two", thread_id=first.thread_id)
@@ -324,7 +324,7 @@ async def test_a_pending_run_that_is_rolled_back_never_meets_its_agent(hubs: Hou
 
 
 async def test_a_run_that_has_ended_cannot_be_cancelled(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     with pytest.raises(FaultError) as error:

@@ -21,8 +21,8 @@ from tests.gateway.hubs import (
     answer,
     ends,
     follow,
-    fronted,
     reaches,
+    registered,
     submit,
     within,
 )
@@ -119,7 +119,7 @@ def quick(hub: Hub, *pauses: float) -> None:
 async def house(hubs: House, agent: Any, **settings: Any) -> Hub:
     protocols = {"test-1": "test"}
     hub = await hubs.start(
-        fronted("a", agent, idempotent=True), writers={"test-1": Saying}, webhook_protocols=protocols, **settings
+        registered("a", agent, idempotent=True), writers={"test-1": Saying}, webhook_protocols=protocols, **settings
     )
     quick(hub, 0, 0, 0)
     return hub
@@ -249,12 +249,12 @@ async def test_a_restart_goes_on_where_the_receiver_took_the_last_one(hubs: Hous
 
 async def test_what_happened_while_the_gateway_was_away_is_told_at_its_start(hubs: House, receiver: Receiver) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), writers={"test-1": Saying})
+    hub = await hubs.start(registered("a", agent), writers={"test-1": Saying})
     receipt = await submit(hub, "a", webhook=hook(receiver))
     await agent.called()
     await receiver.receives(1)
     await hubs.stop(hub)
-    await hubs.start(fronted("a", agent), writers={"test-1": Saying})
+    await hubs.start(registered("a", agent), writers={"test-1": Saying})
     assert await receiver.receives(2) == ["working", "failed"]
     assert receipt.task_id
 
@@ -318,7 +318,7 @@ async def test_a_webhook_of_one_body_is_forgotten_after_it(hubs: House, receiver
         once = True
 
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), writers={"test-1": Once}, limits=Limits(webhooks=1))
+    hub = await hubs.start(registered("a", agent), writers={"test-1": Once}, limits=Limits(webhooks=1))
     receipt = await submit(hub, "a", webhook=hook(receiver))
     for number in range(3):
         (await agent.called()).ask(f"name {number}").end()
@@ -393,7 +393,7 @@ async def test_the_webhook_of_a_deleted_thread_ends_quietly(
 
 
 async def test_an_unknown_dialect_hurts_nobody(hubs: House, receiver: Receiver) -> None:
-    hub = await hubs.start(fronted("a", Echo()))
+    hub = await hubs.start(registered("a", Echo()))
     await ends(hub, await submit(hub, "a", webhook=hook(receiver)))
     assert receiver.got == []
 

@@ -13,7 +13,7 @@ from gateway.hub import Hub
 from gateway.runs import lifecycle
 from gateway.runs.window import Window
 from gateway.settings.model import Limits
-from tests.gateway.hubs import House, ends, follow, fronted, submit, within
+from tests.gateway.hubs import House, ends, follow, registered, submit, within
 
 TOKENS = 40
 
@@ -63,7 +63,7 @@ def appends(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 @pytest.mark.parametrize("window", [0.0, 1.0])
 async def test_tokens_of_a_window_are_stored_together(hubs: House, appends: list[list[str]], window: float) -> None:
     agent = Trickle()
-    agent.hub = hub = await hubs.start(fronted("a", agent), limits=Limits(window=window))
+    agent.hub = hub = await hubs.start(registered("a", agent), limits=Limits(window=window))
     loop = asyncio.get_running_loop()
     began = loop.time()
     receipt = await submit(hub, "a")
@@ -81,7 +81,7 @@ async def test_tokens_of_a_window_are_stored_together(hubs: House, appends: list
 
 async def test_what_is_no_token_takes_those_before_it_along(hubs: House, appends: list[list[str]]) -> None:
     agent = Trickle(marks=True)
-    agent.hub = hub = await hubs.start(fronted("a", agent), limits=Limits(window=1.0))
+    agent.hub = hub = await hubs.start(registered("a", agent), limits=Limits(window=1.0))
     loop = asyncio.get_running_loop()
     began = loop.time()
     await ends(hub, await submit(hub, "a"))

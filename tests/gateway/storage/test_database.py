@@ -15,7 +15,7 @@ from canonical import FaultCode, FaultError, TaskState, ThreadChange
 from gateway.storage import migrations
 from gateway.storage.database import HEAD, REVISIONS, migrate
 from gateway.storage.sqlite import open_engine
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reaches, submit
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, reaches, registered, submit
 from tests.gateway.storage.revisions import migrate_to
 
 SCHEMA = Path(migrations.__file__).parent / "schema.sql"
@@ -58,30 +58,30 @@ def _tables(connection: Connection) -> list[str]:
 
 
 async def test_a_second_hub_leaves_the_first_ones_runs_alone(hubs: House) -> None:
-    await hubs.start(fronted("echo", Echo()))
-    second = hubs.make(fronted("echo", Echo()))
+    await hubs.start(registered("echo", Echo()))
+    second = hubs.make(registered("echo", Echo()))
     with pytest.raises(FaultError) as error:
         await second.start()
     assert error.value.fault.code is FaultCode.CONFLICT
 
 
 async def test_the_instance_is_made_once_and_kept(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     instance = hub.instance
     await hubs.stop(hub)
-    assert (await hubs.start(fronted("echo", Echo()))).instance == instance
-    assert (await hubs.start(fronted("echo", Echo()), name="other.db")).instance != instance
+    assert (await hubs.start(registered("echo", Echo()))).instance == instance
+    assert (await hubs.start(registered("echo", Echo()), name="other.db")).instance != instance
 
 
 async def test_a_database_that_is_none_is_refused_and_not_touched(hubs: House) -> None:
     (hubs.folder / "hub.db").write_bytes(b"this is no database, whatever its name is" * 100)
     before = (hubs.folder / "hub.db").read_bytes()
-    hub = hubs.make(fronted("echo", Echo()))
+    hub = hubs.make(registered("echo", Echo()))
     with pytest.raises(Exception, match="not a database"):
         await hub.start()
     assert (hubs.folder / "hub.db").read_bytes() == before
     (hubs.folder / "hub.db").unlink()
-    again = await hubs.start(fronted("echo", Echo()))  # the lock was let go of
+    again = await hubs.start(registered("echo", Echo()))  # the lock was let go of
     assert again.instance
 
 
@@ -152,7 +152,7 @@ def test_what_owners_have_is_counted_from_what_an_earlier_release_left(tmp_path:
 
 async def test_the_status_of_an_earlier_releases_threads_is_what_their_runs_say(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     await hub.create_thread(OWNER, ThreadChange())
     removed, failed, waits, goes = [await submit(hub, "a") for _ in range(4)]
     for asked in (removed, failed):

@@ -17,7 +17,7 @@ from gateway.runs.invocation import Transcript
 from gateway.storage import journal
 from gateway.storage.fold_cache import SnapshotCache
 from tests import strategies
-from tests.gateway.hubs import OWNER, Echo, House, ends, fronted, submit
+from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
 from tests.running import Running, running
 
 THREAD = "thread"
@@ -226,7 +226,7 @@ async def test_many_small_ones_are_bounded_too() -> None:
 
 
 async def test_a_removed_run_is_in_no_snapshot(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Echo()))
+    hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a", "secret")
     await ends(hub, receipt)
     await submit(hub, "a", "after it", thread_id=receipt.thread_id)
@@ -239,7 +239,7 @@ async def test_a_removed_run_is_in_no_snapshot(hubs: House) -> None:
 
 
 async def test_a_thread_with_the_name_of_an_erased_one_has_nothing_of_it(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Echo()))
+    hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a", "secret")
     await ends(hub, receipt)
     history = partial(

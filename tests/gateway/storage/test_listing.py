@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from canonical import FaultError, Hub, RunFilter, RunStatus, TaskState, ThreadChange, ThreadFilter
 from canonical.thread import ThreadStatus
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reaches, submit
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True
 
@@ -20,7 +20,7 @@ async def status(hub: Hub, thread_id: str) -> str:
 
 async def test_a_thread_is_as_busy_as_its_runs(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     thread = await hub.create_thread(OWNER, ThreadChange())
     assert await status(hub, thread.thread_id) == "idle"
     receipt = await submit(hub, "a", thread_id=thread.thread_id)
@@ -44,7 +44,7 @@ async def test_a_thread_is_as_busy_as_its_runs(hubs: House) -> None:
 
 async def test_threads_are_found_by_their_status(hubs: House) -> None:
     agent, other = Scripted(), Scripted()
-    hub = await hubs.start(fronted("a", agent), fronted("b", other))
+    hub = await hubs.start(registered("a", agent), registered("b", other))
     idle = (await hub.create_thread(OWNER, ThreadChange())).thread_id
     waiting = await submit(hub, "a")
     (await agent.called()).ask("q").end()
@@ -90,7 +90,7 @@ async def test_threads_are_found_by_what_their_callers_keep_on_them(hubs: House)
 
 
 async def test_threads_are_found_by_the_agent_that_ran_or_for_which_they_were_made(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()), fronted("other", Echo()))
+    hub = await hubs.start(registered("echo", Echo()), registered("other", Echo()))
     made = await hub.create_thread(OWNER, ThreadChange(extra={"p": {"agent": "echo"}}))
     ran = await submit(hub, "echo")
     elsewhere = await submit(hub, "other")
@@ -102,7 +102,7 @@ async def test_threads_are_found_by_the_agent_that_ran_or_for_which_they_were_ma
 
 
 async def test_ephemeral_threads_are_in_no_list(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", ephemeral=True)
     await ends(hub, receipt)
     assert await ids(hub) == []
@@ -114,7 +114,7 @@ async def test_ephemeral_threads_are_in_no_list(hubs: House) -> None:
 
 
 async def test_runs_are_listed_newest_first_without_the_removed_ones(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()), fronted("other", Echo()))
+    hub = await hubs.start(registered("echo", Echo()), registered("other", Echo()))
     made = [await submit(hub, "echo", metadata={"n": 0}, assistant="x")]
     await ends(hub, made[0])
     for number in (1, 2):
@@ -145,7 +145,7 @@ async def test_runs_are_listed_newest_first_without_the_removed_ones(hubs: House
 
 
 async def test_another_owners_run_has_no_input_to_see(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     run = await hub.reads.run(OWNER, receipt.run_id)

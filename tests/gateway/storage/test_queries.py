@@ -8,7 +8,7 @@ import pytest
 
 from canonical import FaultCode, FaultError, TaskFilter, TaskState
 from gateway.clock import Clock
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reaches, submit
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True
 
@@ -26,7 +26,7 @@ class Ticking:
 
 async def test_tasks_are_listed_by_their_newest_change_page_by_page(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), fronted("echo", Echo()), clock=Clock(Ticking()))
+    hub = await hubs.start(registered("a", agent), registered("echo", Echo()), clock=Clock(Ticking()))
     waiting = await submit(hub, "a")
     (await agent.called()).ask("name").end()
     await reaches(hub, waiting, TaskState.INPUT_REQUIRED)
@@ -52,7 +52,7 @@ async def test_tasks_are_listed_by_their_newest_change_page_by_page(hubs: House)
 
 
 async def test_a_page_that_is_exactly_full_is_the_last_one(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     for _ in range(2):
         await ends(hub, await submit(hub, "echo"))
     page = await hub.reads.tasks(OWNER, TaskFilter(), limit=2)
@@ -61,7 +61,7 @@ async def test_a_page_that_is_exactly_full_is_the_last_one(hubs: House) -> None:
 
 async def test_tasks_are_filtered_by_agent_thread_state_and_time(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), fronted("echo", Echo()), clock=Clock(Ticking()))
+    hub = await hubs.start(registered("a", agent), registered("echo", Echo()), clock=Clock(Ticking()))
     one = await submit(hub, "echo")
     await ends(hub, one)
     two = await submit(hub, "echo", thread_id=one.thread_id)
@@ -114,14 +114,14 @@ def cursor(value: Any) -> str:
     ],
 )
 async def test_a_cursor_that_is_not_ours_is_refused_in_words(hubs: House, text: str) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     with pytest.raises(FaultError) as error:
         await hub.reads.tasks(OWNER, TaskFilter(), limit=1, cursor=text)
     assert error.value.fault.code is FaultCode.INVALID
 
 
 async def test_a_broken_agent_is_listed_and_an_unknown_one_is_not_found(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()), fronted("gone", None, broken="no module"))
+    hub = await hubs.start(registered("echo", Echo()), registered("gone", None, broken="no module"))
     assert [info.name for info in hub.agents()] == ["echo", "gone"]
     assert hub.agent("echo").name == "echo"
     with pytest.raises(FaultError) as error:

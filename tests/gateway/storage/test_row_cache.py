@@ -7,7 +7,7 @@ import pytest
 from canonical import FaultError, Run, Task, TaskState, Thread
 from gateway.storage import queries
 from gateway.storage.row_cache import RowCache, RowChange
-from tests.gateway.hubs import OWNER, Echo, House, ends, fronted, submit
+from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
 
 EACH_DATABASE: Final = True
 
@@ -56,7 +56,7 @@ def test_the_threads_that_changed_longest_ago_go_first() -> None:
 
 
 async def test_a_hub_gives_what_is_stored_and_nothing_of_what_was_removed(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Echo()))
+    hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a")
     await ends(hub, receipt)
     cache: RowCache = vars(hub.journal)["_rows"]

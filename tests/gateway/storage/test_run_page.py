@@ -7,13 +7,13 @@ import pytest
 from canonical import FaultCode, FaultError, Receipt
 from canonical.event import RunCreated, StepStarted
 from gateway.storage import run_page
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, submit
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, registered, submit
 
 EACH_DATABASE: Final = True
 
 
 async def test_a_page_holds_the_records_of_its_runs_and_counts_all(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()), fronted("other", Echo()))
+    hub = await hubs.start(registered("echo", Echo()), registered("other", Echo()))
     made: list[Receipt] = []
     for agent in ("echo", "other", "echo", "echo"):
         made.append(await submit(hub, agent, thread_id=made[0].thread_id if made else None))
@@ -35,7 +35,7 @@ async def test_a_page_holds_the_records_of_its_runs_and_counts_all(hubs: House) 
 
 async def test_there_is_no_page_where_steps_were_marked(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).say(StepStarted(step_id="1", name="one")).end()
     await ends(hub, receipt)
@@ -43,7 +43,7 @@ async def test_there_is_no_page_where_steps_were_marked(hubs: House) -> None:
 
 
 async def test_there_is_no_page_of_more_than_is_read_at_once(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", "x" * 500)
     await ends(hub, receipt)
     monkeypatch.setattr(run_page, "PAGE", 500)

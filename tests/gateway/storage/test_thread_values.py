@@ -8,7 +8,7 @@ from canonical import StateUpdate, ThreadChange, ThreadFilter
 from gateway.hub import Hub
 from gateway.storage.statements import table_of
 from gateway.storage.tables import ThreadValueRow
-from tests.gateway.hubs import OWNER, Echo, House, ends, fronted, submit
+from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
 
 EACH_DATABASE: Final = True
 
@@ -32,7 +32,7 @@ async def rows(hub: Hub) -> list[Any]:
 
 
 async def test_threads_are_found_by_the_members_of_their_values(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Echo()))
+    hub = await hubs.start(registered("a", Echo()))
     red, blue = await made(hub, color="red", deep={"a": 1, "b": 2}), await made(hub, color="blue", deep={"a": 1})
     assert await found(hub, color="red") == {red}
     assert await found(hub, deep={"a": 1}) == {red, blue}
@@ -43,7 +43,7 @@ async def test_threads_are_found_by_the_members_of_their_values(hubs: House) -> 
 
 
 async def test_a_number_is_found_in_whichever_way_it_was_written(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Echo()))
+    hub = await hubs.start(registered("a", Echo()))
     whole, point, other = await made(hub, n=7), await made(hub, n=7.0), await made(hub, n=70)
     for number in (7, 7.0):
         assert await found(hub, n=number) == {whole, point}  # made when they are first looked for
@@ -60,19 +60,19 @@ async def test_a_number_is_found_in_whichever_way_it_was_written(hubs: House) ->
 
 
 async def test_a_thread_that_has_gone_on_is_looked_at_again(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Echo()))
+    hub = await hubs.start(registered("a", Echo()))
     thread_id = await made(hub, color="red")
     assert await found(hub, color="red") == {thread_id}
     await hub.update_state(OWNER, StateUpdate(thread_id=thread_id, values={"color": "blue"}))
     assert await found(hub, color="red") == set()
     assert await found(hub, color="blue") == {thread_id}
     await hubs.stop(hub)
-    hub = await hubs.start(fronted("a", Echo()))
+    hub = await hubs.start(registered("a", Echo()))
     assert await found(hub, color="blue") == {thread_id}
 
 
 async def test_what_is_too_large_for_a_row_is_found_all_the_same(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Echo()))
+    hub = await hubs.start(registered("a", Echo()))
     thread_id = await made(hub, color="red", much="x" * 20_000)
     for _ in range(2):
         assert await found(hub, color="red") == {thread_id}
@@ -80,7 +80,7 @@ async def test_what_is_too_large_for_a_row_is_found_all_the_same(hubs: House) ->
 
 
 async def test_nothing_is_kept_of_a_thread_that_was_erased_or_of_a_run_that_was_removed(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Echo()))
+    hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a", data={"color": "red"}, thread_id=await made(hub, size=1))
     await ends(hub, receipt)
     assert await found(hub, size=1) == {receipt.thread_id}

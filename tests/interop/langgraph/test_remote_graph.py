@@ -10,8 +10,8 @@ from langgraph.types import Command
 from langgraph_sdk import get_client
 
 from gateway import demo
-from gateway.agents.langgraph.agent import front
-from gateway.fronted import Fronted
+from gateway.agents.langgraph.agent import wrap_graph
+from gateway.registered_agent import RegisteredAgent
 from tests.behaviour.test_graph_platform import asking
 from tests.gateway.graphs import GRAPHS
 from tests.gateway.hubs import within
@@ -24,9 +24,9 @@ DRAWN = ("ask", "chat", "within")
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncGenerator[Running]:
-    made = {name: Fronted(*front(GRAPHS[name](), name)) for name in DRAWN}
-    made["asking"] = Fronted(*front(asking(), "asking"))
-    async with running(tmp_path, {"stream": demo.stream}, fronted=made) as gateway:
+    made = {name: RegisteredAgent(*wrap_graph(GRAPHS[name](), name)) for name in DRAWN}
+    made["asking"] = RegisteredAgent(*wrap_graph(asking(), "asking"))
+    async with running(tmp_path, {"stream": demo.stream}, registered=made) as gateway:
         yield gateway
 
 

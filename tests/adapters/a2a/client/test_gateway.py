@@ -34,7 +34,7 @@ from canonical.event import InterruptRaised, TaskChanged
 from canonical.fold import Fold
 from canonical.state import TERMINAL, WAITING
 from conformance.contract import check_agent
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.site import AGENTS
 from tests.adapters.a2a.talk import Reminded
@@ -146,11 +146,11 @@ def way_name(way: tuple[str, bool, bool, bool]) -> str:
     return f"{version}-{'rest' if rest else 'jsonrpc'}{'' if streams else '-unary'}{'-extended' if extended else ''}"
 
 
-def fronted(url: str, info: AgentInfo, way: tuple[Any, bool, bool, bool]) -> Fronted:
+def registered(url: str, info: AgentInfo, way: tuple[Any, bool, bool, bool]) -> RegisteredAgent:
     version, rest, streams, extended = way
     # What its card would say if it offered nothing else.
     interface = Interface(url, version, rest=rest, streams=streams, extended=extended)
-    return Fronted(info, Client(url, info.name, interface=interface))
+    return RegisteredAgent(info, Client(url, info.name, interface=interface))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=WAYS, ids=way_name)
@@ -161,11 +161,11 @@ async def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     more = {each.__name__: each for each in (login, progress, refuse, give)}
     agents = {**AGENTS, **more, "slow": slow.slow}
     async with running(folder / "back", agents) as back, loopback.client() as http:
-        found: dict[str, Fronted] = {}
+        found: dict[str, RegisteredAgent] = {}
         for name in agents:
             [info] = await discover(f"{back.url}/a2a/{name}", http)
-            found[name] = fronted(f"{back.url}/a2a/{name}", info, request.param)
-        async with running(folder, fronted=found) as front:
+            found[name] = registered(f"{back.url}/a2a/{name}", info, request.param)
+        async with running(folder, registered=found) as front:
             yield Way(back, front, slow, request.param[0], request.param[3])
         for each in found.values():
             await cast("Client", each.agent).aclose()

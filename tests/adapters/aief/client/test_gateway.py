@@ -13,7 +13,7 @@ from adapters.aief import Client, discover, upstream_name
 from canonical import FaultCode
 from canonical.event import ArtifactAdded, LossNoted, PartAdded, StepStarted, UpstreamBound
 from conformance.contract import Dialogue, Transcript
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.talk import Talk
 from tests.adapters.aief.site import BOUND, Site, opened, within
@@ -156,12 +156,12 @@ async def test_a_turn_after_one_that_was_left_is_not_swallowed_by_it(far: Site, 
 @pytest.fixture
 async def near(far: Site, tmp_path: Path) -> AsyncGenerator[Site]:
     async with loopback.client() as http:
-        fronted: dict[str, Fronted] = {}
+        registered: dict[str, RegisteredAgent] = {}
         for name in ("echo", "ask", "steps", "gated", "given"):
             url = f"{far.url}/agent/{name}"
             [info] = await discover(url, http)
-            fronted[name] = Fronted(info, Client(url, upstream_name(info), http=http))
-        async with opened(tmp_path, fronted) as made:
+            registered[name] = RegisteredAgent(info, Client(url, upstream_name(info), http=http))
+        async with opened(tmp_path, registered) as made:
             yield made
 
 

@@ -28,7 +28,7 @@ from canonical.event import (
 from canonical.json import to_json
 from conformance.contract import check_agent
 from gateway import demo
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import DEMO
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.gateway.hubs import Scripted, say, within
@@ -229,8 +229,8 @@ async def front(tmp_path: Path, upstream: Running, dialect: Dialect) -> AsyncGen
     url = upstream.url + PATHS[dialect]
     infos = await discover(url, upstream.http)
     clients = {info.name: Client(url, upstream_name(info)) for info in infos}
-    fronted = {info.name: Fronted(info, clients[info.name]) for info in infos}
-    async with running(folder, fronted=fronted) as made:
+    registered = {info.name: RegisteredAgent(info, clients[info.name]) for info in infos}
+    async with running(folder, registered=registered) as made:
         try:
             yield made
         finally:

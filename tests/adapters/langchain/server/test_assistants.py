@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from canonical import AgentInfo, Invocation
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.gateway.hubs import Echo
 from tests.running import running
 
@@ -105,8 +105,8 @@ async def test_a_graph_goes_from_the_start_through_the_agent_to_the_end(http: ht
 
 async def test_the_schemas_of_a_graph_take_messages_unless_the_agent_says_something_else(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    known = Fronted(AgentInfo(name="known", schemas={"input": schema, "config": schema}), Echo())
-    async with running(tmp_path, {"plain": Echo()}, fronted={"known": known}) as gateway:
+    known = RegisteredAgent(AgentInfo(name="known", schemas={"input": schema, "config": schema}), Echo())
+    async with running(tmp_path, {"plain": Echo()}, registered={"known": known}) as gateway:
         plain = (await gateway.http.get("/assistants/plain/schemas")).json()
         asked = (await gateway.http.get("/assistants/known/schemas")).json()
         assert (await gateway.http.get("/assistants/known/subgraphs?recurse=true")).json() == {}
@@ -330,8 +330,8 @@ async def test_assistants_are_not_listed_by_a_get(http: httpx.AsyncClient) -> No
 
 
 async def test_an_agent_that_is_broken_is_still_shown(tmp_path: Path) -> None:
-    broken = Fronted(AgentInfo(name="broken"), None, "it does not answer")
-    async with running(tmp_path, {"echo": Echo()}, fronted={"broken": broken}) as gateway:
+    broken = RegisteredAgent(AgentInfo(name="broken"), None, "it does not answer")
+    async with running(tmp_path, {"echo": Echo()}, registered={"broken": broken}) as gateway:
         assert [each["name"] for each in await search(gateway.http)] == ["echo", "broken"]
         broken_id = uuid5(IDS, "broken")
         for path in (f"/assistants/{broken_id}", "/assistants/broken/graph", "/agents/broken"):

@@ -6,11 +6,11 @@ import pytest
 
 from adapters.langchain.server.lookup import apply_task_cancel, find_agent, find_run, not_found, read_history
 from canonical import Fault, FaultCode, FaultError, RunStatus, TaskState
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, asked, ends, fronted, reaches, submit
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, asked, ends, reaches, registered, submit
 
 
 async def test_an_unknown_agent_is_said_in_the_words_of_the_dialect(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     assert find_agent(hub, "echo").name == "echo"
     for text, dialect, code, words in (
         ("none", "agent-protocol", FaultCode.NOT_FOUND, "Agent 'none' not found"),
@@ -24,7 +24,7 @@ async def test_an_unknown_agent_is_said_in_the_words_of_the_dialect(hubs: House)
 
 
 async def test_a_run_is_found_on_its_own_thread_by_its_owner_and_until_it_is_removed(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     assert (await find_run(hub, OWNER, receipt.run_id, receipt.thread_id)).run_id == receipt.run_id
@@ -38,7 +38,7 @@ async def test_a_run_is_found_on_its_own_thread_by_its_owner_and_until_it_is_rem
 
 async def test_a_run_that_waits_is_shown_cancelled_once_its_task_is(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
+    hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("Which?").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
@@ -50,7 +50,7 @@ async def test_a_run_that_waits_is_shown_cancelled_once_its_task_is(hubs: House)
 
 
 async def test_the_history_of_a_thread_is_that_of_a_seq_and_an_unknown_thread_is_named(hubs: House) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     now = await read_history(hub, OWNER, receipt.thread_id)

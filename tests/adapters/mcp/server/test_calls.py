@@ -13,7 +13,7 @@ import pytest_asyncio
 from canonical import Ask, Invocation, Message, Scope, TaskState
 from canonical.thread import Artifact
 from gateway.agents.python.agent import wrap
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from tests.adapters.mcp.site import (
     ACCEPT,
     TASKS,
@@ -123,11 +123,11 @@ AGENTS: Final = (echo, history, ask, approve, files, fail, progress, waiting, sp
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    fronted = {agent.__name__: Fronted(*wrap(agent, agent.__name__)) for agent in AGENTS}
+    registered = {agent.__name__: RegisteredAgent(*wrap(agent, agent.__name__)) for agent in AGENTS}
     for agent, schemas in ((weather, {"input": CITY}), (count_words, {"output": COUNT})):
         info, made = wrap(agent, agent.__name__)
-        fronted[agent.__name__] = Fronted(info.replace(schemas=schemas), made)
-    async with running(tmp_path_factory.mktemp("mcp"), fronted=fronted) as gateway:
+        registered[agent.__name__] = RegisteredAgent(info.replace(schemas=schemas), made)
+    async with running(tmp_path_factory.mktemp("mcp"), registered=registered) as gateway:
         yield gateway
 
 

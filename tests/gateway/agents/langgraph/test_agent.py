@@ -14,9 +14,9 @@ import pytest
 
 from adapters.langchain.server.create_run import open_questions
 from canonical import AgentInfo, FaultCode, FaultError, Invocation
-from gateway.agents.langgraph.agent import front
+from gateway.agents.langgraph.agent import wrap_graph
 from gateway.agents.registry import connect
-from gateway.fronted import Fronted
+from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import Settings
 from tests.gateway.graphs import GRAPHS, State, asks, builder, chat
 from tests.gateway.hubs import Echo, within
@@ -57,7 +57,7 @@ async def test_every_thread_has_a_state_of_its_own_and_so_has_every_owner(tmp_pa
 
 
 async def test_the_first_run_of_a_graph_is_told_what_others_said_on_the_thread(tmp_path: Path) -> None:
-    agents = {"chat": front(chat(), "chat")[1], "echo": Echo()}
+    agents = {"chat": wrap_graph(chat(), "chat")[1], "echo": Echo()}
     async with running(tmp_path, agents) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
@@ -102,7 +102,7 @@ async def test_an_approval_is_given_by_a_word_of_another_protocol(tmp_path: Path
     gate = builder(State, {"gate": asks({"action_requests": [wipe], "review_configs": []})})
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
     body: Any = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    async with running(tmp_path, fronted={"gate": Fronted(*front(gate, "gate"))}) as gateway:
+    async with running(tmp_path, registered={"gate": RegisteredAgent(*wrap_graph(gate, "gate"))}) as gateway:
         for answer, decision in (("yes", {"type": "approve"}), ("Later", {"type": "reject", "message": "Later"})):
             body["params"]["message"] = message
             for text in ("Hi", answer):
@@ -364,7 +364,7 @@ async def test_with_durability_exit_only_the_last_state_is_kept(tmp_path: Path, 
 
 
 async def test_a_graph_can_start_from_a_revision_that_another_agent_made(tmp_path: Path) -> None:
-    agents = {"chat": front(chat(), "chat")[1], "echo": Echo()}
+    agents = {"chat": wrap_graph(chat(), "chat")[1], "echo": Echo()}
     async with running(tmp_path, agents) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
@@ -416,7 +416,7 @@ async def test_no_input_on_a_new_thread_is_an_error_of_the_graph(tmp_path: Path)
 
 
 async def test_a_graph_needs_a_hub(tmp_path: Path) -> None:
-    agent = front(chat(), "chat")[1]
+    agent = wrap_graph(chat(), "chat")[1]
     with pytest.raises(FaultError) as raised:
         async for _ in agent.run(Invocation(agent="chat", thread_id="t", task_id="t", run_id="r")):
             pass
@@ -462,7 +462,7 @@ class Gate:
 
 async def test_a_run_that_is_rolled_back_leaves_the_graph_where_it_was(tmp_path: Path) -> None:
     gate = Gate()
-    async with running(tmp_path, {"gate": front(gate.graph(), "gate")[1]}) as gateway:
+    async with running(tmp_path, {"gate": wrap_graph(gate.graph(), "gate")[1]}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
         gate.open.set()
@@ -480,7 +480,7 @@ async def test_a_run_that_is_rolled_back_leaves_the_graph_where_it_was(tmp_path:
 
 async def test_a_run_that_is_cancelled_stops_its_node_and_keeps_what_was_done(tmp_path: Path) -> None:
     gate = Gate()
-    async with running(tmp_path, {"gate": front(gate.graph(), "gate")[1]}) as gateway:
+    async with running(tmp_path, {"gate": wrap_graph(gate.graph(), "gate")[1]}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
         run_id = await gate.begun(caller, thread_id)
@@ -496,7 +496,7 @@ async def test_a_run_that_is_cancelled_stops_its_node_and_keeps_what_was_done(tm
 
 async def test_the_state_cannot_be_changed_while_a_run_is_active(tmp_path: Path) -> None:
     gate = Gate()
-    async with running(tmp_path, {"gate": front(gate.graph(), "gate")[1]}) as gateway:
+    async with running(tmp_path, {"gate": wrap_graph(gate.graph(), "gate")[1]}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
         run_id = await gate.begun(caller, thread_id)
@@ -512,18 +512,18 @@ async def test_the_state_cannot_be_changed_while_a_run_is_active(tmp_path: Path)
 async def test_a_run_that_a_restart_cut_off_goes_on_from_its_last_checkpoint_if_it_may_be_started_again(
     idempotent: bool, tmp_path: Path
 ) -> None:
-    def fronted(gate: Gate) -> dict[str, Fronted]:
-        return {"gate": Fronted(*front(gate.graph(), "gate"), idempotent=idempotent)}
+    def registered(gate: Gate) -> dict[str, RegisteredAgent]:
+        return {"gate": RegisteredAgent(*wrap_graph(gate.graph(), "gate"), idempotent=idempotent)}
 
     gate = Gate()
-    async with running(tmp_path, fronted=fronted(gate)) as gateway:
+    async with running(tmp_path, registered=registered(gate)) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
         run_id = await gate.begun(caller, thread_id)
         assert gate.started == 1
     later = Gate()
     later.open.set()
-    async with running(tmp_path, fronted=fronted(later)) as gateway:
+    async with running(tmp_path, registered=registered(later)) as gateway:
         body = await Caller(gateway).get(f"/threads/{thread_id}/runs/{run_id}/join")
         assert later.started == 0
         if idempotent:
@@ -632,23 +632,23 @@ async def test_a_graph_that_takes_no_text_says_what_it_takes(tmp_path: Path) -> 
 
 
 def test_a_graph_is_described_by_its_schemas() -> None:
-    info, _ = front(GRAPHS["joke"](), "joke", "Tells jokes.")
+    info, _ = wrap_graph(GRAPHS["joke"](), "joke", "Tells jokes.")
     assert info.description == "Tells jokes."
     assert (info.stateful, info.remembers, info.metadata) == (True, True, {"framework": "langgraph"})
     assert set(info.schemas["input"]["properties"]) == {"topic"}
     assert set(info.schemas["output"]["properties"]) == {"joke"}
     assert set(info.schemas["state"]["properties"]) == {"topic", "joke"}
     assert info.output_types == ("application/json",)
-    talker, _ = front(chat().compile(name="talker"), "chat")
+    talker, _ = wrap_graph(chat().compile(name="talker"), "chat")
     assert talker.description == "talker"
     assert talker.output_types == ("text/plain",)
 
 
 def test_what_cannot_be_compiled_is_no_agent() -> None:
     with pytest.raises(TypeError, match="cannot be compiled"):
-        front(builder(State, {}), "empty")
+        wrap_graph(builder(State, {}), "empty")
     with pytest.raises(TypeError, match="no graph"):
-        front(object(), "other")
+        wrap_graph(object(), "other")
 
 
 def test_without_a_graph_nothing_needs_langgraph() -> None:
@@ -668,7 +668,7 @@ async def test_a_graph_is_named_in_the_configuration_like_any_other_agent(
     names = ("graph", "compiled", "empty")
     settings = Settings.model_validate({"agents": {name: {"python": f"their_graphs:{name}"} for name in names}})
     registry = await connect(settings)
-    async with running(tmp_path, fronted={name: registry.get(name) for name in names}) as gateway:
+    async with running(tmp_path, registered={name: registry.get(name) for name in names}) as gateway:
         caller = Caller(gateway)
         for name in ("graph", "compiled"):
             assert (await caller.wait(await caller.thread(), name, {"items": []}))["items"] == ["one", "two", "three"]

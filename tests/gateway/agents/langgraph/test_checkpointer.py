@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from canonical import FaultCode, FaultError, Invocation
 from canonical.hub import Submission, ThreadChange
-from gateway.agents.langgraph.agent import front
+from gateway.agents.langgraph.agent import wrap_graph
 from gateway.agents.langgraph.checkpointer import Saver
 from gateway.storage import checkpoints
 from tests.gateway.graphs import Listed, builder, writes
@@ -154,7 +154,7 @@ async def test_checkpoints_are_erased_with_their_thread(tmp_path: Path) -> None:
 async def test_a_compiled_graph_that_brings_a_checkpointer_is_given_the_gateways(tmp_path: Path) -> None:
     own = InMemorySaver()
     graph = builder(Listed, {"one": writes({"items": ["one"]})}).compile(checkpointer=own)
-    async with running(tmp_path, {"g": front(graph, "g")[1]}) as gateway:
+    async with running(tmp_path, {"g": wrap_graph(graph, "g")[1]}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
         await caller.wait(thread_id, "g", {"items": []})

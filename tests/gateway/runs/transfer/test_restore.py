@@ -16,7 +16,7 @@ from gateway.ids import new_id
 from gateway.runs.transfer.form import Reader, RecordLine, ThreadLine, TransferError
 from gateway.runs.transfer.restore import Restored, check_section, restore_thread
 from gateway.storage.blobs import FolderBlobs
-from tests.gateway.hubs import Echo, House, ends, fronted, submit, within
+from tests.gateway.hubs import Echo, House, ends, registered, submit, within
 from tests.gateway.runs.transfer.lines import Line, read_lines, record, short_log, write_lines, write_threads
 
 EXPORT = Path(__file__).parents[2] / "cli" / "export-1.jsonl"
@@ -159,14 +159,14 @@ CREATED = TaskCreated(task_id=TASK, agent="echo")
 async def test_a_log_that_no_gateway_writes_is_refused_whole(
     hubs: House, tmp_path: Path, log: list[RecordLine]
 ) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     begun = [record(1, ThreadChanged()), record(2, CREATED, TASK)]
     write_threads(tmp_path / "x.jsonl", [(new_id(), [*begun, *log])])
     await is_refused(hub, tmp_path / "x.jsonl", FaultCode.INVALID, "is none that a gateway writes")
 
 
 async def test_an_id_that_another_thread_has_is_a_conflict(hubs: House, tmp_path: Path) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     write_threads(tmp_path / "x.jsonl", [(new_id(), short_log(receipt.task_id))])
@@ -176,7 +176,7 @@ async def test_an_id_that_another_thread_has_is_a_conflict(hubs: House, tmp_path
 async def test_a_thread_that_was_erased_comes_back_and_one_that_is_shorter_here_does_not_grow(
     hubs: House, tmp_path: Path
 ) -> None:
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     thread_id = new_id()
     log = [record(1, ThreadChanged()), record(2, CREATED, TASK)]
     write_threads(tmp_path / "long.jsonl", [(thread_id, log)])
@@ -191,7 +191,7 @@ async def test_a_thread_that_was_erased_comes_back_and_one_that_is_shorter_here_
 
 async def test_an_event_of_an_earlier_release_is_taken_in_as_today_s(hubs: House, tmp_path: Path) -> None:
     """`run_created` had a member `webhook` once; and what is unknown is kept."""
-    hub = await hubs.start(fronted("echo", Echo()))
+    hub = await hubs.start(registered("echo", Echo()))
     created: dict[str, Any] = {"kind": "run_created", "run_id": RUN, "webhook": None, "novel": 1}
     thread_id = new_id()
     lines = [record(1, ThreadChanged()), record(2, CREATED, TASK), record(3, RunCreated(run_id=RUN), TASK, RUN)]

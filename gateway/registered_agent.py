@@ -8,7 +8,7 @@ from gateway.settings.model import Timeout
 
 
 @dataclass(frozen=True, slots=True)
-class Fronted:
+class RegisteredAgent:
     """An agent behind the gateway."""
 
     info: AgentInfo
@@ -32,5 +32,5 @@ class Fronted:
     """Looks for a broken one behind a URL."""
 
 
-Again = Callable[[], Awaitable[Sequence[Fronted]]]
+Again = Callable[[], Awaitable[Sequence[RegisteredAgent]]]
 """What there is in the place of a broken agent; if it still is, that one, with the reason of now."""
