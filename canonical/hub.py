@@ -112,8 +112,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """A paused task of the thread is cancelled by this input; otherwise its questions stay open."""
     start_in: int | None = None
     """Microseconds that have to pass before it starts."""
-    if_missing: Literal["create", "reject", "anew"] = "create"
-    """Whether an unknown `thread_id` makes a thread: `anew` also where there was one that was erased."""
+    if_missing: Literal["create", "reject", "recreate"] = "create"
+    """Whether an unknown `thread_id` makes a thread: `recreate` also where there was one that was erased."""
     webhook: "Webhook | None" = None
     """Registered in the same commit; its `task_id` is filled."""
 

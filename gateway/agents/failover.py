@@ -121,9 +121,9 @@ class ServerPool:
         await asyncio.gather(*(server.client.aclose() for server in self._servers))
 
     def run(self, call: Invocation) -> AsyncIterator[Event]:
-        return _FailoverRun(call, [(server, pause, server.client.run) for server, pause in self._tries(call)])
+        return _FailoverRun(call, [(server, pause, server.client.run) for server, pause in self._list_attempts(call)])
 
-    def _tries(self, call: Invocation) -> Sequence[tuple[Server, float]]:
+    def _list_attempts(self, call: Invocation) -> Sequence[tuple[Server, float]]:
         """Servers, each with the seconds to wait before it is tried."""
         bound = self._bound_server(call)
         servers = [bound] if bound is not None else sorted(self._servers, key=lambda each: each.breaker.is_suspect)
@@ -168,10 +168,10 @@ class _FailoverRun:
     """What a client yields, from the first server that takes the run. Not a generator: how it is left (closed, or let
     go of) is the client's to know."""
 
-    def __init__(self, call: Invocation, tries: Sequence[tuple[Server, float, Run]]) -> None:
+    def __init__(self, call: Invocation, attempts: Sequence[tuple[Server, float, Run]]) -> None:
         self._call = call
-        self._tries = iter(tries)
-        self._servers = [server for server, _, _ in tries]
+        self._attempts = iter(attempts)
+        self._servers = [server for server, _, _ in attempts]
         self._server: Server | None = None
         self._events: Events | None = None
         self._begun = False
@@ -213,7 +213,7 @@ class _FailoverRun:
     async def _enter_server(self) -> tuple[Server, Events]:
         """The server that the run is at, or the next one that can be tried."""
         while self._events is None or self._server is None:
-            server, pause, run = next(self._tries, (None, 0.0, None))
+            server, pause, run = next(self._attempts, (None, 0.0, None))
             if server is None or run is None:
                 raise self._failed or self._resting_error()
             if pause and server.breaker.admits:

@@ -255,7 +255,7 @@ class Cluster:
                 run = await self._journal.query(queries.run, pump.start.owner, pump.start.run.run_id)
                 self._drop(pump, run)
             elif found.run.attempt != pump.start.run.attempt:
-                self._engine.let_go(pump)
+                self._engine.abandon(pump)
             elif found.task.state is TaskState.CANCELLING:
                 self._engine.stop_run(*pump.key)
 
@@ -263,4 +263,4 @@ class Cluster:
         if run is None or run.thread_id != pump.start.thread_id:
             self._engine.forget_run(*pump.key)
         else:
-            self._engine.let_go(pump)
+            self._engine.abandon(pump)

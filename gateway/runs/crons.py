@@ -100,8 +100,8 @@ class Crons:
         while due := await self._journal.query(_due, self._clock.now()):
             for owner, cron in due:
                 await self._fire(owner, cron)
-        following = await self._journal.query(_following)
-        return _LOOK if following is None else min(_LOOK, max(0, following - self._clock.now()) / 1e6)
+        next_due = await self._journal.query(_read_next_due)
+        return _LOOK if next_due is None else min(_LOOK, max(0, next_due - self._clock.now()) / 1e6)
 
     async def _fire(self, owner: str, cron: Cron) -> None:
         run_id = str(uuid5(NAMESPACE_OID, f"{cron.cron_id}/{cron.next_run}"))
@@ -244,7 +244,7 @@ def _due(connection: Connection, now: int) -> list[tuple[str, Cron]]:
     return [(owner, decode_snapshot(Cron, body)) for owner, body in rows]
 
 
-def _following(connection: Connection) -> int | None:
+def _read_next_due(connection: Connection) -> int | None:
     return connection.execute(select(func.min(_CRON.c.next_run)).where(_CRON.c.next_run.is_not(None))).scalar()
 
 

@@ -130,7 +130,7 @@ class Engine:
             pump.reason = RunReason.CALLER
             pump.task.cancel()
 
-    def let_go(self, pump: Pump) -> None:
+    def abandon(self, pump: Pump) -> None:
         """Another node has the run by now, or its end: the agent is left alone, and what it still says goes nowhere."""
         if pump.task is not None and not (pump.abandoned or pump.task.done()):
             log.warning("run %s goes on without this node", pump.start.run.run_id)

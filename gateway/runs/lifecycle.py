@@ -87,7 +87,7 @@ def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> Start | La
     run = next_pending(tx, state)
     if run is not None and state.tasks[run.task_id].agent == agent:
         return begin(tx, state, run)
-    return _following(tx, state)
+    return _find_next(tx, state)
 
 
 def begin(
@@ -119,7 +119,7 @@ def next_pending(tx: Transaction, state: ThreadState) -> Run | None:
     return None
 
 
-def _following(tx: Transaction, state: ThreadState) -> Later | None:
+def _find_next(tx: Transaction, state: ThreadState) -> Later | None:
     """Whose the thread's next run is, and when. This node is to start it: no other may know that its turn comes."""
     run = next_pending(tx, state)
     if run is not None:
@@ -240,7 +240,7 @@ def end(
     if reason is RunReason.ROLLED_BACK:
         tx.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=task_id)
         checkpoints.forget_run(tx.connection, start.owner, run_id)
-    return _following(tx, state)
+    return _find_next(tx, state)
 
 
 def _cancel_reason(state: ThreadState, run: Run) -> RunReason:

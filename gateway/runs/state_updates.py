@@ -32,14 +32,14 @@ class StateUpdates:
         """`canonical.hub.Hub.update_state`."""
         if update.checkpoint is not None:
             await self._reads.need_revision(owner, update.thread_id, update.checkpoint)
-        if (keeper := await self._find_keeper(owner, update)) is not None:
-            return await self._ask_keeper(owner, update, *keeper)
+        if (state_owner := await self._find_state_owner(owner, update)) is not None:
+            return await self._update_by_owner(owner, update, *state_owner)
         checkpoint_id = new_id()
         kept = replace(update, messages=await keep_messages(self._blobs, update.messages))
         await self._journal.write(thread_commands.update, owner, kept, checkpoint_id)
         return checkpoint_id
 
-    async def _find_keeper(self, owner: str, update: StateUpdate) -> tuple[str, Stateful] | None:
+    async def _find_state_owner(self, owner: str, update: StateUpdate) -> tuple[str, Stateful] | None:
         """The agent that keeps the thread's state, if the last one on it does; before the first, the one that the
         thread was made for."""
         await self._reads.thread(owner, update.thread_id)
@@ -53,7 +53,7 @@ class StateUpdates:
             return None
         return registered.info.name, registered.agent
 
-    async def _ask_keeper(self, owner: str, update: StateUpdate, name: str, agent: Stateful) -> str:
+    async def _update_by_owner(self, owner: str, update: StateUpdate, name: str, agent: Stateful) -> str:
         key = await self._reads.key(owner, update.thread_id)
         runs = await self._journal.query(lifecycle.bound_runs, key, name)
         call = Invocation(

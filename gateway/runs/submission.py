@@ -206,14 +206,15 @@ def _thread_for(tx: Transaction, owner: str, ask: Submission) -> ThreadState | N
     if thread_id is None:
         return None
     state = tx.thread(owner, thread_id)
-    if state is None and ask.if_missing != "anew" and (ask.if_missing == "reject" or tx.is_erased(owner, thread_id)):
+    missing = ask.if_missing
+    if state is None and missing != "recreate" and (missing == "reject" or tx.is_erased(owner, thread_id)):
         raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
     return state
 
 
 def _make_thread(tx: Transaction, owner: str, ask: Submission, ids: Ids) -> ThreadState:
     thread_id = ask.thread_id or ids.thread
-    if ask.if_missing == "anew":
+    if ask.if_missing == "recreate":
         tx.forget_erased(owner, thread_id)
     ephemeral = True if ask.ephemeral else None
     state = tx.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata, ephemeral=ephemeral))

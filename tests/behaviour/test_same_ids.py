@@ -258,7 +258,7 @@ async def test_an_agent_that_outlives_its_thread_says_nothing_on_the_one_that_fo
     old = await agent.called()
     await within(hub.delete_thread(ALICE, THREAD))
     await within(old.cancelled.wait())
-    receipt = await submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="anew")
+    receipt = await submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="recreate")
     new = await agent.called()
     old.say("from the past").end()
     await within(old.closed.wait())
@@ -277,7 +277,7 @@ async def test_what_an_erased_run_was_about_to_store_is_not_stored_with_its_succ
     async with Held(hub) as held:
         deleting = asyncio.ensure_future(hub.delete_thread(ALICE, THREAD))
         await held.queued(deleting)
-        again = asyncio.ensure_future(submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="anew"))
+        again = asyncio.ensure_future(submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="recreate"))
         await held.queued(again)
         old.say("from the past")
         await held.queued(asyncio.ensure_future(asyncio.Event().wait()))
@@ -296,7 +296,7 @@ async def test_a_run_is_open_to_readers_though_its_ids_were_erased_in_the_same_c
     async with Held(hub) as held:
         deleting = asyncio.ensure_future(hub.delete_thread(ALICE, THREAD))
         await held.queued(deleting)
-        again = asyncio.ensure_future(submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="anew"))
+        again = asyncio.ensure_future(submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="recreate"))
         await held.queued(again)
     await within(deleting)
     receipt = await within(again)

@@ -71,7 +71,7 @@ class EventWriter:
         self._noted: dict[Loss, None] = {}
         self._generic = False
         """There were events that are no part of the run."""
-        self._speech = MessageEncoder(view)
+        self._encoder = MessageEncoder(view)
         self._unknown: JsonObject = {}
         """Members of the run that only its own ACP server knows."""
         self._beside: JsonObject = {}
@@ -85,12 +85,12 @@ class EventWriter:
     @property
     def output(self) -> list[w.Message]:
         """Complete messages."""
-        return self._speech.output
+        return self._encoder.output
 
     @property
     def losses(self) -> Iterable[Loss]:
         """What the agent's own protocol could not carry, and then what this one cannot."""
-        return (*self._noted, *self._speech.losses)
+        return (*self._noted, *self._encoder.losses)
 
     @property
     def run_losses(self) -> Iterable[Loss]:
@@ -107,7 +107,7 @@ class EventWriter:
             status=self.status,
             await_request=encode_questions(asked, self.view) if asked else None,
             # A snapshot of that moment, with the messages that are open, as SDK 1.0.3 sends it.
-            output=self._speech.so_far(),
+            output=self._encoder.so_far(),
             error=self._error,
             created_at=self._created_at,
             finished_at=self._finished_at,
@@ -120,33 +120,33 @@ class EventWriter:
         return self.run()
 
     def write(self, record: Record) -> list[w.Event]:
-        self._speech.at, self._speech.run_id = record.at, record.run_id
-        self._speech.events = []
+        self._encoder.at, self._encoder.run_id = record.at, record.run_id
+        self._encoder.events = []
         write = self._WRITES.get(type(record.event))
         if write is None:
-            self._speech.write(record.event)
+            self._encoder.write(record.event)
         else:
             write(self, record.event)
-        return self._speech.events
+        return self._encoder.events
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> str | None:
         """What `record` and those behind it add to one part, and they nothing else (`adapters._server.passages`): the
         content type of the parts that they are shown as. None where it is not as simple, and each has to be written."""
         if self.has_stopped or type(record.event) is not PartDelta:
             return None
-        self._speech.at, self._speech.run_id = record.at, record.run_id
-        return self._speech.add_texts(record.event, texts)
+        self._encoder.at, self._encoder.run_id = record.at, record.run_id
+        return self._encoder.add_texts(record.event, texts)
 
     def _emit(self, event: w.Event) -> None:
-        self._speech.events.append(event)
+        self._encoder.events.append(event)
 
     def _task_created(self, event: TaskCreated) -> None:
         # components.schemas.Run has no metadata.
         if event.metadata and event.protocol != "acp":
-            self._speech.lose(Feature.METADATA)
+            self._encoder.lose(Feature.METADATA)
         self._beside["metadata"] = {**self._beside.get("metadata", {}), **event.metadata}
         if self._created_at is None:
-            self._created_at = encode_time(self._speech.at)
+            self._created_at = encode_time(self._encoder.at)
             return
         # "Depending on agent implementation, the run could be continued, in which case it may return to the in-progress
         # state from one of the terminal states": here that is a further task, shown under the first one's id.
@@ -158,20 +158,20 @@ class EventWriter:
         if self.run_id is None:
             called = agent_called(event.extra)
             if called is not None:
-                self.view = self._speech.view = replace(self.view, agent=called)
+                self.view = self._encoder.view = replace(self.view, agent=called)
             self._emit(w.RunEvent(type="run.created", run=self.run()))
         self.run_id = event.run_id
         self._beside = {"metadata": self._beside.get("metadata")}
 
     def _run_started(self, event: RunStarted) -> None:
         """Of a run that starts over, what it has put out so far is no longer part of its output."""
-        if event.starts_over and self._speech.start_over(event) and self.status == "in-progress":
+        if event.starts_over and self._encoder.start_over(event) and self.status == "in-progress":
             self._emit(w.RunEvent(type="run.in-progress", run=self.run()))
 
     def _task_changed(self, event: TaskChanged) -> None:
         status = STATUSES[event.state]
         if status in TERMINAL:
-            self._finished_at = encode_time(self._speech.at)
+            self._finished_at = encode_time(self._encoder.at)
             self._questions.clear()
         if status == "failed":
             self._error = encode_error(event.fault)
@@ -183,26 +183,26 @@ class EventWriter:
         if status in EVENTS:
             # No message stays open across an await, unlike in SDK 1.0.3: other protocols end theirs there. But
             # an agent that is being cancelled, which no event tells, may still say its last words.
-            self._speech.close()
+            self._encoder.close()
         self.status = status
         if status in EVENTS:
             self._emit(w.RunEvent(type=EVENTS[status], run=self.run()))
 
     def _run_ended(self, event: RunEnded) -> None:
         if event.output is not None:
-            self._speech.lose(Feature.STRUCTURED_OUTPUT)
+            self._encoder.lose(Feature.STRUCTURED_OUTPUT)
         self._beside |= {"output": event.output, "usage": event.usage}
-        self._speech.end(event.output)
+        self._encoder.end(event.output)
 
     def _add_question(self, event: InterruptRaised) -> None:
         if self._questions:
-            self._speech.lose(Feature.QUESTIONS)
+            self._encoder.lose(Feature.QUESTIONS)
         if event.answer_schema is not None:
-            self._speech.lose(Feature.ANSWER_SCHEMA)
+            self._encoder.lose(Feature.ANSWER_SCHEMA)
         if event.ask == "auth":
             # components.schemas.RunStatus has no state for it.
-            self._speech.lose(Feature.AUTH_REQUEST)
-        self._questions[event.interrupt_id or ""] = (event, self._speech.at)
+            self._encoder.lose(Feature.AUTH_REQUEST)
+        self._questions[event.interrupt_id or ""] = (event, self._encoder.at)
 
     def _remove_question(self, event: InterruptAnswered) -> None:
         self._questions.pop(event.interrupt_id, None)
@@ -219,9 +219,9 @@ class EventWriter:
     def _native(self, event: Native) -> None:
         if event.protocol == "acp" and event.event == "message.created":
             name = event.data.get("name") if isinstance(event.data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-            self._speech.begin(name if isinstance(name, str) else None, event.extra)
+            self._encoder.begin(name if isinstance(name, str) else None, event.extra)
         elif event.protocol == "acp" and event.event == "message.completed":
-            self._speech.close(event.extra)
+            self._encoder.close(event.extra)
         elif event.protocol == "acp" and event.event == OF_RUN and event.data is None:
             self._unknown = _unknown(event.extra, w.Run)
         elif event.protocol == "acp" and isinstance(event.data, dict) and event.event not in w.EVENTS:

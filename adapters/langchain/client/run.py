@@ -66,7 +66,7 @@ class Run(UpstreamRun):
         self._work = Attempt(EventReader(), Route("langgraph", None))
         self._records = RecordReader(of_run=True)
         """What is told by the extension."""
-        self._following = self._follow()
+        self._follower = self._follow()
         self._asked: JsonObject = {}
         self._past: Sequence[Record] = ()
         self._joins = is_attached
@@ -105,7 +105,7 @@ class Run(UpstreamRun):
         else:
             await self._prepare_to_create()
             while True:
-                self._following = self._follow()
+                self._follower = self._follow()
                 yield self._read(self._body())
                 refused, self._refused = self._refused, None
                 if refused is None:
@@ -123,7 +123,7 @@ class Run(UpstreamRun):
                 self._joins = True
                 yield self._read(None)
                 break
-        while await self._following.should_reconnect():
+        while await self._follower.should_reconnect():
             yield self._read(None)
         yield self._begin()
         yield self._end()
@@ -170,7 +170,7 @@ class Run(UpstreamRun):
             tools=frozenset(tool.name for tool in call.tools),
         )
         self._work.bound = self._work.sent = True
-        self._following = self._follow()
+        self._follower = self._follow()
 
     def _follow(self) -> ResumableStream:
         work = self._work
@@ -188,13 +188,13 @@ class Run(UpstreamRun):
 
     async def _read(self, body: JsonObject | None) -> Stage:
         """One connection: to a run that the body creates, or to the one that is known."""
-        work, following = self._work, self._following
+        work, follower = self._work, self._follower
         try:
-            async with following.connect(body) as response:
-                following.begin(response)
+            async with follower.connect(body) as response:
+                follower.begin(response)
                 async with aclosing(FrameStream(response)) as frames:
                     async for frame in frames:
-                        if following.takes(frame):
+                        if follower.takes(frame):
                             yield await self._decode(frame)
                         if self._has_ended:
                             await frames.drain(DRAIN)
@@ -203,13 +203,13 @@ class Run(UpstreamRun):
                         raise frames.broken
         except FaultError as error:
             try:
-                following.end(error, creates=body is not None)
+                follower.end(error, creates=body is not None)
             except FaultError:
                 if body is None or work.bound or work.reader.run_id:
                     raise
                 self._refused = error
         else:
-            following.end(None, creates=body is not None)
+            follower.end(None, creates=body is not None)
 
     async def _decode(self, frame: Frame) -> Sequence[Event]:
         work = self._work
@@ -243,7 +243,7 @@ class Run(UpstreamRun):
             return ()
         self._joins = False
         tells_all = first is not None and first.event in ("metadata", RECORDS)
-        self._following.missed = not tells_all
+        self._follower.missed = not tells_all
         if not self._is_attached:
             return ()
         said = agent_events(self._past, self._call.run_id)
@@ -344,13 +344,13 @@ class Run(UpstreamRun):
 
     async def _end(self) -> Stage:
         """What the run came to."""
-        reader, following = self._work.reader, self._following
+        reader, follower = self._work.reader, self._follower
         if self._records.stopped:
             return
         outcome: Json = None
-        if not reader.has_ended and (following.missed or (following.run and following.run.status == "error")):
-            outcome = await following.outcome()
-        run = following.run
+        if not reader.has_ended and (follower.missed or (follower.run and follower.run.status == "error")):
+            outcome = await follower.outcome()
+        run = follower.run
         status = reader.status or (run.status if run is not None else "success")
         if reader.fault is None:
             error = as_object(outcome).get("__error__")
@@ -358,7 +358,7 @@ class Run(UpstreamRun):
         if reader.fault is not None:
             self._work.over = True
             raise FaultError.of(reader.fault)
-        if following.missed:
+        if follower.missed:
             values, messages = await self._values(outcome)
             with blaming_the_agent():
                 told = reader.settle(values, messages)

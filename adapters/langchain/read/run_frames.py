@@ -110,7 +110,7 @@ class EventReader:
         """It has failed."""
         self.status: str | None = None
         """As its end was told, by servers that tell it."""
-        self.speech = MessageDecoder()
+        self.messages = MessageDecoder()
         self._attempt = 0
         """Of the run, as its server counts."""
         self._dialect: Dialect = dialect
@@ -213,8 +213,8 @@ class EventReader:
         # langgraph-api 0.16.7 counts attempts from 1.
         if not isinstance(attempt, int) or attempt <= self._attempt:
             return ()
-        again, self._attempt = self._attempt > 0 and self.speech.answered, attempt
-        return (*self.speech.close(), LossNoted(feature="text", how=_TAKEN_BACK)) if again else ()
+        again, self._attempt = self._attempt > 0 and self.messages.answered, attempt
+        return (*self.messages.close(), LossNoted(feature="text", how=_TAKEN_BACK)) if again else ()
 
     # States
 
@@ -378,7 +378,7 @@ class EventReader:
         events: list[Event] = []
         if self._steps.pop(task.id, None) is None:  # its beginning was not told
             events.append(_step(task.id, task.name, ns))
-        events += self.speech.node_ended(task.id)
+        events += self.messages.node_ended(task.id)
         updates = self._updates.get((ns, task.name))
         update: Json = updates.pop(0) if updates else result
         own: JsonObject = {"result": result}
@@ -418,16 +418,16 @@ class EventReader:
         told: list[Any] = data if isinstance(data, list) else []
         if name == "messages" and len(told) == 2 and isinstance(told[0], dict):
             chunked = self._dialect == "agent-protocol"
-            return self.speech.hear(as_object(told[0]), as_object(told[1]), ns, chunked=chunked)
+            return self.messages.hear(as_object(told[0]), as_object(told[1]), ns, chunked=chunked)
         # Cumulative, as LangGraph's mode `messages` is. What else a stream of messages holds is left open by the Agent
         # Protocol: the state tells the same.
         if name not in ("messages/partial", "messages/complete"):
             return ()
-        say = self.speech.so_far if name == "messages/partial" else self._complete
+        say = self.messages.so_far if name == "messages/partial" else self._complete
         return [event for each in told if is_agents(each) for event in say(as_object(each), ns)]
 
     def _complete(self, wire: JsonObject, ns: Place) -> Sequence[Event]:
-        return self.speech.whole(wire, None, ns)
+        return self.messages.whole(wire, None, ns)
 
     def _custom(self, ns: Place, data: Json) -> Sequence[Event]:
         """A gateway like this one tells here what LangGraph has no event for."""
@@ -447,7 +447,7 @@ class EventReader:
 
     def _error(self, data: Json) -> Sequence[Event]:
         self.fault = decode_error(data)
-        return self.speech.close()
+        return self.messages.close()
 
     # Questions
 
@@ -468,7 +468,7 @@ class EventReader:
 
     def close(self) -> Sequence[Event]:
         """It has stopped: nothing is added to what was said, and the last states are the ones that are kept."""
-        events: list[Event] = [*self.speech.close(), *self._held.values()]
+        events: list[Event] = [*self.messages.close(), *self._held.values()]
         self._held.clear()
         return events
 
@@ -507,21 +507,21 @@ class EventReader:
         calls = self.calls()
         events += (*self.questions(), *calls)
         if self.asks or calls:
-            return [*events, RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=self.speech.usage)]
-        return [*events, RunEnded(output=self._output(), usage=self.speech.usage)]
+            return [*events, RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=self.messages.usage)]
+        return [*events, RunEnded(output=self._output(), usage=self.messages.usage)]
 
     def end_by_cancel(self) -> Sequence[Event]:
-        return [*self.speech.close(), RunEnded(status=RunStatus.CANCELLED, usage=self.speech.usage)]
+        return [*self.messages.close(), RunEnded(status=RunStatus.CANCELLED, usage=self.messages.usage)]
 
     def end_by_timeout(self) -> Sequence[Event]:
         fault = Fault(code=FaultCode.AGENT_TIMEOUT, message="The agent's server ended the run: it took too long")
-        return [*self.speech.close(), RunEnded(status=RunStatus.TIMEOUT, fault=fault, usage=self.speech.usage)]
+        return [*self.messages.close(), RunEnded(status=RunStatus.TIMEOUT, fault=fault, usage=self.messages.usage)]
 
     def account(self, about: Json) -> Sequence[Event]:
         """What a gateway like this one says of a run beside all else: the usage, and what got lost before it came
         here."""
         told = as_object(as_object(about).get("babelgate"))
-        self.speech.usage = self.speech.usage or as_object(told.get("usage"))
+        self.messages.usage = self.messages.usage or as_object(told.get("usage"))
         losses = as_object(told.get("loss"))
         return [LossNoted(feature=feature, how=how) for feature, how in losses.items() if isinstance(how, str)]
 
@@ -537,7 +537,7 @@ class EventReader:
         return [event for wire in self._last_words() for event in self._read_message(wire)]
 
     def _read_message(self, wire: JsonObject) -> Sequence[Event]:
-        return () if self.speech.is_told(wire) else self.speech.whole(wire)
+        return () if self.messages.is_told(wire) else self.messages.whole(wire)
 
     def _last_words(self) -> Sequence[JsonObject]:
         """What the agent said since the caller spoke last."""
@@ -552,7 +552,7 @@ class EventReader:
 
     def _answer(self) -> Sequence[Event]:
         """Of a server that did not stream what was said, and of an agent that does not converse: its output."""
-        if self.speech.answered:
+        if self.messages.answered:
             return ()
         if "messages" in as_object(self._values):
             return [event for wire in self._last_words() for event in self._read_message(wire)]
@@ -571,7 +571,7 @@ class EventReader:
             return self._values or None
         if _STRUCTURED in values:
             return values[_STRUCTURED]
-        data = self.speech.data
+        data = self.messages.data
         # Structured output that a gateway like this one has put into the state, too.
         return data if isinstance(data, dict) and data and data.items() <= values.items() else None
 
@@ -594,7 +594,7 @@ class EventReader:
             event = record.event
             match event:
                 case MessageStarted() | PartAdded() | PartDelta() | PartEnded() | MessageEnded():
-                    self.speech.recall(event)
+                    self.messages.recall(event)
                 case StepStarted():
                     self._steps[event.step_id or ""] = event.name
                     self._turns.begin(event.step_id or "")

@@ -325,7 +325,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         supersede=True,
         start_in=round(body.after_seconds * 1_000_000) if body.after_seconds else None,
         # langgraph-api 0.16.7 refuses an unknown thread (404) unless it is told to create it.
-        if_missing="anew" if thread_id is None or body.if_not_exists == "create" else "reject",
+        if_missing="recreate" if thread_id is None or body.if_not_exists == "create" else "reject",
         webhook=None if run_id is None or body.webhook is None else common.webhook(run_id),
     )
     return common.told.start.apply(submission)

@@ -156,7 +156,7 @@ class EventWriter:
             case StateSaved():
                 self._revision(revision, event.ns, shows_values=_is_shown(event))
             case MessageStarted() | PartAdded() | MessageEnded():
-                self._speech(event)
+                self._write_message(event)
             case StepStarted() | StepEnded() | ToolStarted() | ToolEnded():
                 self._work(event)
             case ArtifactAdded():
@@ -413,7 +413,7 @@ class EventWriter:
         else:
             self._chunk(said, lambda: said.delta(event), ns)
 
-    def _speech(self, event: MessageStarted | PartAdded | MessageEnded) -> None:
+    def _write_message(self, event: MessageStarted | PartAdded | MessageEnded) -> None:
         run = self._run
         if run is None:
             return

@@ -278,16 +278,16 @@ class ThreadEvents(EventWriter):
     def _write(self, record: Record, revision: Revision | None) -> None:
         match record.event:
             case PartEnded():
-                self._speech(record.event)
+                self._write_message(record.event)
             case Native(event="checkpoints", ns=ns, data=data) if data is not None:  # one that the run goes on from
                 self._tell("checkpoints", lambda: _encode_checkpoint(as_object(data)), ns)
             case _:
                 super()._write(record, revision)
 
     def _delta(self, event: PartDelta) -> None:
-        self._speech(event)
+        self._write_message(event)
 
-    def _speech(self, event: MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded) -> None:
+    def _write_message(self, event: MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded) -> None:
         run, message_id = self._run, event.message_id or ""
         if run is None:
             return

@@ -67,7 +67,7 @@ class ChatReader:
         """Bytes of unknown members of the pieces."""
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
-        self._speech = MessageDecoder()
+        self._decoder = MessageDecoder()
 
     def read(self, value: Json) -> list[Event]:
         """Raises agent_failed where the completion did, invalid where it breaks the protocol."""
@@ -86,14 +86,14 @@ class ChatReader:
             if choice.index != 0:
                 continue
             said = choice.delta or choice.message
-            before = self._speech.count
+            before = self._decoder.count
             if said is not None:
                 self._read(said)
             if choice.finish_reason is not None:
                 self._finish = _FINISHES.get(choice.finish_reason, "stop")
                 self.finished = True
             self._say_beside(choice, said, before)
-        return self._speech.take()
+        return self._decoder.take()
 
     def _say_beside(self, choice: w.Choice, said: w.Delta | None, before: int) -> None:
         own: JsonObject = dict(choice.model_extra or {})
@@ -101,7 +101,7 @@ class ChatReader:
         logprobs = own.pop("logprobs", None)
         if isinstance(logprobs, dict):
             if len(to_json(logprobs)) > _MOST_LOGPROBS:
-                self._speech.lose(Feature.CUSTOM, "logprobs that are too large to keep")
+                self._decoder.lose(Feature.CUSTOM, "logprobs that are too large to keep")
             else:
                 beside["logprobs"] = cast("JsonObject", logprobs)
         unknown = _unknown_of(said, whole=choice.message is not None) if said is not None else {}
@@ -115,7 +115,7 @@ class ChatReader:
         if unknown and self._fits(unknown):
             beside["delta"] = unknown
         if beside:
-            self._speech.say_beside(beside, before)
+            self._decoder.say_beside(beside, before)
 
     def _fits(self, members: JsonObject) -> bool:
         if not members:
@@ -125,26 +125,26 @@ class ChatReader:
         size = len(to_json(members))
         self._beside += size
         if self._beside > _MOST:
-            self._speech.lose(Feature.CUSTOM, _TOO_LARGE)
+            self._decoder.lose(Feature.CUSTOM, _TOO_LARGE)
             return False
         return True
 
     def _read(self, said: w.Delta) -> None:
-        speech = self._speech
+        decoder = self._decoder
         # Neither is in SPEC/chat/chat_completion_chunk.py: servers that are compatible chose one name or the other.
         if said.reasoning_content:
-            speech.say(ReasoningPart, said.reasoning_content, extra={"field": "reasoning_content"})
+            decoder.say(ReasoningPart, said.reasoning_content, extra={"field": "reasoning_content"})
         elif isinstance(said.reasoning, str):
-            speech.say(ReasoningPart, said.reasoning, extra={"field": "reasoning"})
+            decoder.say(ReasoningPart, said.reasoning, extra={"field": "reasoning"})
         if isinstance(said.content, str):
-            speech.say(TextPart, said.content)
+            decoder.say(TextPart, said.content)
         elif said.content is not None:
             self._pieces(said.content)
         if said.refusal:
-            speech.say(RefusalPart, said.refusal)
+            decoder.say(RefusalPart, said.refusal)
         for found in said.annotations or ():
             if (part := decode_annotation(found)) is not None:
-                speech.cite(part)
+                decoder.cite(part)
         for call in said.tool_calls or ():
             self._call(call)
         # "Deprecated and replaced by tool_calls" (SPEC/chat/chat_completion_chunk.py); older servers send it alone.
@@ -156,11 +156,11 @@ class ChatReader:
         for piece in content:
             match piece.get("type"):
                 case "text" if isinstance(piece.get("text"), str):
-                    self._speech.say(TextPart, piece["text"])
+                    self._decoder.say(TextPart, piece["text"])
                 case "thinking":
-                    self._speech.say(ReasoningPart, _reasoning_text(piece.get("thinking")))
+                    self._decoder.say(ReasoningPart, _reasoning_text(piece.get("thinking")))
                 case kind:
-                    self._speech.lose(Feature.CUSTOM, f"a content part of type {kind}")
+                    self._decoder.lose(Feature.CUSTOM, f"a content part of type {kind}")
 
     def _call(self, found: w.ToolCall) -> None:
         index = found.index
@@ -191,7 +191,7 @@ class ChatReader:
             if not call_id or call_id in taken:
                 call_id = f"call_{self._run_id}_{number}"
             taken.add(call_id)
-            self._speech.calls.append(
+            self._decoder.calls.append(
                 ToolCallPart(
                     call_id=call_id,
                     name=call.name,
@@ -204,16 +204,16 @@ class ChatReader:
         if self._counted is not None and encode_usage(self._usage) != self._counted:
             more[USAGE] = self._counted
         self._tell_about(more)
-        self._speech.stop(self._finish, self._usage, structured=self._structured)
-        return self._speech.take()
+        self._decoder.stop(self._finish, self._usage, structured=self._structured)
+        return self._decoder.take()
 
     def _tell_about(self, more: JsonObject) -> JsonObject | None:
         about = {name: value for name, value in self._about.items() if name not in _OWN}
         if len(to_json((about, more))) > _MOST:
             if about != self._told:
-                self._speech.lose(Feature.CUSTOM, _TOO_LARGE)
+                self._decoder.lose(Feature.CUSTOM, _TOO_LARGE)
         elif more or (about and about != self._told):
-            self._speech.emit(Native(protocol="openai", event=COMPLETION, extra={"openai": about, **more}))
+            self._decoder.emit(Native(protocol="openai", event=COMPLETION, extra={"openai": about, **more}))
         return about
 
 

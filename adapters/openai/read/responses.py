@@ -103,7 +103,7 @@ class ResponseReader:
         """The server has said that it goes on from no other response."""
         self._structured = structured
         self._stored = True
-        self._speech = MessageDecoder()
+        self._decoder = MessageDecoder()
         self._heads: dict[int, ItemHead] = {}
         """Of output items, by index."""
         self._worded: set[int] = set()
@@ -131,7 +131,7 @@ class ResponseReader:
             self._READS[event.type](self, event)
         elif event.type not in _REPEATS:
             self._mirror(event)
-        return self._speech.take()
+        return self._decoder.take()
 
     def whole(self, value: Json) -> list[Event]:
         """An answer that is no stream. Raises invalid."""
@@ -140,7 +140,7 @@ class ResponseReader:
         if response.status in ("queued", "in_progress"):
             raise FaultError(FaultCode.INVALID, f"The response is {response.status}, and no stream of it came.")
         self._end(response, response.status or "completed")
-        return self._speech.take()
+        return self._decoder.take()
 
     def end(self) -> None:
         """The stream is over. Raises agent_unreachable where the response was not."""
@@ -151,7 +151,7 @@ class ResponseReader:
         if response.id is not None and not self._bound:
             self._bound = True
             self.response_id = response.id
-            self._speech.emit(UpstreamBound(protocol="openai", ids={"run": response.id}))
+            self._decoder.emit(UpstreamBound(protocol="openai", ids={"run": response.id}))
         if response.store is False:
             self._stored = False
         # OpenAI repeats what it goes on from (SPEC/responses/response.py); a server that keeps nothing writes null.
@@ -171,12 +171,12 @@ class ResponseReader:
         if len(to_json(told)) > _MOST:
             self._lose()
         else:
-            self._speech.emit(Native(protocol="openai", event=MIRROR, extra={MIRROR: told}))
+            self._decoder.emit(Native(protocol="openai", event=MIRROR, extra={MIRROR: told}))
 
     def _lose(self) -> None:
         if not self._has_lost:
             self._has_lost = True
-            self._speech.lose(Feature.CUSTOM, _TOO_LARGE)
+            self._decoder.lose(Feature.CUSTOM, _TOO_LARGE)
 
     def _start_item(self, event: w.Event) -> None:
         item = event.item
@@ -184,7 +184,7 @@ class ResponseReader:
             return
         self._heads[event.output_index] = _head(item)
         if item.type == "message":
-            self._speech.begin(_phase(item))
+            self._decoder.begin(_phase(item))
         elif item.type not in _TOLD and item.type not in _OUTPUTS:
             self._mirror(event)
 
@@ -216,7 +216,7 @@ class ResponseReader:
                 self._tool(item)
                 self._mirror_item(item, index)
             case _:
-                self._speech.lose(Feature.CUSTOM, f"an output item of type {item.type or 'none'}", mirrored=True)
+                self._decoder.lose(Feature.CUSTOM, f"an output item of type {item.type or 'none'}", mirrored=True)
                 self._mirror_item(item, index)
 
     def _mirror_item(self, item: w.Item, index: int) -> None:
@@ -240,11 +240,11 @@ class ResponseReader:
         if len(to_json(tail)) > _MOST:
             self._lose()
             tail = ItemTail(id=item.id)
-        self._speech.emit(Native(protocol="openai", event=ITEM, extra={ITEM: tail}))
+        self._decoder.emit(Native(protocol="openai", event=ITEM, extra={ITEM: tail}))
 
     def _message(self, item: w.Item, index: int, *, spoken: bool) -> None:
         if not spoken:
-            self._speech.begin(_phase(item))
+            self._decoder.begin(_phase(item))
         for number, content in enumerate(item.content or ()):
             if not spoken:
                 self._say_of(TextPart, content.text or "", index, (index, number, ""))
@@ -257,7 +257,7 @@ class ResponseReader:
 
     def _call(self, item: w.Item) -> None:
         own: JsonObject = {}
-        call_id, text = item.call_id or item.id or f"call_{self.response_id}_{len(self._speech.calls)}", item.arguments
+        call_id, text = item.call_id or item.id or f"call_{self.response_id}_{len(self._decoder.calls)}", item.arguments
         if item.type == "custom_tool_call":
             own, text = {"type": "custom"}, item.input
         elif item.type == "mcp_approval_request":
@@ -273,21 +273,21 @@ class ResponseReader:
             side="caller",
             extra={"openai": own} if own else {},
         )
-        if all(call.call_id != part.call_id for call in self._speech.calls):
-            self._speech.calls.append(part)
+        if all(call.call_id != part.call_id for call in self._decoder.calls):
+            self._decoder.calls.append(part)
 
     def _is_called(self, item: w.Item) -> bool:
-        return any(call.call_id == item.call_id for call in self._speech.calls)
+        return any(call.call_id == item.call_id for call in self._decoder.calls)
 
     def _result(self, item: w.Item) -> None:
         """Of a function that the server has called itself: agents behind this API show their own calls so, and the
         caller is not asked for what was done."""
-        (call,) = (call for call in self._speech.calls if call.call_id == item.call_id)
-        self._speech.calls.remove(call)
+        (call,) = (call for call in self._decoder.calls if call.call_id == item.call_id)
+        self._decoder.calls.remove(call)
         given, output = (output_of(text) or text for text in (call.arguments, arguments_of(item.output)))
-        self._speech.emit(ToolStarted(call_id=call.call_id, name=call.name, input=given))
+        self._decoder.emit(ToolStarted(call_id=call.call_id, name=call.name, input=given))
         fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{call.name} failed") if item.status == "failed" else None
-        self._speech.emit(ToolEnded(call_id=call.call_id, name=call.name, output=output, fault=fault))
+        self._decoder.emit(ToolEnded(call_id=call.call_id, name=call.name, output=output, fault=fault))
 
     def _tool(self, item: w.Item) -> None:
         """A call that the server made and got the result of."""
@@ -295,13 +295,13 @@ class ResponseReader:
         given: Json = item.model_dump().get(_OWN_TOOLS[item.type])
         if isinstance(given, str) and item.type == "mcp_call":
             given = output_of(given) or given
-        self._speech.emit(ToolStarted(call_id=item.id, name=name, input=given, extra={MIRRORED: {}}))
+        self._decoder.emit(ToolStarted(call_id=item.id, name=name, input=given, extra={MIRRORED: {}}))
         output: Json = next((v for key in _RESULTS if (v := item.model_dump().get(key)) is not None), None)
         fault = None
         if item.status == "failed" or item.error:
             said = item.error if isinstance(item.error, str) else f"{name} failed"
             fault = Fault(code=FaultCode.AGENT_FAILED, message=said)
-        self._speech.emit(ToolEnded(call_id=item.id, name=name, output=output, fault=fault, extra={MIRRORED: {}}))
+        self._decoder.emit(ToolEnded(call_id=item.id, name=name, output=output, fault=fault, extra={MIRRORED: {}}))
         if item.type == "image_generation_call" and item.result:
             self._image(item)
 
@@ -313,7 +313,7 @@ class ResponseReader:
         kind = item.output_format or "png"
         name = f"image.{kind}"
         part = FilePart(name=name, media_type=f"image/{kind}", inline=content, size=len(content))
-        self._speech.emit(ArtifactAdded(name=name, part=part, extra={MIRRORED: {}}))
+        self._decoder.emit(ArtifactAdded(name=name, part=part, extra={MIRRORED: {}}))
 
     # Parts
 
@@ -339,7 +339,7 @@ class ResponseReader:
         if text:
             self._worded.add(index)
         head = self._heads.get(index, ItemHead())
-        self._speech.say(kind, text, key, head={**head, "form": form} if form else head)
+        self._decoder.say(kind, text, key, head={**head, "form": form} if form else head)
 
     def _beside(self, members: JsonObject | None) -> None:
         tokens = (members or {}).get("logprobs")
@@ -348,7 +348,7 @@ class ResponseReader:
         if len(to_json(tokens)) > _MOST:
             self._lose()
         else:
-            self._speech.say_beside(Beside(logprobs={"content": tokens}), 0)
+            self._decoder.say_beside(Beside(logprobs={"content": tokens}), 0)
 
     def _annotation(self, event: w.Event) -> None:
         if event.annotation is not None:
@@ -358,14 +358,14 @@ class ResponseReader:
     def _cite(self, annotation: w.Annotation, key: tuple[object, ...]) -> None:
         part = decode_annotation(annotation)
         if part is None:
-            self._speech.lose(Feature.CITATION, f"a {annotation.type or 'nameless'} annotation", mirrored=True)
+            self._decoder.lose(Feature.CITATION, f"a {annotation.type or 'nameless'} annotation", mirrored=True)
             told = annotation.model_dump(exclude_unset=True)
             if len(to_json(told)) > _MOST:
                 self._lose()
             else:
-                self._speech.emit(Native(protocol="openai", event=ANNOTATION, extra={ANNOTATION: told}))
+                self._decoder.emit(Native(protocol="openai", event=ANNOTATION, extra={ANNOTATION: told}))
         else:
-            self._speech.cite(part, key)
+            self._decoder.cite(part, key)
 
     # Ends
 
@@ -380,11 +380,11 @@ class ResponseReader:
         for index, item in enumerate(response.output or ()):
             if index not in self._seen and item.id not in self._seen:
                 self._finish_item(item, index)
-        speech = self._speech
+        decoder = self._decoder
         self._tell_about(response)
         if status == "cancelled":
-            speech.end("stop")
-            speech.emit(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER))
+            decoder.end("stop")
+            decoder.emit(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER))
             return
         finish: Finish = "stop"
         if status == "incomplete":
@@ -393,9 +393,9 @@ class ResponseReader:
             finish = "refusal" if reason == "content_filter" else "length"
         # A later turn goes on from here, unless a call waits for its result: no server takes another input then.
         kept = None
-        if self.response_id is not None and self._stored and not speech.calls:
+        if self.response_id is not None and self._stored and not decoder.calls:
             kept = UpstreamBound(protocol="openai", ids={"run": self.response_id, "context": self.response_id})
-        speech.stop(finish, decode_usage(response.usage), structured=self._structured, before=kept)
+        decoder.stop(finish, decode_usage(response.usage), structured=self._structured, before=kept)
 
     def _tell_about(self, response: w.Response) -> None:
         """Members of the response that canonical has no word for."""
@@ -411,7 +411,7 @@ class ResponseReader:
                 del about[name]
                 self._lose()
         if about:
-            self._speech.emit(Native(protocol="openai", event=ABOUT, extra={"openai": about}))
+            self._decoder.emit(Native(protocol="openai", event=ABOUT, extra={"openai": about}))
 
     def _error(self, event: w.Event) -> None:
         """Of the stream itself. OpenAI spells its fields out (SPEC/responses/response_error_event.py); others nest

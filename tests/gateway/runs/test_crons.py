@@ -16,7 +16,7 @@ from tests.gateway.test_clock import HOUR, SECOND, Wall
 async def begin(hub: Any, owner: str, cron: Cron, run_id: str) -> None:
     """What a protocol does at the time of a cron."""
     words = RunInput(messages=(Message.of(cron.request["say"], "user"),))
-    missing = "anew" if cron.thread_id is None else "reject"
+    missing = "recreate" if cron.thread_id is None else "reject"
     asked = Submission(agent=cron.agent, input=words, thread_id=cron.thread_id, run_id=run_id, if_missing=missing)
     await hub.submit(owner, asked)
 

@@ -72,7 +72,7 @@ async def test_the_id_of_an_erased_thread_is_given_out_again_to_who_asks_for_a_n
     with pytest.raises(FaultError) as error:
         await submit(hub, "echo", thread_id=THREAD)
     assert error.value.fault.code is FaultCode.NOT_FOUND
-    receipt = await submit(hub, "echo", thread_id=THREAD, if_missing="anew")
+    receipt = await submit(hub, "echo", thread_id=THREAD, if_missing="recreate")
     await ends(hub, receipt)
     assert (await hub.reads.thread(OWNER, THREAD)).metadata == {}
     await hub.delete_thread(OWNER, THREAD)

@@ -247,7 +247,7 @@ async def test_a_thread_with_the_name_of_an_erased_one_has_nothing_of_it(hubs: H
     )
     assert (await history()).head is not None
     await hub.delete_thread(OWNER, receipt.thread_id)
-    again = await submit(hub, "a", "new", thread_id=receipt.thread_id, if_missing="anew")
+    again = await submit(hub, "a", "new", thread_id=receipt.thread_id, if_missing="recreate")
     await ends(hub, again)
     records = await hub.reads.records(OWNER, Scope(receipt.thread_id))
     assert shown(await history()) == shown(StateHistory(receipt.thread_id, OWNER, records))

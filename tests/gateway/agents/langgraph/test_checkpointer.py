@@ -105,7 +105,7 @@ async def test_a_call_that_was_given_up_can_write_no_more(tmp_path: Path) -> Non
 async def test_a_call_writes_nothing_on_a_thread_that_took_the_place_of_its_own(tmp_path: Path) -> None:
     """The ids of thread and run are those of the call, but what they named was erased."""
     run_id = "6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e12"
-    waiting = Submission(agent="steps", thread_id=THREAD, run_id=run_id, start_in=2**62, if_missing="anew")
+    waiting = Submission(agent="steps", thread_id=THREAD, run_id=run_id, start_in=2**62, if_missing="recreate")
     async with graphs_running(tmp_path, "steps") as caller:
         hub = caller.gateway.hub
         await hub.submit("default", waiting)
