@@ -239,10 +239,10 @@ class Graph:
         answer."""
         values = {name: value for name, value in reader.values.items() if name in known.outputs}
         output: Json = values.get(_STRUCTURED) if known.shape.has_messages else values or None
-        usage = reader.speech.usage
+        usage = reader.messages.usage
         if reader.asks or output is None:
             return (*reader.calls(), RunEnded(usage=usage))
-        if reader.speech.answered:
+        if reader.messages.answered:
             return (RunEnded(output=output, usage=usage),)
         # It is in the graph's state, and no message there: LangGraph's readers are not told of it again.
         started = MessageStarted(extra={"langgraph": {"derived": True}})

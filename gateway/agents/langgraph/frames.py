@@ -179,7 +179,7 @@ class GraphStreamReader:
         self._keeps_last = keeps_last
         self._resumed = resumed
         for event in () if resumed is None else resumed.begun:
-            self.reader.speech.recall(event)
+            self.reader.messages.recall(event)
 
     def read(self, ns: Namespace, mode: str, data: Any) -> Sequence[Event]:
         match mode:
@@ -233,7 +233,7 @@ class GraphStreamReader:
     def _message(self, ns: Namespace, message: BaseMessage, about: Mapping[str, Any]) -> Sequence[Event]:
         made = plain_object(message)
         place: JsonObject = {}
-        if not self.reader.speech.is_open(made):  # it is read at the beginning of a message, not with each piece
+        if not self.reader.messages.is_open(made):  # it is read at the beginning of a message, not with each piece
             place = {name: plain(value) for name, value in about.items() if name.startswith(_ABOUT)}
         return self._read(ns, "messages", [made, place])
 

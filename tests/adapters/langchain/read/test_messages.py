@@ -17,11 +17,11 @@ ABOUT = {"langgraph_node": "talk", "langgraph_step": 1, "langgraph_checkpoint_ns
 LAST: Any = {"chunk_position": "last"}
 
 
-def heard(*messages: BaseMessage, speech: MessageDecoder | None = None) -> list[Event]:
+def heard(*messages: BaseMessage, decoder: MessageDecoder | None = None) -> list[Event]:
     """The events, of which the recorder takes each."""
-    speech = speech or MessageDecoder()
-    events = [event for message in messages for event in hear(speech, message)]
-    events += speech.close()
+    decoder = decoder or MessageDecoder()
+    events = [event for message in messages for event in hear(decoder, message)]
+    events += decoder.close()
     recorder = EventValidator("node", 2**20)
     for event in events:
         assert recorder.record(event) is not None
@@ -29,8 +29,8 @@ def heard(*messages: BaseMessage, speech: MessageDecoder | None = None) -> list[
     return events
 
 
-def hear(speech: MessageDecoder, message: BaseMessage) -> list[Event]:
-    return speech.hear(plain_object(message), ABOUT, (), chunked=False)
+def hear(decoder: MessageDecoder, message: BaseMessage) -> list[Event]:
+    return decoder.hear(plain_object(message), ABOUT, (), chunked=False)
 
 
 def told(events: list[Event]) -> list[Message]:
@@ -68,11 +68,11 @@ def test_text_in_pieces_is_one_part_that_grows() -> None:
 
 
 def test_a_message_whose_last_piece_does_not_say_so_ends_with_its_node() -> None:
-    speech = MessageDecoder()
-    hear(speech, piece("a"))
-    assert speech.node_ended("other") == []
-    assert [type(event) for event in speech.node_ended("t1")] == [PartEnded, MessageEnded]
-    assert speech.close() == []
+    decoder = MessageDecoder()
+    hear(decoder, piece("a"))
+    assert decoder.node_ended("other") == []
+    assert [type(event) for event in decoder.node_ended("t1")] == [PartEnded, MessageEnded]
+    assert decoder.close() == []
 
 
 def test_thoughts_text_and_calls_are_parts_of_their_own() -> None:
@@ -115,13 +115,13 @@ def test_a_block_of_another_kind_comes_whole() -> None:
 
 def test_the_usage_of_all_pieces_and_of_all_messages_adds_up() -> None:
     used: Any = {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4, "output_token_details": {"reasoning": 2}}
-    speech = MessageDecoder()
-    events = heard(piece("a", usage_metadata=used), piece("b", usage_metadata=used, **LAST), speech=speech)
+    decoder = MessageDecoder()
+    events = heard(piece("a", usage_metadata=used), piece("b", usage_metadata=used, **LAST), decoder=decoder)
     ended = events[-1]
     assert isinstance(ended, MessageEnded)
     assert ended.usage["total_tokens"] == 8
-    heard(AIMessage("c", id="n", usage_metadata=used), speech=speech)
-    assert speech.usage == {
+    heard(AIMessage("c", id="n", usage_metadata=used), decoder=decoder)
+    assert decoder.usage == {
         "input_tokens": 9,
         "output_tokens": 3,
         "total_tokens": 12,
@@ -141,14 +141,14 @@ def test_a_message_that_was_cut_short_says_so(reason: str) -> None:
 
 
 def test_what_a_model_says_is_an_answer_and_what_nodes_put_beside_it_is_not() -> None:
-    speech = MessageDecoder()
+    decoder = MessageDecoder()
     result = ToolMessage("sunny", tool_call_id="c", id="t")
-    messages = told(heard(result, HumanMessage("Hi", id="h"), speech=speech))
+    messages = told(heard(result, HumanMessage("Hi", id="h"), decoder=decoder))
     assert [(message.role, message.phase) for message in messages] == [("tool", "progress"), ("user", "progress")]
     assert messages[0].parts == (ToolResultPart(call_id="c", output="sunny"),)
-    assert not speech.answered
-    (message,) = told(heard(AIMessage("Yes", id="a"), speech=speech))
-    assert (message.phase, speech.answered) == ("answer", True)
+    assert not decoder.answered
+    (message,) = told(heard(AIMessage("Yes", id="a"), decoder=decoder))
+    assert (message.phase, decoder.answered) == ("answer", True)
 
 
 def test_a_removal_is_no_message() -> None:
