@@ -28,6 +28,7 @@ CLIENTS: Final = {
     "aief": "aief_client.py",
     "langgraph-sdk": "langgraph_client.py",
     "mcp": "mcp_client.py",
+    "open-responses": "open_responses_client.py",
     "openai": "openai_client.py",
     "strands": "strands_client.py",
 }

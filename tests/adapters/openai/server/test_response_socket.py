@@ -18,8 +18,7 @@ from adapters.openai.codec.names import RESPONSE, decode_id
 from adapters.openai.server import response_socket, socket_memory
 from canonical.value import Json
 from gateway import demo
-from tests.adapters.openai.server import test_responses as agents
-from tests.adapters.openai.server.test_responses import ENDED, GATE, STARTED, calls_of, output, text_of
+from tests.adapters.openai.server.test_responses import calls_of, history, output, rich, settings, text_of
 from tests.gateway.command import served
 from tests.gateway.conversing import connected, refusal
 from tests.gateway.hostile import BODIES, mutations
@@ -36,15 +35,34 @@ ENDS: Final = ("response.completed", "response.incomplete", "response.failed", "
 NOT_FOUND: Final = "previous_response_not_found"
 
 
+GATE: Final = asyncio.Event()
+STARTED: Final = asyncio.Event()
+ENDED: Final = asyncio.Event()
+
+
+async def gated(text: str) -> AsyncGenerator[str]:
+    yield "first"
+    await GATE.wait()
+    yield " last"
+
+
+async def waiting(text: str) -> AsyncGenerator[str]:
+    """Waits until it is cancelled."""
+    STARTED.set()
+    try:
+        yield "first"
+        await asyncio.Event().wait()
+    finally:
+        ENDED.set()
+
+
 async def failing(text: str) -> str:
     raise RuntimeError("on purpose")
 
 
-AGENTS: Final[Mapping[str, object]] = (
-    {name: getattr(demo, name) for name in demo.__all__}
-    | {agent.__name__: agent for agent in agents.AGENTS}
-    | {"failing": failing}
-)
+AGENTS: Final[Mapping[str, object]] = {name: getattr(demo, name) for name in demo.__all__} | {
+    agent.__name__: agent for agent in (failing, gated, history, rich, settings, waiting)
+}
 
 
 class Talk:
