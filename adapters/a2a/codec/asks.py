@@ -327,10 +327,10 @@ def encode_answers(asked: Iterable[tuple[JsonObject, InterruptAnswered]]) -> Rep
         value = None if answer.action == "decline" else answer.value
         told = _ANSWERS[form["as"]](form, value)
         uri = form.get("uri")
-        if form["as"] == "tool_result":
-            results.append(told)
-        elif isinstance(told, DataPart):
+        if isinstance(told, DataPart):
             parts.append(told)
+        elif form["as"] == "tool_result":
+            results.append(told)
         elif isinstance(uri, str):
             metadata[uri] = _merge(_object(metadata.get(uri)), told)
             if uri == KAGENT:  # it wants the URI in both places
