@@ -126,12 +126,15 @@ class ServerPool:
     def _list_attempts(self, call: Invocation) -> Sequence[tuple[Server, float]]:
         """Servers, each with the seconds to wait before it is tried."""
         bound = self._bound_server(call)
-        servers = [bound] if bound is not None else sorted(self._servers, key=lambda each: each.breaker.is_suspect)
+        # One that the run may go on from is known to one server; the others are told the history.
+        known = call.origin.get("server")
+        others = sorted(self._servers, key=lambda each: (each.breaker.is_suspect, each.url != known))
+        servers = [bound] if bound is not None else others
         return [*((server, 0.0) for server in servers), *((servers[0], pause) for pause in _PAUSES)]
 
     def _bound_server(self, call: Invocation) -> Server | None:
         """The server that has the conversation."""
-        url = call.upstream.get("server") or call.origin.get("server")
+        url = call.upstream.get("server")
         return next((server for server in self._servers if server.url == url), None)
 
 

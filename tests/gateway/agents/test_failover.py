@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import httpx
@@ -105,6 +106,15 @@ async def test_a_conversation_stays_where_it_is() -> None:
     agent = of(one, two)
     await fails(agent, server="http://1", task="1")
     assert one.calls == [], "the other one does not know it"
+
+
+async def test_a_fork_goes_to_the_server_that_knows_its_origin_and_to_another_if_that_is_not_there() -> None:
+    forked = replace(call(), origin={"run": "1", "server": "http://1"})
+    one, two = Client([HELLO]), Client([HELLO])
+    assert [event async for event in of(one, two).run(forked)] == [HELLO]
+    assert (len(one.calls), len(two.calls)) == (0, 1)
+    assert [event async for event in of(one, Client(unreachable())).run(forked)] == [HELLO]
+    assert one.calls == [forked]
 
 
 async def test_a_run_is_not_begun_twice() -> None:
