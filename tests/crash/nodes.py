@@ -80,6 +80,7 @@ class NodeCampaign(Tally):
         together: int,
         server: PostgresServer,
         kinds: Sequence[str],
+        frozen: tuple[float, float],
     ) -> None:
         super().__init__(folder, seed)
         self.random = Random(seed)
@@ -90,7 +91,7 @@ class NodeCampaign(Tally):
         self.longest = 0.0
         """Seconds from the end of what callers did until all runs had ended, at the most."""
         self._born, self._far = born, far
-        self._together, self._server, self._kinds = together, server, kinds
+        self._together, self._server, self._kinds, self._frozen = together, server, kinds, frozen
 
     def summary(self) -> str:
         return (
@@ -135,7 +136,7 @@ class NodeCampaign(Tally):
         if kind == "roll":
             await self._roll(cluster, load, checks)
             return
-        victim, frozen = self._fate.choice(cluster.nodes), self._fate.uniform(*_FROZEN)
+        victim, frozen = self._fate.choice(cluster.nodes), self._fate.uniform(*self._frozen)
         did = asyncio.Event()
 
         def act() -> None:
@@ -265,8 +266,10 @@ async def node_campaign(
     nodes: int = 3,
     together: int = 14,
     kinds: Sequence[str] = KINDS,
+    frozen: tuple[float, float] = _FROZEN,
 ) -> AsyncGenerator[NodeCampaign]:
-    """As `campaign`, with so many gateways, to which these `kinds` of things happen."""
+    """As `campaign`, with so many gateways, to which these `kinds` of things happen. `frozen` = for how many seconds
+    the server of the database is stopped, at the least and at the most."""
     async with upstream(folder) as far, AsyncExitStack() as stack:
         born = [await stack.enter_async_context(nursery()) for _ in range(nodes)]
-        yield NodeCampaign(folder, born, far, seed, together, server, kinds)
+        yield NodeCampaign(folder, born, far, seed, together, server, kinds, frozen)

@@ -12,7 +12,7 @@ from tests.postgres_server import postgres_server
 @pytest.mark.timeout(400)
 async def test_what_one_of_several_gateways_acknowledged_is_there_for_all_whatever_is_killed(tmp_path: Path) -> None:
     with postgres_server() as server:
-        async with node_campaign(tmp_path, 10, server, together=6) as made:
+        async with node_campaign(tmp_path, 10, server, together=6, frozen=(0.5, 2.0)) as made:
             await made.rounds(4)
     assert not made.faults, made.summary()
     assert set(made.kills) == set(KINDS) and sum(made.acknowledged.values()) > 3
