@@ -171,3 +171,35 @@ async def test_a_run_of_a_node_that_is_killed_and_that_is_cancelled_before_it_is
         await far.cancelled()
         await tell_all_once(readers)
         assert far.calls.count(far.starts) == far.cancels == 1
+
+
+@pytest.mark.parametrize("kind", [A2A, Acp])
+async def test_an_answer_of_a_node_that_is_killed_is_not_given_twice(
+    kind: type[Upstream], born: Nursery, postgres_tables: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with upstream(kind) as far, cluster(far, born, postgres_tables, tmp_path, monkeypatch) as (a, b, stack):
+        caller = acp.Acp(a.http, "far")
+        asked = await stack.enter_async_context(caller.stream("Hello"))
+        await far.say("one ")
+        await asked.said("one ")
+        await far.ask("Your name?")
+        assert [each.text for each in (await within(asked.end(), "the question")).questions] == ["Your name?"]
+        reader = Reader(caller, await stack.enter_async_context(caller.stream_answer(asked, "Ada")))
+        await far.followed(by=1)
+        await far.say("two ")
+        await reader.feed.said("one two ")
+        calls = len(far.calls)
+        await a.killed()
+        await reader.is_cut_off()
+        await far.say("three ")
+        monkeypatch.setattr(nodes, "GONE", SOON)
+        await reader.come_back(stack, b.http)
+        await all_read([reader], "one two three ")
+        await far.say("four")
+        await far.end()
+        assert (await within(reader.feed.end(), "the end")).text == "one two three four"
+        async with caller.replay(asked.ids.task) as whole:
+            assert await whole.end() == reader.feed.seen
+        assert whole.frames == [*asked.frames, *reader.feed.frames]
+        assert far.calls.count(far.starts) + (far.answers != far.starts) * far.calls.count(far.answers) == 2
+        assert not {far.starts, far.answers} & set(far.calls[calls:]) and not far.cancels

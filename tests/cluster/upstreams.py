@@ -26,6 +26,8 @@ class Upstream(ABC):
     protocol: ClassVar[str]
     starts: ClassVar[str]
     """The call that begins a run."""
+    answers: ClassVar[str]
+    """The call that answers its question."""
     attaches: ClassVar[frozenset[str]]
     """Calls of those who come back to it."""
     streams_again: ClassVar[bool] = True
@@ -41,6 +43,8 @@ class Upstream(ABC):
         self.followers = 0
         """Streams that are open."""
         self.is_over = False
+        self.asked = ""
+        """What is not answered yet."""
         self._news = asyncio.Condition()
 
     @property
@@ -60,6 +64,11 @@ class Upstream(ABC):
         self.is_over = True
         await self._tell(*self.last())
 
+    async def ask(self, words: str) -> None:
+        """Streams end with the question."""
+        self.asked = words
+        await self._tell(*self.question())
+
     async def attached(self) -> None:
         """Until somebody has come back."""
         await self._until(lambda: bool(self.attaches & set(self.calls)), "who attaches to the run again")
@@ -70,6 +79,17 @@ class Upstream(ABC):
 
     async def cancelled(self) -> None:
         await self._until(lambda: bool(self.cancels), "a cancel")
+
+    @property
+    def stands(self) -> bool:
+        """Nothing more comes of itself."""
+        return self.is_over or bool(self.asked)
+
+    async def take_answer(self) -> int:
+        """From where on what follows is told."""
+        async with self._news:
+            self.asked = ""
+            return len(self.frames)
 
     @property
     def cancels(self) -> int:
@@ -115,8 +135,8 @@ class Upstream(ABC):
             at, ends = first, False
             while not ends:
                 async with self._news:
-                    await self._news.wait_for(lambda at=at: len(self.frames) > at or self.is_over)
-                    new, at, ends = self.frames[at:], len(self.frames), self.is_over
+                    await self._news.wait_for(lambda at=at: len(self.frames) > at or self.stands)
+                    new, at, ends = self.frames[at:], len(self.frames), self.stands
                 for each in new:
                     await send({"type": "http.response.body", "body": encode(each), "more_body": True})
             await send({"type": "http.response.body", "body": b""})
@@ -136,6 +156,10 @@ class Upstream(ABC):
     def last(self) -> list[Any]:
         """The frames of the end."""
 
+    def question(self) -> list[Any]:
+        """The frames of what is asked."""
+        raise NotImplementedError
+
     @abstractmethod
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: Any, send: Send) -> None: ...
 
@@ -154,7 +178,7 @@ class A2A(Upstream):
     """Who comes back subscribes: the stream begins with the task as it is."""
 
     protocol = "a2a"
-    starts = "SendStreamingMessage"
+    starts = answers = "SendStreamingMessage"
     attaches = frozenset({"SubscribeToTask"})
 
     def __init__(self, url: str) -> None:
@@ -169,6 +193,8 @@ class A2A(Upstream):
     def task(self) -> Wire:
         """As it is."""
         state = "TASK_STATE_COMPLETED" if self.is_over else "TASK_STATE_WORKING"
+        if self.asked:
+            state = "TASK_STATE_INPUT_REQUIRED"
         said = [{"artifactId": "answer", "parts": [{"text": word} for word in self.words]}] if self.words else []
         return {"id": TASK, "contextId": CONTEXT, "status": {"state": state}, "artifacts": said}
 
@@ -181,6 +207,11 @@ class A2A(Upstream):
         ids = {"taskId": TASK, "contextId": CONTEXT}
         return [{"statusUpdate": {**ids, "status": {"state": "TASK_STATE_COMPLETED"}}}]
 
+    def question(self) -> list[Any]:
+        said = {"messageId": "question", "role": "ROLE_AGENT", "parts": [{"text": self.asked}]}
+        status = {"state": "TASK_STATE_INPUT_REQUIRED", "message": said}
+        return [{"statusUpdate": {"taskId": TASK, "contextId": CONTEXT, "status": status}}]
+
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: Any, send: Send) -> None:
         if method == "GET":
             await reply(send, card_1_0(self.url))
@@ -192,7 +223,8 @@ class A2A(Upstream):
 
         match body["method"]:
             case self.starts:
-                await self.follow(send, 0, encode)
+                is_answer = "taskId" in body["params"]["message"]
+                await self.follow(send, await self.take_answer() if is_answer else 0, encode)
             case "SubscribeToTask":
                 await self.subscribe(send, body["id"], encode)
             case "CancelTask":
@@ -234,30 +266,50 @@ class Acp(Upstream):
 
     protocol = "acp"
     starts = "POST /runs"
+    answers = f"POST /runs/{RUN}"
     attaches = frozenset({f"GET /runs/{RUN}/events"})
     streams_again = False
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        opened: Wire = {"type": "message.created", "message": {"role": "agent/far", "parts": []}}
-        self.frames += [self.of_run("created"), self.of_run("in-progress"), opened]
+        self._output: list[Wire] = []
+        self._first = 0
+        """Of the words of the message that is open."""
+        self.frames += [self.of_run("created"), *self._begin()]
+
+    def _begin(self) -> list[Wire]:
+        self._first = len(self.words)
+        return [self.of_run("in-progress"), {"type": "message.created", "message": self.message}]
 
     @property
     def message(self) -> Wire:
-        return {"role": "agent/far", "parts": [{"content": word} for word in self.words]}
+        return {"role": "agent/far", "parts": [{"content": word} for word in self.words[self._first :]]}
+
+    def _complete(self) -> Wire:
+        self._output.append(self.message)
+        return {"type": "message.completed", "message": self.message}
 
     def of_run(self, status: str) -> Wire:
         return {"type": f"run.{status}", "run": self.run(status)}
 
     def run(self, status: str) -> Wire:
-        output = [self.message] if status == "completed" else []
-        return {"run_id": RUN, "agent_name": "far", "session_id": SESSION, "status": status, "output": output}
+        run: Wire = {"run_id": RUN, "agent_name": "far", "session_id": SESSION, "status": status}
+        asked = {"type": "message", "message": {"role": "agent", "parts": [{"content": self.asked}]}}
+        return {**run, "output": [*self._output], **({"await_request": asked} if self.asked else {})}
 
     def word(self, word: str) -> list[Any]:
         return [{"type": "message.part", "part": {"content": word}}]
 
     def last(self) -> list[Any]:
-        return [{"type": "message.completed", "message": self.message}, self.of_run("completed")]
+        return [self._complete(), self.of_run("completed")]
+
+    def question(self) -> list[Any]:
+        return [self._complete(), self.of_run("awaiting")]
+
+    async def take_answer(self) -> int:
+        at = await super().take_answer()
+        await self._tell(*self._begin())
+        return at
 
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: Any, send: Send) -> None:
         call = f"{method} {path}"
@@ -267,8 +319,11 @@ class Acp(Upstream):
         await self._called(call)
         if call == self.starts:
             await self.follow(send, 0, data, (b"run-id", RUN.encode()))
+        elif call == f"POST /runs/{RUN}":
+            await self.follow(send, await self.take_answer(), data, (b"run-id", RUN.encode()))
         elif call == f"GET /runs/{RUN}":
-            await reply(send, self.run("completed" if self.is_over else "in-progress"))
+            status = "awaiting" if self.asked else "completed" if self.is_over else "in-progress"
+            await reply(send, self.run(status))
         elif call == f"GET /runs/{RUN}/events":
             await reply(send, {"events": self.frames})
         elif call == f"POST /runs/{RUN}/cancel":

@@ -168,7 +168,8 @@ class Acp(Caller):
         return await self._run(200, **self._answered(asked, asked.task_id, answers, "sync"))
 
     def stream_answer(self, asked: Feed, *answers: Said) -> AbstractAsyncContextManager[Feed]:
-        return self._followed(asked.view, **self._answered(asked.seen, asked.ids.task, answers, "stream"))
+        before = asked.before + len(asked.frames)
+        return self._followed(asked.view, before, **self._answered(asked.seen, asked.ids.task, answers, "stream"))
 
     async def cancel(self, task_id: str) -> Seen:
         return await self._run(202, method="POST", url=f"/acp/runs/{task_id}/cancel")
