@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast, get_args
 import msgspec
 
 from canonical import (
+    DataPart,
     Event,
     FaultCode,
     FaultError,
@@ -26,6 +27,7 @@ from canonical import (
     RunStatus,
     Submission,
     TaskState,
+    TextPart,
 )
 from canonical.caller_tool import declared_tools
 from canonical.event import (
@@ -645,6 +647,21 @@ def with_uploads(told: Request, messages: Iterable[Message]) -> tuple[Message, .
 def given_messages(told: Request) -> tuple[Message, ...] | None:
     """Without ids, which are the gateway's own to give."""
     return None if told.messages is None else tuple(map(_bare, told.messages))
+
+
+def answer_message(value: Json) -> Message:
+    """An answer as a message of the caller's, for agents that take those."""
+    part = TextPart(text=value) if isinstance(value, str) else DataPart(data=value)
+    return Message(role="user", parts=(part,))
+
+
+def answer_messages(told: Request, native: Message) -> tuple[Message, ...]:
+    """Of a request that answers: those that it says by the extension, else what its values amount to, else the native
+    one, which need not say the values that stand beside it. Files are in that one alone."""
+    said = given_messages(told)
+    if said:
+        return said
+    return (native,) if has_bytes(native) or not told.answered else tuple(map(answer_message, told.answered.values()))
 
 
 def named_question(event: InterruptRaised) -> InterruptRaised:

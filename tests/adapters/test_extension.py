@@ -11,6 +11,7 @@ from adapters._extension import (
     URI,
     RecordReader,
     Slice,
+    answer_messages,
     blobs_of,
     decode_request,
     encode_request,
@@ -26,6 +27,7 @@ from adapters._extension import (
     with_uploads,
 )
 from canonical import (
+    DataPart,
     Event,
     FaultError,
     FilePart,
@@ -225,6 +227,16 @@ def test_answers_name_their_questions_as_these_are_called_there() -> None:
     answers = (InterruptAnswered(interrupt_id="here", value=1), InterruptAnswered(interrupt_id="i2", action="decline"))
     told = decode_request(encode_request(make(Invocation, **CALLED, answers=answers), records(asked)))
     assert (told.answered, told.declined) == ({"there": 1}, {"i2"})
+
+
+def test_answers_by_the_ids_of_questions_are_the_messages_of_a_request_that_says_no_others() -> None:
+    native = Message.of("See beside.", "user")
+    told = decode_request({"answers": [{"interrupt_id": "i1", "value": "Ada"}, {"interrupt_id": "i2", "value": [1]}]})
+    said = answer_messages(told, native)
+    assert [message.parts for message in said] == [(TextPart(text="Ada"),), (DataPart(data=[1]),)]
+    with_file = native.replace(parts=(FilePart(inline=b"x"),))
+    assert answer_messages(told, with_file) == (with_file,)
+    assert answer_messages(decode_request({}), native) == (native,)
 
 
 def test_messages_with_files_are_told_natively() -> None:

@@ -12,7 +12,14 @@ from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
-from adapters._extension import START_HEADER, decode_request, given_config, given_messages, with_uploads
+from adapters._extension import (
+    START_HEADER,
+    answer_messages,
+    decode_request,
+    given_config,
+    given_messages,
+    with_uploads,
+)
 from adapters._extension import Request as ExtensionRequest
 from adapters._json import DEFAULT_VALUES, parse, read_json, validate
 from adapters._server.caller import Caller, caller, loss_header, run_headers
@@ -251,15 +258,15 @@ class Server:
     async def _answer(
         self, who: Caller, last: Task, value: Any, message: Message, run_id: str, extension: ExtensionRequest
     ) -> Receipt:
-        said, config = given_messages(extension), given_config(extension)
-        given = RunInput(messages=said or (message,), config=config, headers=who.headers)
+        said = answer_messages(extension, message)
+        given = RunInput(messages=said, config=given_config(extension), headers=who.headers)
         answers = Answers(task_id=last.task_id, bare=value, input=given, protocol="acp")
         try:
             if extension.declined:
                 values: dict[str, Json] = dict.fromkeys(extension.declined)
                 whole = not extension.answered
-                said = given if whole else RunInput(headers=who.headers)
-                refused = Answers(task_id=last.task_id, values=values, action="decline", input=said, protocol="acp")
+                noted = given if whole else RunInput(headers=who.headers)
+                refused = Answers(task_id=last.task_id, values=values, action="decline", input=noted, protocol="acp")
                 receipt = await self._hub.answer(who.owner, refused)
                 if whole:
                     return receipt

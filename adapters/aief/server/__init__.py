@@ -15,7 +15,16 @@ from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
 from adapters._aside import aside
-from adapters._extension import START_HEADER, URI, Slice, decode_request, given_config, given_messages, with_uploads
+from adapters._extension import (
+    START_HEADER,
+    URI,
+    Slice,
+    answer_messages,
+    decode_request,
+    given_config,
+    given_messages,
+    with_uploads,
+)
 from adapters._extension import Request as ExtensionRequest
 from adapters._json import ABSENT, read_bytes, read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
@@ -280,11 +289,17 @@ class Server:
                     view = await self._wait_for_step(who, view, *working)
                     if not view.over(*working):
                         return await self._cut_short(who, view, *working, asked)
-                cut = view.cut_step()
-                if cut is not None and _says_nothing(body):
+                cut, says_nothing = view.cut_step(), _says_nothing(body, asked)
+                if cut is not None and says_nothing:
                     return await self._reveal(who, view, cut, body, asked)
                 coming = view.next()
                 if coming.reveal is not None:
+                    run_id, _ = coming.reveal
+                    if asked is not None and not says_nothing and view.progress(run_id).ended:
+                        # Its records told the whole run, and what is said now is of the next one.
+                        change = ThreadChange(extra={"aief": view.note(run_id, view.progress(run_id).steps)})
+                        await self._hub.change_thread(who.owner, thread_id, change)
+                        continue
                     return await self._reveal(who, view, coming.reveal, body, asked)
                 try:
                     run_id = await self._begin(who, view, coming, body, asked)
@@ -362,7 +377,7 @@ class Server:
         asked = view.fold.open_interrupts(task.task_id)
         value, message = decode_answer(body, asked[0].answer_schema if asked else None)
         given = RunInput(
-            messages=given_messages(extension) or (message,),
+            messages=answer_messages(extension, message),
             config=given_config(extension),
             headers=who.headers,
             extra=_input_extra(body.input, body.additional_input or {}),
@@ -496,7 +511,9 @@ def _of_task(thread_id: str) -> Generator[None]:
         raise _not_found("task", thread_id) if error.fault.code is FaultCode.NOT_FOUND else error from error
 
 
-def _says_nothing(body: w.RequestBody) -> bool:
+def _says_nothing(body: w.RequestBody, asked: _Activation | None) -> bool:
+    if asked is not None and asked.extension != ExtensionRequest():
+        return False
     return not body.additional_input and (not body.input or says_go_on(body.input))
 
 

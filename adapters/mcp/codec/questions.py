@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from adapters._json import ABSENT, parse_text
 from adapters.mcp import wire as w
-from canonical import DataPart, Message, TextPart, ToolCallPart
+from canonical import ToolCallPart
 from canonical.event import InterruptRaised
 from canonical.thread import Interrupt
 from canonical.value import Json, JsonObject
@@ -128,12 +128,6 @@ def decode_form(asked: Question, content: Mapping[str, Any] | None) -> Json:
         parsed = parse_text(value)
         return value if parsed is ABSENT else parsed
     return value
-
-
-def answer_message(value: Json) -> Message:
-    """An answer as a message of the caller's."""
-    part = TextPart(text=value) if isinstance(value, str) else DataPart(data=value)
-    return Message(role="user", parts=(part,))
 
 
 def _one_field(schema: JsonObject) -> JsonObject:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from adapters._extension import Request, Slice, given_config, with_uploads
+from adapters._extension import Request, Slice, answer_message, given_config, with_uploads
 from adapters._json import validate
 from adapters._server.caller import Caller, is_uuid
 from adapters._server.disconnect import accept, task_canceller
@@ -23,7 +23,6 @@ from adapters.mcp.codec.questions import (
     FORM,
     Form,
     Question,
-    answer_message,
     decode_form,
     decode_response,
     encode_request,
@@ -169,10 +168,9 @@ class Calls:
         if peer.polls:
             submission = replace(submission, ephemeral=False)
         receipt = await accept(self._hub, who.owner, self._hub.submit(who.owner, submission))
-        writer = ResultWriter(receipt.task, receipt.task.first_seq - 1, receipt.run_id)
-        if peer.has_extension:
-            writer.records = Slice()
-        return await self._conclude(who, tool, writer, peer)
+        return await self._conclude(
+            who, tool, _writer(receipt.task, receipt.task.first_seq - 1, receipt.run_id, peer), peer
+        )
 
     async def _conclude(self, who: Caller, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
         """The result; of what takes a while the task, for who can ask for it."""
@@ -346,8 +344,9 @@ class Calls:
                 FaultCode.INVALID,
                 f"answers: It must have answers by the ids of questions, which are {', '.join(asked)}.",
             )
-        receipt = await accept(self._hub, who.owner, self._answer(who, task, values, declines=declines))
-        return await self._conclude(who, tool, ResultWriter(receipt.task, receipt.seq, receipt.run_id), peer)
+        config = given_config(peer.extras)
+        receipt = await accept(self._hub, who.owner, self._answer(who, task, values, config, declines=declines))
+        return await self._conclude(who, tool, _writer(receipt.task, receipt.seq, receipt.run_id, peer), peer)
 
     async def _go_on(self, who: Caller, tool: Tool, task: Task, retry: Retry, peer: Peer) -> JsonObject:
         """What the whole task has said: of the call before there was no result but its questions."""
@@ -361,11 +360,11 @@ class Calls:
             if receipt is None:
                 return await self._end(who, task, peer)
         run_id = await self._last_run(who, task) if receipt is None else receipt.run_id
-        return await self._conclude(who, tool, ResultWriter(task, task.first_seq - 1, run_id), peer)
+        return await self._conclude(who, tool, _writer(task, task.first_seq - 1, run_id, peer), peer)
 
     async def _end(self, who: Caller, task: Task, peer: Peer) -> JsonObject:
         """Of a task that waited for an answer, and was cancelled."""
-        writer = ResultWriter(task, task.last_seq, None)
+        writer = _writer(task, task.last_seq, None, peer)
         await self._follow(who, writer, peer)
         return writer.result()
 
@@ -443,6 +442,13 @@ class Calls:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
             raise FaultError(FaultCode.NOT_FOUND, _NOBODY) from error
+
+
+def _writer(task: Task, since: int, run_id: str | None, peer: Peer) -> ResultWriter:
+    writer = ResultWriter(task, since, run_id)
+    if peer.has_extension:
+        writer.records = Slice()
+    return writer
 
 
 def _input_required(task: Task, asked: Sequence[Question]) -> JsonObject:

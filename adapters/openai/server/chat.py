@@ -7,7 +7,7 @@ from uuid import UUID
 
 from litestar import Request, Response
 
-from adapters._extension import decode_request, given_messages, with_uploads
+from adapters._extension import answer_message, decode_request, given_messages, has_bytes, with_uploads
 from adapters._json import read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
@@ -175,7 +175,9 @@ class Chat:
             if interrupt_id is None:
                 raise await self._why_not(who, task, answer.call_id)
             values[interrupt_id], message = decode_answer(answer.text, asked[interrupt_id].answer_schema)
-            values[interrupt_id] = told.answered.get(interrupt_id, values[interrupt_id])
+            if interrupt_id in told.answered:
+                values[interrupt_id] = told.answered[interrupt_id]
+                message = message if has_bytes(message) else answer_message(values[interrupt_id])
             messages.append(message)
         given = await self._input(who, body, (*messages, *decode_messages(said.others)))
         receipt = await self._hub.answer(who.owner, make_answers(task.task_id, values, given, told))

@@ -64,6 +64,25 @@ async def test_a_request_that_says_something_by_it_activates_it_and_no_agent_is_
     assert (made["config"]["tools"], made["data"]) == ([{"name": "weather"}], {"b": 2})
 
 
+async def test_what_is_said_by_it_is_of_the_next_run_where_the_records_told_the_last_one_whole(site: Site) -> None:
+    """The agent asks in its second step, which nobody asked for by a request of its own."""
+    path, _ = await post(site, "interview", "go")
+    steps = path.rpartition("/")[0]
+    question: Any = None
+    for _ in range(50):  # the first step is over before the run is
+        told = (await site.http.get(path, headers=ASKED)).json()["additional_output"][URI]["events"]
+        question = next((each["event"] for each in told if each["event"]["kind"] == "interrupt_raised"), None)
+        if told[-1]["event"]["kind"] == "run_ended":
+            break
+    said = {"answers": [{"interrupt_id": question["interrupt_id"], "value": "Ada"}]}
+    answer = await site.http.post(steps, json={"input": "See beside.", "additional_input": {URI: said}}, headers=ASKED)
+    events = [each["event"] for each in answer.json()["additional_output"][URI]["events"]]
+    [answered] = [event for event in events if event["kind"] == "interrupt_answered"]
+    assert answered["value"] == "Ada"
+    [made] = [event for event in events if event["kind"] == "run_created"]
+    assert [part["text"] for message in made["messages"] for part in message["parts"]] == ["Ada"]
+
+
 # The client
 
 

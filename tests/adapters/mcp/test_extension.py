@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from adapters._extension import MAX_SLICE, RecordReader
+from adapters.mcp.codec.run_id import encode_run_id
 from adapters.mcp.wire import RECORDS
 from canonical import AgentInfo, Event, FilePart, Invocation, Message, ToolCallPart
 from canonical.event import InterruptRaised, RunEnded, ToolEnded
@@ -77,7 +78,13 @@ async def test_a_request_says_by_it_what_mcp_has_no_field_for(tmp_path: Path) ->
         [question] = [event for event in read if isinstance(event, InterruptRaised)]
         assert isinstance(question.message.parts[0], ToolCallPart)
         wrong = await client.call("listening", {"message": "Hello"}, _meta={RECORDS: {"uploads": [{"name": 1}]}})
-    [call] = heard
+        arguments = {"run_id": encode_run_id(asked["_meta"]["babelgate"]["task_id"]), "answers": {"c1": "rain"}}
+        answered = await client.call("resume_run", arguments, _meta={RECORDS: {"tools": [weather]}})
+    [call, answer] = heard
+    assert [tool.name for tool in answer.tools] == ["weather"]
+    assert isinstance(
+        RecordReader(of_run=True, told={reader.run_id or ""}).read(answered["_meta"][RECORDS])[-1], RunEnded
+    )
     assert [tool.name for tool in call.tools] == ["weather"]
     assert call.metadata == {"ticket": "no-1"}
     [message] = call.messages
