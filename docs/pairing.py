@@ -79,10 +79,13 @@ _AGENTS: Final[Mapping[str, Side]] = {
     "a2a-1.0": Side("A2A 1.0", A2A["1.0"]),
     "a2a-extended": Side("A2A with the extension", A2A_EXTENDED),
     "acp": Side("ACP", ACP),
+    "acp-extended": Side("ACP with the extension", ACP_EXTENDED),
     "aief": Side("AIEF", AIEF),
+    "aief-extended": Side("AIEF with the extension", AIEF_EXTENDED),
     "langgraph": Side("LangGraph", LANGCHAIN["langgraph"]),
     "langgraph-extended": Side("LangGraph with the extension", LANGCHAIN_EXTENDED["langgraph"]),
     "agent-protocol": Side("Agent Protocol", {**LANGCHAIN["agent-protocol"], Feature.FORK: _BRANCH, **_UNHEARD}),
+    "agent-protocol-extended": Side("Agent Protocol with the extension", LANGCHAIN_EXTENDED["agent-protocol"]),
     "openai": Side("OpenAI", OPENAI),
     "openai-extended": Side("OpenAI with the extension", OPENAI_EXTENDED[RESPONSES_VERSION]),
 }
@@ -124,9 +127,6 @@ PLAIN_AGENTS: Final[Mapping[str, Side]] = {name: side for name, side in AGENTS.i
 EXTENDED_AGENTS: Final[Mapping[str, Side]] = {
     **{name: AGENTS[name] for name in ("python", "graph")},
     **{name: side for name, side in AGENTS.items() if name.endswith(_SUFFIX)},
-    "acp-extended": Side("ACP with the extension", ACP_EXTENDED),
-    "aief-extended": Side("AIEF with the extension", AIEF_EXTENDED),
-    "agent-protocol-extended": Side("Agent Protocol with the extension", LANGCHAIN_EXTENDED["agent-protocol"]),
 }
 """What is behind a gateway that has the extension wherever there is a wire; `tests/fidelity` measures each."""
 

@@ -20,20 +20,23 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.REFUSAL: lossy("text like any other", _RESULT),
     Feature.CITATION: dropped("content has no form for it", _RESULT),
     Feature.TOOL_ACTIVITY: lossy("the names, as progress, for callers that ask for it", f"{_OWN}, Progress and cancel"),
-    Feature.CALLER_TOOLS: dropped("a tool is not given the tools of its caller", _RESULT),
+    Feature.CALLER_TOOLS: lossy(
+        "a caller cannot offer tools; a call of one is a question in words", f"{_OWN}, Questions of agents"
+    ),
     Feature.STEP: lossy("the names, as progress, for callers that ask for it", f"{_OWN}, Progress and cancel"),
-    Feature.PROGRESS: lossy("as notifications, for callers that ask for them", f"{_OWN}, Progress and cancel"),
+    Feature.PROGRESS: whole("as notifications, for callers that ask for them", f"{_OWN}, Progress and cancel"),
     Feature.ARTIFACT: lossy("content like any other: an embedded resource, or the JSON of data", f"{_OWN}, Results"),
-    Feature.ARTIFACT_APPEND: dropped("a result comes whole", _RESULT),
+    Feature.ARTIFACT_APPEND: lossy("a result comes whole: the pieces are one", f"{_OWN}, Results"),
     Feature.UPLOAD: dropped("files come with the arguments only", f"{_OWN}, Tools"),
     Feature.STREAM: dropped("the result of a call comes in one piece", _RESULT),
     Feature.REATTACH: dropped("a call cannot be come back to", f"{_OWN}, Progress and cancel"),
     Feature.QUESTION: FULL,
     Feature.QUESTIONS: FULL,
-    Feature.ANSWER_SCHEMA: lossy(
-        "in forms, flat ones; any other is named in the words", f"{_OWN}, Questions of agents"
+    Feature.ANSWER_SCHEMA: whole(
+        "in the structured content; in forms flat ones, and any other is named in the words",
+        f"{_OWN}, Questions of agents",
     ),
-    Feature.AUTH_REQUEST: lossy("a question like any other, of another kind", f"{_OWN}, Questions of agents"),
+    Feature.AUTH_REQUEST: whole("a question like any other, of another kind", f"{_OWN}, Questions of agents"),
     Feature.CANCEL: lossy(
         "leaving is not told from cancelling: that hanging up cancels is the gateway's choice",
         f"{_OWN}, Progress and cancel",
@@ -54,11 +57,12 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     **{
         feature: CARRIES[feature]
         for feature in (
-            *(Feature.TEXT, Feature.FILE_BYTES, Feature.ARTIFACT),
-            *(Feature.STREAM, Feature.REATTACH, Feature.QUESTION, Feature.QUESTIONS, Feature.CANCEL, Feature.FAULT),
+            *(Feature.TEXT, Feature.FILE_BYTES, Feature.REATTACH, Feature.CANCEL, Feature.FAULT),
+            *(Feature.QUESTION, Feature.QUESTIONS, Feature.ANSWER_SCHEMA, Feature.AUTH_REQUEST),
             Feature.HISTORY,
         )
     },
+    Feature.STREAM: whole("in the pieces in which it was said, when the result is there", _EXTENSION),
     **{
         feature: whole("in the request, and in the result's records", _EXTENSION)
         for feature in (Feature.CALLER_TOOLS, Feature.UPLOAD, Feature.METADATA)

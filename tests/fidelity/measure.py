@@ -37,9 +37,10 @@ from canonical import (
     RunStatus,
 )
 from canonical.event import ArtifactAdded, PartAdded, RunEnded, UpstreamBound
-from docs.pairing import AGENTS, SERVERS, Side
+from docs.pairing import AGENTS, EXTENDED_SERVERS, SERVERS, Side
 from gateway.registered_agent import RegisteredAgent
 from tests.fidelity.probe import PROBES, TRACES, Heard, Probe
+from tests.fidelity.unserved import McpReader, RuntimeReader
 from tests.running import Running, running
 
 BOUND: Final = 60.0
@@ -97,6 +98,8 @@ WAYS: Final[Mapping[str, Way]] = {
     ),
     "openai-chat-completions": Way(partial(_openai, "chat", "off"), SERVERS["openai-chat-completions"], _SENT),
     "openai-responses": Way(partial(_openai, "responses", "off"), SERVERS["openai-responses"], _SENT),
+    "runtime": Way(RuntimeReader, SERVERS["runtime"]),
+    "mcp": Way(McpReader, SERVERS["mcp"]),
 }
 """By the name in `docs.pairing.SERVERS`."""
 
@@ -120,6 +123,7 @@ EXTENDED: Final[Mapping[str, Way]] = {
     ),
     "openai-chat-completions": Way(partial(_openai, "chat", "on"), _with_it("openai", "chat-completions")),
     "openai-responses": Way(partial(_openai, "responses", "on"), _with_it("openai", "responses")),
+    "mcp": Way(partial(McpReader, extended=True), EXTENDED_SERVERS["mcp"]),
 }
 """The same with the extension."""
 

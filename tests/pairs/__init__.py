@@ -6,6 +6,8 @@ serves them on a real socket), or as their likes on an official server. `caller`
 protocol's words; each protocol has a client that does it, in raw JSON against the wire, sharing nothing with the
 adapters.
 
+`extended` has callers that ask for the Babelgate extension, and `whole` the agent that says one of everything to them.
+
 A further server is one class with a line in `house.CALLERS`, a further upstream one line in `house.HOUSES` and one in
 `docs.pairing.AGENTS`. The published matrix (docs/pairs.md) says what each pair leaves out: a test is skipped just where
 its cell says that what it is about gets lost, with the cell's reason, and `tests/skips.lock` lists them all.

@@ -32,6 +32,14 @@ VARIED = {
     Feature.USAGE: ("11037",),
 }
 """By feature, words of what the agent `varied` says, which has nothing else of it."""
+WHOLE = {
+    Feature.FILE_URL: [("https://example.com/far-away.html", "text/html")],
+    Feature.REFUSAL: ["cannot-say-that"],
+    Feature.STEP: ["step-by-step"],
+    Feature.ARTIFACT_APPEND: ["first-piece ", "last-piece"],
+    Feature.USAGE: [(11037, 2, 11039)],
+}
+"""The same, as values: what arrives whole arrives as that (`tests/pairs/values.py`), and nothing else of its kind."""
 STEP = "step"
 """Begins the names of steps, which some protocols tell where others tell thoughts. The one step of an agent that has
 none itself is called like the agent."""

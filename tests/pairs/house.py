@@ -32,6 +32,8 @@ from tests.pairs.mcp import Mcp
 from tests.pairs.model import ASKED, CALL, MODELS, serve_models
 from tests.pairs.openai import Chat, Responses
 from tests.pairs.runtime import Runtime
+from tests.pairs.whole import NAME as WHOLE
+from tests.pairs.whole import whole
 from tests.postgres import new_schema, url_of
 from tests.running import Running, running
 
@@ -66,6 +68,8 @@ class Kind:
     """What its agents do beside what the cast does."""
     stateful: bool = False
     """Its agents have a state of their own."""
+    late: bool = False
+    """What its agents say in pieces is told in these, and when all of it is said."""
     question: Question = QUESTION
     """How its agent `ask` puts it."""
 
@@ -97,7 +101,7 @@ class House:
     @property
     def live(self) -> bool:
         """Whether the gateway hears what an agent says while it says it."""
-        return self.carries[Feature.STREAM].level != "dropped"
+        return self.carries[Feature.STREAM].level != "dropped" and not self.kind.late
 
     def cell(self, caller: Caller, feature: Feature) -> Cell:
         return cell(self.kind.side, SERVERS[caller.speaks], feature)
@@ -141,7 +145,7 @@ def _house(kind: Kind, front: Running, players: Cast) -> House:
 async def in_process(folder: Path, kind: Kind) -> AsyncGenerator[House]:
     """Python functions."""
     players = Cast()
-    async with running(folder, players.agents()) as front:
+    async with running(folder, players.agents(), registered={WHOLE: whole()}) as front:
         yield _house(kind, front, players)
 
 
@@ -162,7 +166,7 @@ async def clustered(folder: Path, kind: Kind) -> AsyncGenerator[House]:
             balancer = RoundRobin()
             for name in ("one", "two"):
                 (folder / name).mkdir()
-                opened = running(folder / name, players.agents(), node=name, **shared)
+                opened = running(folder / name, players.agents(), registered={WHOLE: whole()}, node=name, **shared)
                 nodes.append(await stack.enter_async_context(opened))
                 balancer.add(httpx.URL(nodes[-1].url))
             client = httpx.AsyncClient(
@@ -193,8 +197,8 @@ async def behind(protocol: str, path: str, folder: Path, kind: Kind, **options: 
     players = Cast()
     upstream_folder = folder / "upstream"
     upstream_folder.mkdir()
-    async with running(upstream_folder, players.agents()) as upstream:
-        urls = {name: upstream.url + path.format(agent=name) for name in players.agents()}
+    async with running(upstream_folder, players.agents(), registered={WHOLE: whole()}) as upstream:
+        urls = {name: upstream.url + path.format(agent=name) for name in (*players.agents(), WHOLE)}
         async with _fronting(folder, protocol, urls, None, **options) as front:
             yield _house(kind, front, players)
 
@@ -291,16 +295,21 @@ HOUSES: Final[Mapping[str, Kind]] = {
     "a2a-1.0": Kind("a2a-1.0", partial(behind, "a2a", "/a2a/{agent}", extension="off"), tells=_LOSSES),
     "a2a-extended": Kind("a2a-extended", partial(behind, "a2a", "/a2a/{agent}")),
     "acp": Kind("acp", partial(behind, "acp", "/acp", extension="off")),
+    "acp-extended": Kind("acp-extended", partial(behind, "acp", "/acp"), callers=ONE_EACH),
     "aief": Kind(
         "aief",
         partial(behind, "aief", "/agent/{agent}", extension="off"),
         tells=frozenset({"dropped"}),
     ),
+    "aief-extended": Kind("aief-extended", partial(behind, "aief", "/agent/{agent}"), callers=ONE_EACH, late=True),
     "langgraph": Kind(
         "langgraph", partial(behind, "langgraph", "", extension="off"), shows=frozenset({Feature.STEP}), stateful=True
     ),
     "langgraph-extended": Kind("langgraph-extended", partial(behind, "langgraph", ""), callers=ONE_EACH, stateful=True),
     "agent-protocol": Kind("agent-protocol", partial(behind, "agent-protocol", "/agent-protocol", extension="off")),
+    "agent-protocol-extended": Kind(
+        "agent-protocol-extended", partial(behind, "agent-protocol", "/agent-protocol"), callers=ONE_EACH
+    ),
     "openai": Kind(
         "openai",
         modelled,

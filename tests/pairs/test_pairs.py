@@ -1,6 +1,6 @@
 """Each thing that a run can do, seen by each protocol's caller, done by each kind of agent."""
 
-import re
+import json
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Any, Final
@@ -9,9 +9,10 @@ import pytest
 
 from canonical import FULL, Feature
 from tests.pairs.caller import Caller, Data, Feed, File, Question, Seen, recording
-from tests.pairs.cast import APPROVAL, VARIED
+from tests.pairs.cast import APPROVAL, VARIED, WHOLE
 from tests.pairs.house import House
 from tests.pairs.scenario import pairs
+from tests.pairs.values import messages_in, objects_in, values_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -260,20 +261,27 @@ async def test_what_is_not_lost_is_somewhere_in_what_the_caller_is_told(house: H
     shown = [feature for feature in VARIED if house.cell(caller, feature).level != "dropped"]
     missing = [feature for feature in shown if not all(word.encode() in told for word in VARIED[feature])]
     assert missing == [], told.decode(errors="replace")
+    values = values_in(told)
+    steps = [name for name in values.get(Feature.STEP, ()) if name != "varied"]  # that of the agent as a whole
+    found = {**values, Feature.STEP: steps}
+    whole = [feature for feature in VARIED if house.cell(caller, feature).level == "full"]
+    assert {feature: found.get(feature) for feature in whole} == {feature: WHOLE[feature] for feature in whole}
 
 
 @pairs("noted", Feature.METADATA)
 async def test_what_a_caller_notes_of_its_task_is_kept_with_it_and_told_to_the_agent(
     house: House, caller: Caller
 ) -> None:
-    caller.metadata = {"ticket": "no-11037"}
+    caller.metadata = {"ticket": "no-11037", "label": "two words"}
     seen = await caller.send("go")
     reaches = house.carries[Feature.METADATA].level != "dropped"
     assert seen == Seen("completed", text="no-11037" if reaches else "nothing")
     told = bytearray()
     async with recording(caller, told):
         await caller.look(seen.task_id)
-    assert re.search(rb'"ticket": ?"no-11037"', told), told.decode(errors="replace")
+    kept = [each for message in messages_in(told) for each in objects_in(message) if "ticket" in each]
+    assert kept
+    assert all(each.items() >= caller.metadata.items() for each in kept), kept
 
 
 @pairs("outside", Feature.CALLER_TOOLS, Feature.QUESTION)
@@ -282,12 +290,23 @@ async def test_a_tool_of_the_caller_is_called_and_its_result_reaches_the_agent(h
     asked = await caller.send("go")
     (question,) = asked.questions
     assert asked.state == "input_required"
-    assert all(word in f"{question.text} {question.value}" for word in ("weather", "Paris")), question
+    if house.cell(caller, Feature.CALLER_TOOLS).level == "full" or question.value is not None:
+        assert call_in(question) == ("weather", {"city": "Paris"}), question
+    else:
+        assert all(word in question.text for word in ("weather", "Paris")), question
     cannot_offer = any(
         carry.how.startswith("a caller cannot offer") for _, carry in house.cell(caller, Feature.CALLER_TOOLS).losses
     )
     offered = [] if cannot_offer else ["weather"]
     assert await caller.answer(asked, "rain") == Seen("completed", text=f"{offered}: rain")
+
+
+def call_in(question: Question) -> tuple[Any, Any]:
+    """The name and the arguments of a call, as it stands beside the words, or as a headless tool."""
+    call: Any = question.value
+    call = call.get("tool_call", call)
+    given = call.get("args", call.get("arguments"))
+    return call["name"], json.loads(given) if isinstance(given, str) else given
 
 
 _AS_IT_CAME: Final[Mapping[tuple[str, str], Set[Feature]]] = {

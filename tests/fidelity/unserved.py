@@ -1,0 +1,172 @@
+"""Readers of the protocols that the gateway has no client for: small ones, of what is on the wire and of nothing else,
+so that what is declared of their servers is measured as it is of all others."""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+import httpx
+
+from adapters._extension import RecordReader
+from canonical import (
+    Event,
+    Fault,
+    FaultCode,
+    FilePart,
+    Invocation,
+    Message,
+    Part,
+    RunReason,
+    RunStatus,
+    TextPart,
+)
+from canonical.event import ArtifactAdded, InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded
+from canonical.stored import decode_event
+from tests import loopback
+from tests.adapters.mcp.site import Modern, messages_of
+
+Wire = dict[str, Any]
+
+RECORDS: Final = "org.w3id.babelgate/events-v1"
+
+
+def _parts(call: Invocation) -> Iterator[Wire]:
+    """What the runtime's requests have of them. Bytes are Base64 as msgspec writes them in JSON."""
+    for part in call.messages[-1].parts:
+        yield json.loads(json.dumps({"kind": part.kind, **_plain(part)}))
+
+
+def _plain(part: Any) -> Wire:
+    if isinstance(part, TextPart):
+        return {"text": part.text}
+    assert isinstance(part, FilePart) and part.inline is not None
+    return {"name": part.name, "media_type": part.media_type, "inline": b64encode(part.inline).decode()}
+
+
+class _Reader:
+    def __init__(self, url: str, agent: str) -> None:
+        self._http: httpx.AsyncClient = loopback.client(base_url=url, timeout=httpx.Timeout(30))
+        self._agent = agent
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+
+class RuntimeReader(_Reader):
+    """Its events are records by other names: `docs/protocols/runtime.md`, What a run says."""
+
+    async def run(self, call: Invocation) -> AsyncGenerator[Event]:
+        await self._http.post("/v1/threads", json={"thread_id": call.thread_id, "if_exists": "return"})
+        body: Wire = {
+            "assistant_id": self._agent,
+            "input": {"messages": [{"role": "user", "parts": list(_parts(call))}]},
+            "metadata": dict(call.metadata),
+        }
+        if tools := call.config.get("tools"):
+            body["tools"] = tools
+        answer = await self._http.post(f"/v1/threads/{call.thread_id}/runs/stream", json=body)
+        assert answer.status_code == 200, answer.text
+        for line in answer.text.splitlines():
+            if line.startswith("data: "):
+                told: Wire = json.loads(line.removeprefix("data: "))
+                yield _with_bytes(
+                    decode_event(json.dumps({"kind": told["event_type"], **told["payload"]}).encode()), {}
+                )
+
+
+class McpReader(_Reader):
+    """A tool's result: SPEC/server/tools, Tool Result, and the notifications before it. With the extension its records,
+    and of files the bytes that the content has."""
+
+    def __init__(self, url: str, agent: str, *, extended: bool = False) -> None:
+        super().__init__(url, agent)
+        self._extended = extended
+
+    async def run(self, call: Invocation) -> AsyncGenerator[Event]:
+        client = Modern(self._http, capabilities={"extensions": {RECORDS: {}}} if self._extended else {})
+        last = call.messages[-1]
+        files = [part for part in last.parts if isinstance(part, FilePart)]
+        given: Wire = {"message": last.text, "thread_id": call.thread_id}
+        meta: Wire = {"progressToken": 1}
+        if self._extended:
+            meta[RECORDS] = {"metadata": dict(call.metadata)}
+            if tools := call.config.get("tools"):
+                meta[RECORDS]["tools"] = tools
+            if call.input.uploaded:
+                meta[RECORDS]["uploads"] = [
+                    {"name": each["name"], "media_type": each["media_type"], "bytes": each["inline"]}
+                    for each in map(_plain, files)
+                ]
+        elif files:
+            given["files"] = [
+                {"name": each["name"], "mime_type": each["media_type"], "data": each["inline"]}
+                for each in map(_plain, files)
+            ]
+        params: Wire = {"name": self._agent, "arguments": given, "_meta": meta}
+        *notes, answer = messages_of(await self._http.request(**client.request("tools/call", params)))
+        result: Wire = answer["result"]
+        if self._extended:
+            found = {part.name: part for part in _files_in(result["content"])}
+            for event in RecordReader(of_run=True).read(result["_meta"][RECORDS]):
+                yield _with_bytes(event, found)
+            return
+        words = [note["params"]["message"] for note in notes if "_meta" not in note["params"]]
+        for event in (*_said((TextPart(text=word) for word in words), phase="progress"), *_result(result)):
+            yield event
+
+
+def _said(parts: Iterable[Part], **begun: Any) -> Sequence[Event]:
+    message_id = str(begun)
+    added = [PartAdded(message_id=message_id, part=part) for part in parts]
+    return [MessageStarted(message_id=message_id, **begun), *added, MessageEnded(message_id=message_id)]
+
+
+def _files_in(content: Sequence[Wire]) -> Iterator[FilePart]:
+    for block in content:
+        match block["type"]:
+            case "resource":
+                held = block["resource"]
+                name = unquote(held["uri"].rpartition("/")[2])
+                yield FilePart(name=name, media_type=held.get("mimeType"), inline=b64decode(held["blob"]))
+            case "resource_link":
+                yield FilePart(name=block["name"], media_type=block.get("mimeType"), url=block["uri"])
+            case _:
+                pass
+
+
+def _result(result: Wire) -> Iterator[Event]:
+    content: list[Wire] = result["content"]
+    structured: Wire = result.get("structuredContent") or {}
+    asked: list[Wire] = structured.get("interrupts", []) if structured.get("status") == "input_required" else []
+    for question in asked:
+        yield InterruptRaised(
+            interrupt_id=question["id"],
+            ask=question.get("kind", "input"),
+            message=Message.of(question["message"]),
+            value=question.get("value"),
+            answer_schema=question.get("schema"),
+        )
+    if asked:
+        return
+    fault = None
+    if result.get("isError"):
+        code = result["_meta"]["babelgate"].get("fault", "agent_failed")
+        fault = Fault(code=FaultCode(code), message=content[-1]["text"])
+        content = content[:-1]
+    parts = [TextPart(text=block["text"]) for block in content if block["type"] == "text"]
+    yield from _said((*parts, *_files_in(content)))
+    if fault is not None:
+        yield RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault)
+    else:
+        yield RunEnded(output=structured or None)
+
+
+def _with_bytes(event: Event, found: Mapping[str | None, FilePart]) -> Event:
+    """A hash is no file: of one that is named by it alone there is nothing to be had."""
+    part = event.part if isinstance(event, PartAdded | ArtifactAdded) else None
+    if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.blob is None:
+        return event
+    inline = part.inline or (found[part.name].inline if part.name in found else None)
+    return event.replace(part=part.replace(inline=inline, blob=None))

@@ -1,0 +1,484 @@
+"""Callers that ask for the Babelgate extension, and read of each answer the records alone: in raw JSON against the
+wire, as docs/extension.md has it, sharing nothing with the adapters."""
+
+import json
+from abc import ABC, abstractmethod
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+from uuid import UUID, uuid4
+
+import httpx
+
+from adapters.mcp.codec.run_id import encode_run_id
+from canonical import Carry, Event, Feature
+from canonical.event import InterruptAnswered, InterruptRaised
+from canonical.stored import decode_event
+from docs.pairing import EXTENDED_SERVERS
+from tests.adapters.mcp.site import Modern
+from tests.pairs.caller import Frame, Ids
+from tests.pairs.mcp import ids_of
+
+Wire = dict[str, Any]
+
+URI: Final = "https://w3id.org/babelgate/events/v1"
+MCP_NAME: Final = "org.w3id.babelgate/events-v1"
+LABELS: Final = {"ticket": "no-11037"}
+"""The metadata of what is asked."""
+TOOL: Final = {"name": "weather", "description": "Of a city.", "parameters": {"type": "object"}}
+UPLOAD: Final = ("every byte.bin", "application/x-all", bytes(range(256)))
+
+
+@dataclass
+class Records:
+    """What a caller has been told of a task by envelopes. What breaks the extension's rules fails the test."""
+
+    told: dict[int, Wire] = field(default_factory=dict[int, Wire])
+    """By number."""
+    after: int | None = None
+    """The number of the record before the first one."""
+    ids: Ids | None = None
+    places: dict[int, str] = field(default_factory=dict[int, str])
+    """By number of a record: the id of the frame that had it, where frames have ids."""
+
+    @property
+    def last(self) -> int:
+        return max(self.told, default=self.after or 0)
+
+    def read(self, envelope: Wire, place: str = "") -> None:
+        """Of a stream, whose envelopes leave no gap."""
+        assert set(envelope) <= {"after", "events", "next"}, envelope
+        if self.after is None:
+            self.after = envelope["after"]
+        assert envelope["after"] == self.last, "what comes follows what there is"
+        for record in envelope["events"]:
+            assert record["seq"] > self.last
+            self.told[record["seq"]] = record
+            if place:
+                self.places[record["seq"]] = place
+
+    def read_whole(self, envelope: Wire) -> None:
+        """Of a finished object, which may tell what was told before."""
+        assert set(envelope) == {"after", "events"}, "all of it fits into one"
+        numbers = [record["seq"] for record in envelope["events"]]
+        assert numbers == sorted(set(numbers))
+        self.after = envelope["after"] if self.after is None else self.after
+        for record in envelope["events"]:
+            known = self.told.setdefault(record["seq"], record)
+            assert known == record, "a record is the same whenever it is told"
+
+    def join(self, later: "Records") -> None:
+        """What was told of the same task after that."""
+        for seq, record in later.told.items():
+            assert self.told.setdefault(seq, record) == record, "a record is the same whenever it is told"
+        self.ids = later.ids
+
+    @property
+    def events(self) -> Sequence[Event]:
+        return [decode_event(json.dumps(self.told[seq]["event"]).encode()) for seq in sorted(self.told)]
+
+    @property
+    def open(self) -> Sequence[InterruptRaised]:
+        """Questions."""
+        asked: dict[str | None, InterruptRaised] = {}
+        for event in self.events:
+            if isinstance(event, InterruptRaised):
+                asked[event.interrupt_id] = event
+            elif isinstance(event, InterruptAnswered):
+                del asked[event.interrupt_id]
+        return list(asked.values())
+
+
+def saying() -> Wire:
+    """What a request says by the extension, in a protocol that has no field for any of it."""
+    name, media_type, content = UPLOAD
+    upload = {"name": name, "media_type": media_type, "bytes": b64encode(content).decode()}
+    return {"tools": [TOOL], "uploads": [upload], "metadata": LABELS}
+
+
+def answering(values: Mapping[str, Any]) -> Wire:
+    return {"answers": [{"interrupt_id": name, "value": value} for name, value in values.items()], "tools": [TOOL]}
+
+
+class Extended(ABC):
+    name: ClassVar[str]
+    speaks: ClassVar[str]
+    """Which protocol, of `docs.pairing.EXTENDED_SERVERS`."""
+    header: ClassVar[str] = "Babelgate-Extensions"
+    of_run: ClassVar[bool] = False
+    """What it is told is a run's, and not its task's."""
+    looks: ClassVar[bool] = True
+    """Whether a finished object has the records, too."""
+    ends: ClassVar[str] = "task_changed"
+    """The kind of the last record of what stops."""
+
+    def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
+        self.http = http
+        self.agent = agent
+
+    @property
+    def carries(self) -> Mapping[Feature, Carry]:
+        return EXTENDED_SERVERS[self.speaks].carries
+
+    @abstractmethod
+    async def send(self, text: str, said: Wire) -> Records:
+        """Start a task with what is said by the extension, and follow it to where it stops."""
+
+    @abstractmethod
+    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
+        """The same, of answers by the ids of their questions. What was told before need not be told again."""
+
+    @abstractmethod
+    async def look(self, task: Records) -> Records:
+        """What a finished object has."""
+
+    async def come_back(self, task: Records, seq: int) -> Records:
+        """What came after that record."""
+        raise NotImplementedError(self.carries[Feature.REATTACH].how)
+
+    @abstractmethod
+    def found(self, told: Wire, kind: str) -> Wire | None:
+        """The envelope in a message of a stream, or in a finished object; `kind` = the name of the frame."""
+
+    async def _asked(
+        self, records: Records, method: str, url: str, headers: Mapping[str, str] | None = None, **request: Any
+    ) -> Records:
+        """The answer, whichever form it has. Its first envelope need not have a record."""
+        given = {self.header: URI, **(headers or {})}
+        async with self.http.stream(method, url, headers=given, **request) as response:
+            streams = response.headers["content-type"].startswith("text/event-stream")
+            if not streams:
+                await response.aread()
+            assert response.status_code in (200, 202), response.text
+            assert response.headers.get(self.header) == URI, response.text
+            records.ids = Ids.of(response.headers)
+            if streams:
+                async for frame in frames(response):
+                    if frame.data != b"[DONE]":
+                        envelope = self.found(json.loads(frame.data), frame.event)
+                        if envelope is not None:
+                            records.read(envelope, frame.id)
+            else:
+                envelope = self.found(response.json(), "")
+                assert envelope is not None
+                records.read_whole(envelope)
+        return records
+
+
+async def frames(response: httpx.Response) -> AsyncGenerator[Frame]:
+    rest = b""
+    async for chunk in response.aiter_raw():
+        *whole, rest = (rest + chunk).split(b"\n\n")
+        for raw in whole:
+            if not raw.startswith(b":"):
+                yield Frame.parse(raw)
+    assert not rest
+
+
+class A2A(Extended):
+    version: ClassVar[str]
+    methods: ClassVar[Mapping[str, str]]
+
+    def _request(self, operation: str, params: Wire, **headers: str) -> Wire:
+        body = {"jsonrpc": "2.0", "id": 1, "method": self.methods[operation], "params": params}
+        given = {"A2A-Version": self.version, **headers}
+        return {"method": "POST", "url": f"/a2a/{self.agent}", "json": body, "headers": given}
+
+    @abstractmethod
+    def _message(self, said: str | Wire, **more: str) -> Wire: ...
+
+    async def send(self, text: str, said: Wire) -> Records:
+        members = {name: value for name, value in said.items() if name != "metadata"}
+        params = {"message": self._message(text), "metadata": {**said.get("metadata", {}), URI: members}}
+        return await self._asked(Records(), **self._request("stream", params))
+
+    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
+        """Natively."""
+        assert asked.ids is not None
+        resume = {"resume": [{"id": name, "value": value} for name, value in values.items()]}
+        message = self._message(resume, taskId=asked.ids.task, contextId=asked.ids.thread)
+        params = {"message": message, "metadata": {URI: {"tools": [TOOL]}}}
+        return await self._asked(Records(), **self._request("stream", params))
+
+    async def look(self, task: Records) -> Records:
+        assert task.ids is not None
+        return await self._asked(Records(), **self._request("get", {"id": task.ids.task}))
+
+    async def come_back(self, task: Records, seq: int) -> Records:
+        assert task.ids is not None
+        request = self._request("subscribe", {"id": task.ids.task}, **{"Babelgate-From": str(seq)})
+        return await self._asked(Records(), **request)
+
+
+class A2A03(A2A):
+    name = "a2a-0.3"
+    speaks = "a2a-0.3"
+    header = "X-A2A-Extensions"
+    version = "0.3"
+    methods: ClassVar = {"stream": "message/stream", "get": "tasks/get", "subscribe": "tasks/resubscribe"}
+
+    def _message(self, said: str | Wire, **more: str) -> Wire:
+        kind = "text" if isinstance(said, str) else "data"
+        head = {"kind": "message", "messageId": str(uuid4()), "role": "user", **more}
+        return {**head, "parts": [{"kind": kind, kind: said}]}
+
+    def found(self, told: Wire, kind: str) -> Wire | None:
+        return told["result"].get("metadata", {}).get(URI)
+
+
+class A2A10(A2A):
+    name = "a2a-1.0"
+    speaks = "a2a-1.0"
+    header = "A2A-Extensions"
+    version = "1.0"
+    methods: ClassVar = {"stream": "SendStreamingMessage", "get": "GetTask", "subscribe": "SubscribeToTask"}
+
+    def _message(self, said: str | Wire, **more: str) -> Wire:
+        part = {"text" if isinstance(said, str) else "data": said}
+        return {"messageId": str(uuid4()), "role": "ROLE_USER", **more, "parts": [part]}
+
+    def found(self, told: Wire, kind: str) -> Wire | None:
+        result: Wire = told["result"]
+        held: Wire = result if "id" in result else next(iter(result.values()))
+        return held.get("metadata", {}).get(URI)
+
+
+class Acp(Extended):
+    name = "acp"
+    speaks = "acp"
+
+    async def send(self, text: str, said: Wire) -> Records:
+        body = {"agent_name": self.agent, "input": [_acp(text)], "mode": "stream", "babelgate": said}
+        return await self._asked(Records(), "POST", "/acp/runs", json=body)
+
+    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
+        assert asked.ids is not None
+        resume = {"type": "message", "message": _acp("See beside.")}
+        body = {"await_resume": resume, "mode": "stream", "babelgate": answering(values)}
+        return await self._asked(Records(), "POST", f"/acp/runs/{asked.ids.task}", json=body)
+
+    async def look(self, task: Records) -> Records:
+        assert task.ids is not None
+        return await self._asked(Records(), "GET", f"/acp/runs/{task.ids.task}")
+
+    async def come_back(self, task: Records, seq: int) -> Records:
+        assert task.ids is not None
+        headers = {"Accept": "text/event-stream", "Babelgate-From": str(seq)}
+        return await self._asked(Records(), "GET", f"/acp/runs/{task.ids.task}/events", headers)
+
+    def found(self, told: Wire, kind: str) -> Wire | None:
+        if "type" not in told:
+            own: Wire = told["babelgate"]
+            return {name: own[name] for name in ("after", "events", "next") if name in own}
+        return told["generic"].get(URI) if told["type"] == "generic" else None
+
+
+def _acp(text: str) -> Wire:
+    return {"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}
+
+
+class Aief(Extended):
+    name = "aief"
+    speaks = "aief"
+    of_run = True
+    ends = "run_ended"
+
+    async def send(self, text: str, said: Wire) -> Records:
+        url = f"/agent/{self.agent}/ap/v1/agent/tasks"
+        response = await self.http.post(url, json={"input": text}, headers={self.header: URI})
+        assert response.status_code == 200, response.text
+        return await self._steps(response.json()["task_id"], said)
+
+    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
+        assert asked.ids is not None
+        return await self._steps(asked.ids.thread, answering(values))
+
+    async def _steps(self, thread: str, said: Wire) -> Records:
+        """Up to that with which the run ends; an agent marks steps, and each is asked for."""
+        records = Records()
+        body = (
+            {"input": "See beside.", "additional_input": {URI: said}}
+            if "answers" in said
+            else {"additional_input": {URI: said}}
+        )
+        while not any(record["event"]["kind"] == "run_ended" for record in records.told.values()):
+            await self._asked(records, "POST", f"/agent/{self.agent}/ap/v1/agent/tasks/{thread}/steps", json=body)
+            body = {}
+        return records
+
+    async def look(self, task: Records) -> Records:
+        assert task.ids is not None
+        url = f"/agent/{self.agent}/ap/v1/agent/tasks/{task.ids.thread}/steps"
+        listed = (await self.http.get(url, params={"page_size": 100})).json()["steps"]
+        of_run = [step["step_id"] for step in listed if step["step_id"].startswith(str(task.ids.run))]
+        return await self._asked(Records(), "GET", f"{url}/{of_run[-1]}")
+
+    def found(self, told: Wire, kind: str) -> Wire | None:
+        return told["additional_output"][URI]
+
+
+class LangGraph(Extended):
+    name = "langgraph"
+    speaks = "langgraph"
+    of_run = True
+    ends = "run_ended"
+    prefix: ClassVar[str] = ""
+    names: ClassVar[str] = "assistant_id"
+    modes: ClassVar[Sequence[str]] = ("values", "messages-tuple", "custom")
+    joins: ClassVar[str] = "join"
+
+    def _input(self, text: str) -> Wire:
+        return {"input": {"messages": [{"role": "user", "content": text}]}}
+
+    async def send(self, text: str, said: Wire) -> Records:
+        made = await self.http.post(f"{self.prefix}/threads", json={})
+        members = {name: value for name, value in said.items() if name != "metadata"}
+        body = {**self._input(text), "metadata": {**said.get("metadata", {}), URI: members}}
+        return await self._run(made.json()["thread_id"], body)
+
+    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
+        assert asked.ids is not None
+        body = {"command": {"resume": dict(values)}, "metadata": {URI: answering(values)}}
+        return await self._run(asked.ids.thread, body)
+
+    async def _run(self, thread: str, body: Wire) -> Records:
+        body = {self.names: self.agent, "stream_mode": list(self.modes), **body}
+        return await self._asked(Records(), "POST", f"{self.prefix}/threads/{thread}/runs/stream", json=body)
+
+    async def look(self, task: Records) -> Records:
+        return await self._asked(Records(), "GET", f"{self._url(task)}/{self.joins}")
+
+    async def come_back(self, task: Records, seq: int) -> Records:
+        headers = {"Last-Event-ID": task.places[seq]}
+        params = {"stream_mode": list(self.modes)}
+        return await self._asked(Records(after=seq), "GET", f"{self._url(task)}/stream", headers, params=params)
+
+    def _url(self, task: Records) -> str:
+        assert task.ids is not None
+        return f"{self.prefix}/threads/{task.ids.thread}/runs/{task.ids.run}"
+
+    def found(self, told: Wire, kind: str) -> Wire | None:
+        return told[URI] if kind in ("babelgate", "") else None
+
+
+class AgentProtocol(LangGraph):
+    name = "agent-protocol"
+    speaks = "agent-protocol"
+    prefix = "/agent-protocol"
+    names = "agent_id"
+    modes = ("values", "messages", "custom")
+    joins = "wait"
+
+    def _input(self, text: str) -> Wire:
+        return {"messages": [{"role": "user", "content": text}], "on_disconnect": "continue"}
+
+
+class Responses(Extended):
+    name = "responses"
+    speaks = "openai-responses"
+    of_run = True
+    ends = "run_ended"
+
+    async def send(self, text: str, said: Wire) -> Records:
+        return await self._respond({"input": text, "babelgate": said})
+
+    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
+        assert asked.ids is not None
+        given = [
+            {"type": "function_call_output", "call_id": call_id, "output": "See beside."}
+            for call_id, _ in zip(self._calls, values, strict=True)
+        ]
+        conversation = f"conv_{UUID(asked.ids.thread).hex}"
+        return await self._respond({"input": given, "conversation": conversation, "babelgate": answering(values)})
+
+    async def _respond(self, body: Wire) -> Records:
+        self._calls: list[str] = []
+        body = {"model": self.agent, "stream": True, "background": True, **body}
+        return await self._asked(Records(), "POST", "/v1/responses", json=body)
+
+    async def look(self, task: Records) -> Records:
+        return await self._asked(Records(), "GET", self._url(task))
+
+    async def come_back(self, task: Records, seq: int) -> Records:
+        """It is told again from its start."""
+        again = await self._asked(Records(), "GET", self._url(task), params={"stream": "true"})
+        later = {number: record for number, record in again.told.items() if number > seq}
+        return Records(told=later, after=seq, ids=again.ids)
+
+    def _url(self, task: Records) -> str:
+        assert task.ids is not None and task.ids.run is not None
+        return f"/v1/responses/resp_{UUID(task.ids.run).hex}"
+
+    def found(self, told: Wire, kind: str) -> Wire | None:
+        if kind == "response.output_item.done" and told["item"]["type"] == "function_call":
+            self._calls.append(told["item"]["call_id"])
+        return told[URI] if kind in ("babelgate.events", "") else None
+
+
+class Chat(Extended):
+    name = "chat-completions"
+    speaks = "openai-chat-completions"
+    of_run = True
+    ends = "run_ended"
+    looks = False
+
+    async def send(self, text: str, said: Wire) -> Records:
+        return await self._complete([{"role": "user", "content": text}], said)
+
+    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
+        assert asked.ids is not None
+        given = [
+            {"role": "tool", "tool_call_id": call_id, "content": "See beside."}
+            for call_id, _ in zip(self._calls, values, strict=True)
+        ]
+        return await self._complete(given, answering(values), thread=asked.ids.thread)
+
+    async def _complete(self, messages: Sequence[Wire], said: Wire, thread: str | None = None) -> Records:
+        self._calls: list[str] = []
+        body: Wire = {"model": self.agent, "messages": messages, "stream": True, "store": True, "babelgate": said}
+        if thread is not None:
+            body["metadata"] = {"thread_id": thread}
+        return await self._asked(Records(), "POST", "/v1/chat/completions", json=body)
+
+    async def look(self, task: Records) -> Records:
+        raise NotImplementedError
+
+    def found(self, told: Wire, kind: str) -> Wire | None:
+        delta: Wire = told["choices"][0]["delta"] if "choices" in told else {}
+        assert URI not in told or delta == {}
+        self._calls += [call["id"] for call in delta.get("tool_calls", ())]
+        return told.get(URI)
+
+
+class Mcp(Extended):
+    name = "mcp"
+    speaks = "mcp"
+    looks = False
+    ends = "run_ended"
+
+    async def _call(self, tool: str, arguments: Wire, said: Wire) -> Records:
+        client = Modern(self.http, capabilities={"extensions": {MCP_NAME: {}}})
+        result = await client.call(tool, arguments, _meta={MCP_NAME: said})
+        records = Records(ids=ids_of(result["_meta"]))
+        records.read_whole(result["_meta"][MCP_NAME])
+        return records
+
+    async def send(self, text: str, said: Wire) -> Records:
+        return await self._call(self.agent, {"message": text, "thread_id": str(uuid4())}, said)
+
+    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
+        assert asked.ids is not None
+        arguments = {"run_id": encode_run_id(asked.ids.task), "answers": dict(values)}
+        return await self._call("resume_run", arguments, {"tools": [TOOL]})
+
+    async def look(self, task: Records) -> Records:
+        raise NotImplementedError
+
+    def found(self, told: Wire, kind: str) -> Wire | None:
+        raise NotImplementedError
+
+
+EXTENDED: Final[Sequence[type[Extended]]] = (
+    *(A2A03, A2A10, Acp, Aief, LangGraph, AgentProtocol, Responses, Chat, Mcp),
+)

@@ -1,0 +1,123 @@
+"""An agent that says one of everything, so that it can be compared with what arrives of it."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Final
+
+from canonical import (
+    AgentInfo,
+    AnnotationPart,
+    DataPart,
+    Event,
+    Fault,
+    FaultCode,
+    FilePart,
+    Invocation,
+    Message,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+)
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptRaised,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunEnded,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+)
+from canonical.value import JsonObject
+from gateway.registered_agent import RegisteredAgent
+from tests.pairs.cast import APPROVAL
+
+NAME: Final = "whole"
+LABELS: Final = {"label": "x", "nested": {"number": 1}}
+OUTPUT: Final[JsonObject] = {"words": 2, "of": ["two", "words"]}
+USAGE: Final = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
+BYTES: Final = bytes(range(256))
+FILE: Final = FilePart(name="every byte.bin", media_type="application/x-all", inline=BYTES)
+_PAGE: Final = FilePart(name="page.html", media_type="text/html", url="https://example.com/page.html")
+_FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="There is no such word.")
+
+
+def _message(message_id: str, *parts: Part, **begun: Any) -> list[Event]:
+    added = [PartAdded(message_id=message_id, part=part) for part in parts]
+    return [MessageStarted(message_id=message_id, **begun), *added, MessageEnded(message_id=message_id)]
+
+
+SAID: Final[Sequence[Event]] = (
+    *_message("progress", TextPart(text="Half way."), phase="progress"),
+    StepStarted(step_id="s1", name="plan", input={"goal": "x"}),
+    ToolStarted(call_id="t1", name="count", input={"text": "two words"}),
+    ToolEnded(call_id="t1", name="count", output={"words": 2, "of": [1, 2.5, None]}),
+    ToolStarted(call_id="t2", name="find", input={"word": "x"}),
+    ToolEnded(call_id="t2", name="find", fault=_FAILED),
+    StepEnded(step_id="s1", name="plan", update={"plan": ["y"]}),
+    StepStarted(step_id="s2", name="act"),
+    StepEnded(step_id="s2", name="act", fault=_FAILED),
+    MessageStarted(message_id="answer", metadata=LABELS),
+    PartAdded(message_id="answer", part=ReasoningPart(text=""), open=True),
+    PartDelta(message_id="answer", text="Let me "),
+    PartDelta(message_id="answer", text="think."),
+    PartEnded(message_id="answer"),
+    PartAdded(message_id="answer", part=TextPart(text=""), open=True),
+    *(PartDelta(message_id="answer", text=piece) for piece in ("One ", "twö ", "three.")),
+    PartEnded(message_id="answer"),
+    PartAdded(message_id="answer", part=AnnotationPart(url="https://example.com/a", title="A", start=0, end=3)),
+    MessageEnded(message_id="answer"),
+    *_message("refusal", RefusalPart(text="I cannot say that.")),
+    *_message("files", FILE, _PAGE),
+    *_message("data", DataPart(data={"a": [1, 2.5, None, True, "é"]})),
+    ArtifactAdded(artifact_id="a1", name="whole.bin", description="All of them.", part=FILE, metadata=LABELS),
+    ArtifactAdded(artifact_id="a2", name="pieces.txt", part=TextPart(text="First, "), last=False),
+    ArtifactAdded(artifact_id="a2", name="pieces.txt", part=TextPart(text="last."), append=True),
+    Custom(name="dance", value={"steps": 2}),
+    StateSaved(values={"note": {"read": True}}),
+)
+ASKED: Final[Sequence[InterruptRaised]] = (
+    InterruptRaised(interrupt_id="i1", message=Message.of("What is your name?"), value={"length": 8}),
+    InterruptRaised(
+        interrupt_id="i2", ask="approval", message=Message.of("May I write?"), answer_schema=APPROVAL, value={"n": 1}
+    ),
+)
+LOGIN: Final = InterruptRaised(interrupt_id="i3", ask="auth", message=Message.of("Who are you?"))
+
+
+class Whole:
+    """Tells first what it was given beside its text, then all of `SAID`, and asks two questions at once, and a third;
+    tells how that was answered, and ends."""
+
+    async def run(self, call: Invocation) -> AsyncGenerator[Event]:
+        if not call.answers:
+            for event in (*_message("heard", DataPart(data=heard(call))), *SAID, *ASKED):
+                yield event
+        elif len(call.answers) == len(ASKED):
+            yield LOGIN
+        else:
+            for event in ended([[each.action, each.value] for each in call.answers]):
+                yield event
+
+
+def ended(answers: Any) -> Sequence[Event]:
+    """What it says last. As agents do that keep a state, it has its output in it."""
+    saved = StateSaved(values={"note": {"read": True}, **OUTPUT})
+    return (*_message("answered", DataPart(data=answers)), saved, RunEnded(output=OUTPUT, usage=USAGE))
+
+
+def heard(call: Invocation) -> Any:
+    """The same for every caller that could say it."""
+    uploaded = call.messages[-1].parts[-call.input.uploaded :] if call.input.uploaded else ()
+    files = [[part.name, part.media_type] for part in uploaded if isinstance(part, FilePart) and part.inline == BYTES]
+    return {"tools": [tool.name for tool in call.tools], "metadata": dict(call.metadata), "uploads": files}
+
+
+def whole() -> RegisteredAgent:
+    return RegisteredAgent(AgentInfo(name=NAME, input_types=("*/*",), stateful=True), Whole())
