@@ -27,7 +27,7 @@ from tests.gateway.victim import CONTROL, READY
 
 T = TypeVar("T")
 _BOUND: Final = 30.0
-_IMPORTING: Final = 120.0
+_STARTING: Final = 120.0
 """Seconds: several processes that import everything at the same time, on a machine with other work."""
 
 
@@ -158,7 +158,7 @@ class Nursery:
         """One to start, when there is something to fork."""
         assert self._process.stdin is not None
         if not self._is_ready:
-            assert (await self._line(_IMPORTING)).strip() == READY
+            assert (await self._line(_STARTING)).strip() == READY
             self._is_ready = True
         self._process.stdin.write(f"{folder}\n".encode())
 
@@ -173,7 +173,7 @@ class Nursery:
         await self._order(folder)
         pid, url, ready = 0, "", False
         while not (pid and ready):
-            line = await self._line()
+            line = await self._line(_STARTING)
             if line.startswith("{"):
                 told = json.loads(line)
                 assert "pid" in told, (folder / "stderr.txt").read_text()
@@ -209,6 +209,7 @@ async def nursery() -> AsyncGenerator[Nursery]:
         env={**kept, "COLUMNS": "100"},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        process_group=0,
     )
     try:
         yield Nursery(process)
@@ -217,7 +218,8 @@ async def nursery() -> AsyncGenerator[Nursery]:
         await within(process.wait(), "the end of the process that starts gateways")
     finally:
         if process.returncode is None:
-            process.kill()
+            # With a gateway that was not known to have started: it has the pipe that is waited for to be closed.
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
 
