@@ -141,7 +141,7 @@ async def agbenchmark(package: Path, folder: Path, host: str, *options: str) -> 
 async def benched(folder: Path, suite: Suite, gateway: Running, *names: str, **settings: Any) -> Report:
     async with reach() as http:
         urls = {name: f"{gateway.url}/agent/{name}" for name in names}
-        abouts = [AgentAbout(name=name, target=url, url=url, registered=False) for name, url in urls.items()]
+        abouts = [AgentAbout(name=name, target=url, url=url, fronted=False) for name, url in urls.items()]
         contenders = [Contender(name, Server(url, http)) for name, url in urls.items()]
         header = begin(suite, abouts, Settings(**settings), suite_format="agbenchmark")
         session = Session(folder, header, suite, contenders, Prices({}), Budget())
