@@ -31,6 +31,10 @@ _HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\
 """Control characters, line ends, lone surrogates, and those that turn the direction of writing, which make a name look
 like another."""
 
+COSTS: Final = ("task_total_cost", "task_cumulative_cost")
+"""Members of `additional_output` that say what a task has cost so far, the first of them in its last step (agbenchmark
+0.0.10)."""
+
 
 def encode_time(at: int) -> str:
     return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

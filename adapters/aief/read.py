@@ -2,7 +2,8 @@
 
 The answer to a POST is the truth: what servers say of their steps later is often wrong. Gateways like this one tell in
 `additional_output` what their steps have no field for, and mark it with a member `babelgate`; of any other server it is
-the structured output. Pure: files are fetched by whoever feeds the reader.
+the structured output, and what AutoGPT's classic agent says in it (`thoughts`, `last_action`, costs) is read, too.
+Pure: files are fetched by whoever feeds the reader.
 """
 
 import mimetypes
@@ -16,7 +17,7 @@ from pydantic_core import to_json
 
 from adapters._extension import URI, RecordReader, named_question
 from adapters._json import ABSENT, parse_text, validate
-from adapters.aief.codec import clean_folder, clean_name
+from adapters.aief.codec import COSTS, clean_folder, clean_name
 from adapters.aief.wire import replies as w
 from adapters.aief.wire.types import STEP
 from canonical import (
@@ -117,6 +118,8 @@ class StepReader:
         self.stopped = last or self._asked is not None
         self.completed = last and self._fault is None and not self._cancelled
         self._count(_object(more.get("usage")))
+        if not ours:
+            self._usage |= _cost(more)
         said = [*self._losses(more), *_tools(more, ours=ours), *_progress(more, ours=ours)]
         if more and not ours and self._asked is None:  # for callers of AIEF, as it came
             said.append(Native(protocol="aief", event="additional_output", data=more))
@@ -272,8 +275,8 @@ def _words(text: str) -> Message:
 
 def _message(text: str, more: JsonObject, *, ours: bool) -> Iterator[Event]:
     parts: list[Part] = []
-    reasoning = more.get("reasoning")
-    if ours and isinstance(reasoning, str) and reasoning:
+    reasoning = more.get("reasoning") if ours else _thoughts(more)
+    if isinstance(reasoning, str) and reasoning:
         parts.append(ReasoningPart(text=reasoning))
     if text:
         parts.append(TextPart(text=text))
@@ -303,8 +306,39 @@ def _progress(more: JsonObject, *, ours: bool) -> Iterator[Event]:
         yield MessageEnded()
 
 
+def _thoughts(more: JsonObject) -> str:
+    """AutoGPT classic: a text, or an object with its parts, of which `speak` is in the output."""
+    told = more.get("thoughts")
+    if isinstance(told, str):
+        return told
+    said = (_object(told).get(name) for name in ("text", "reasoning"))
+    return "\n".join(each for each in said if isinstance(each, str) and each)
+
+
+def _cost(more: JsonObject) -> JsonObject:
+    """Of the task so far."""
+    told = next((more[name] for name in COSTS if name in more), None)
+    return {"cost": told} if isinstance(told, int | float) and not isinstance(told, bool) else {}
+
+
+def _last_action(more: JsonObject) -> Iterator[Event]:
+    """The command that AutoGPT's classic agent has carried out in this step."""
+    told = _object(more.get("last_action"))
+    name, result = told.get("name"), told.get("result")
+    if not isinstance(name, str) or not name:
+        return
+    yield ToolStarted(name=name, input=told.get("args"))
+    error = _object(result).get("error")
+    words = next((each for each in (_object(result).get("reason"), error) if isinstance(each, str) and each), None)
+    fault = None if error is None else Fault(code=FaultCode.AGENT_FAILED, message=words or "The tool failed")
+    yield ToolEnded(name=name, output=None if fault is not None else result, fault=fault)
+
+
 def _tools(more: JsonObject, *, ours: bool) -> Iterator[Event]:
-    for each in _array(more.get("tools")) if ours else ():
+    if not ours:
+        yield from _last_action(more)
+        return
+    for each in _array(more.get("tools")):
         told = _object(each)
         name, arguments, error = told.get("name"), told.get("arguments"), told.get("error")
         if not isinstance(name, str) or not name:

@@ -1,7 +1,7 @@
 """One run of an agent while its records arrive, cut into the steps that the agent marked."""
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from adapters.aief.carries import CARRIES
 from adapters.aief.codec import added_suffix, clean_name, json_text
@@ -43,6 +43,9 @@ T = TypeVar("T")
 
 _By = list[tuple[str | None, T]]
 """Each with the message that it is of; None = of none."""
+
+_THEIRS: Final = {"reasoning": "thoughts", "tools": "last_action"}
+"""Members by which AutoGPT's classic agent has said it already, where its own are shown."""
 
 
 @dataclass(slots=True)
@@ -125,7 +128,7 @@ class Segment:
             "citations": [citation for _, citation in self._citations],
             "tools": self.tools,
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in told.items() if value and _THEIRS.get(name) not in self.own}
 
 
 def _without_voided(told: _By[T], start: RunStarted) -> _By[T]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from adapters.aief.codec import artifact_id, encode_artifact, encode_time, input_of, json_text
+from adapters.aief.codec import COSTS, artifact_id, encode_artifact, encode_time, input_of, json_text
 from adapters.aief.errors import encode_error
 from adapters.aief.wire import types as w
 from adapters.aief.write.steps import Progress, RunSteps
@@ -342,8 +342,11 @@ class TaskView:
         last = work.segments[-1]
         if run.output is not None and not (isinstance(run.output, dict) and run.output.items() <= last.own.items()):
             more["output"] = run.output
-        if run.usage:
-            more["usage"] = run.usage
+        usage = dict(run.usage)
+        if last.own.keys() & {*COSTS}:
+            usage.pop("cost", None)
+        if usage:
+            more["usage"] = usage
         if work.questions:
             more |= _encode_questions(work.questions)
             made.output = "\n".join(filter(None, (made.output, work.questions[0].message.text)))

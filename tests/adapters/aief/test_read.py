@@ -53,6 +53,43 @@ def test_where_nothing_is_said_there_is_no_message(output: str | None) -> None:
     assert [event.kind for event in one(output)] == ["run_ended"]
 
 
+def test_thoughts_the_last_command_and_costs_of_autogpt_are_read() -> None:
+    events = read(
+        step(
+            "Wait",
+            last=False,
+            additional_output={"thoughts": {"text": "Hm.", "reasoning": "Rain?", "speak": "Wait"}},
+        ),
+        step(
+            "Sun",
+            last=False,
+            additional_output={
+                "thoughts": "Look.",
+                "last_action": {"name": "look", "args": {"at": "x"}, "result": {"outputs": "sun", "status": "success"}},
+                "task_cumulative_cost": 0.12,
+            },
+        ),
+        step(
+            "No",
+            last=True,
+            additional_output={
+                "last_action": {"name": "ask", "args": {}, "result": {"error": "E", "reason": "Nobody is there."}},
+                "task_total_cost": 0.34,
+            },
+        ),
+    )
+    said = [(part.kind, part.text) for part in parts(events)]
+    assert said == [
+        *(("reasoning", "Hm.\nRain?"), ("text", "Wait")),
+        *(("reasoning", "Look."), ("text", "Sun"), ("text", "No")),
+    ]
+    started = [(event.name, event.input) for event in events if isinstance(event, ToolStarted)]
+    assert started == [("look", {"at": "x"}), ("ask", {})]
+    tools = [(e.output, e.fault.message if e.fault else None) for e in events if isinstance(e, ToolEnded)]
+    assert tools == [({"outputs": "sun", "status": "success"}, None), (None, "Nobody is there.")]
+    assert ended(events).usage == {"cost": 0.34}
+
+
 def test_what_a_gateway_tells_beside_the_output_is_what_it_was_before() -> None:
     events = one(
         "Done.",
