@@ -28,6 +28,9 @@ from canonical.value import Json, JsonObject
 
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 _THOUGHTS: Final = frozenset({"reasoning", "thinking"})
+REASONING_CONTENT: Final = "reasoning_content"
+"""The member of `additional_kwargs` in which some integrations keep what a model thought. A part of it says so by its
+`type`."""
 _CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "server_tool_call", "server_tool_use"})
 _MEDIA: Final[Mapping[str, str]] = {
     "image": "image/png",

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from adapters.langchain.codec.content import (
+    REASONING_CONTENT,
     arguments_text,
     as_object,
     decode_arguments,
@@ -14,7 +15,7 @@ from adapters.langchain.codec.content import (
     is_plain,
     json_text,
 )
-from canonical import FaultCode, FaultError, Message, Part, ToolCallPart, ToolResultPart
+from canonical import FaultCode, FaultError, Message, Part, ReasoningPart, ToolCallPart, ToolResultPart
 from canonical.message import Role
 from canonical.value import Json, JsonObject
 
@@ -285,13 +286,18 @@ def encode_content_of(message: Message) -> Any:
     if message.role == "tool" and len(parts) == 1 and isinstance(parts[0], ToolResultPart):
         return _encode_output(parts[0].output)
     blocks = extra_of(message.extra).get("content") == "blocks"
-    return encode_content(_without_calls(parts), blocks=blocks)
+    return encode_content([part for part in _without_calls(parts) if not _is_beside(part)], blocks=blocks)
 
 
 def _without_calls(parts: Sequence[Part]) -> list[Part]:
     """Calls whose result stands in the same message are part of what it says."""
     answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
     return [part for part in parts if not isinstance(part, ToolCallPart) or part.call_id in answered]
+
+
+def _is_beside(part: Part) -> bool:
+    """It stands in `additional_kwargs`."""
+    return isinstance(part, ReasoningPart) and extra_of(part.extra).get("type") == REASONING_CONTENT
 
 
 def _encode_output(output: Json) -> Any:

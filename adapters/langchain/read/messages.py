@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from adapters.langchain.codec.content import (
+    REASONING_CONTENT,
     arguments_text,
     as_object,
     decode_citation,
     decode_content,
+    extra_of,
     split_annotations,
 )
 from adapters.langchain.codec.message import ROLES, decode_message
@@ -157,7 +159,7 @@ class MessageDecoder:
     # In one piece
 
     def whole(self, wire: JsonObject, about: JsonObject | None = None, ns: Place = ()) -> list[Event]:
-        told = _decode_message(wire)
+        told = _tell_thoughts(_decode_message(wire))
         if told.message_id is not None and told.message_id in self._told:
             return []
         if told.message_id is not None and told.message_id in self._open:
@@ -239,6 +241,7 @@ class MessageDecoder:
         if _text(chunk.get("id")) in self._told:
             return []
         said, events = self._open_message(chunk, about, ns)
+        events += self._grow(said, "reasoning", _text(as_object(chunk.get("additional_kwargs")).get(REASONING_CONTENT)))
         events += self._content(said, chunk.get("content"))
         pieces: Any = chunk.get("tool_call_chunks") or chunk.get("tool_calls")
         for piece in pieces if isinstance(pieces, list) else ():  # pyright: ignore[reportUnknownVariableType]
@@ -377,6 +380,16 @@ def _decode_message(wire: JsonObject) -> Message:
         return decode_message(wire)
     except FaultError:  # a kind of message that nobody else has
         return Message(message_id=_text(wire.get("id")) or None, role="agent", parts=(DataPart(data=wire),))
+
+
+def _tell_thoughts(told: Message) -> Message:
+    """Of models whose integration keeps their thoughts beside the content (langchain-deepseek 1.0 and others), where
+    callers of LangGraph find them."""
+    thought = as_object(extra_of(told.extra).get("additional_kwargs")).get(REASONING_CONTENT)
+    if told.role != "agent" or not isinstance(thought, str) or not thought:
+        return told
+    part = ReasoningPart(text=thought, extra={"langchain": {"type": REASONING_CONTENT}})
+    return told.replace(parts=(part, *told.parts))
 
 
 def _about(about: JsonObject) -> JsonObject:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
+from adapters.langchain.codec.message import encode_message
 from adapters.langchain.read.messages import MessageDecoder, add_usage
 from canonical import AnnotationPart, Event, Message, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 from canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded, Record
@@ -65,6 +66,25 @@ def test_text_in_pieces_is_one_part_that_grows() -> None:
     assert isinstance(started, MessageStarted)
     assert (started.node, started.extra["langgraph"]["langgraph_step"]) == ("talk", 1)
     assert "secret" not in started.extra["langgraph"]
+
+
+def test_thoughts_beside_the_content_are_reasoning_in_pieces_and_in_one() -> None:
+    events = heard(
+        piece("", additional_kwargs={"reasoning_content": "It "}),
+        piece("", additional_kwargs={"reasoning_content": "rains."}),
+        piece("Take an umbrella.", **LAST),
+    )
+    (message,) = told(events)
+    assert message.parts == (ReasoningPart(text="It rains."), TextPart(text="Take an umbrella."))
+    whole = AIMessage("Take it.", id="w", additional_kwargs={"reasoning_content": "It rains."})
+    (message,) = told(heard(whole))
+    assert [(part.kind, getattr(part, "text", "")) for part in message.parts] == [
+        ("reasoning", "It rains."),
+        ("text", "Take it."),
+    ]
+    # Callers of LangGraph find them where they were.
+    shown = encode_message(message)
+    assert (shown["content"], shown["additional_kwargs"]) == ("Take it.", {"reasoning_content": "It rains."})
 
 
 def test_a_message_whose_last_piece_does_not_say_so_ends_with_its_node() -> None:
