@@ -75,8 +75,9 @@ async def together(hub: Hub, receipt: Receipt, going: Activation | None, steps: 
     async with Held(hub) as writer:
         started: list[asyncio.Future[Any]] = []
         for step in steps:
+            writes = step is _finish and bool(hub.engine.active)
             started.append(asyncio.ensure_future(step(hub, receipt, going)))
-            await writer.queued(started[-1])
+            await writer.queued(started[-1], writes=writes)
     return await within(asyncio.gather(*started, return_exceptions=True))
 
 
@@ -85,8 +86,9 @@ async def one_by_one(hub: Hub, receipt: Receipt, going: Activation | None, steps
     results: list[Any] = []
     for step in steps:
         async with Held(hub) as writer:
+            writes = step is _finish and bool(hub.engine.active)
             started = asyncio.ensure_future(step(hub, receipt, going))
-            await writer.queued(started)
+            await writer.queued(started, writes=writes)
         results += await within(asyncio.gather(started, return_exceptions=True))
         await within(hub.journal.write(lambda tx: None))
     return results

@@ -334,10 +334,14 @@ class Held:
         vars(self._journal)["write"] = counted
         return self
 
-    async def queued(self, asking: "asyncio.Future[Any]", count: int = 1) -> None:
-        """Until so many commands were queued since the last look, or `asking` is over."""
+    async def queued(self, asking: "asyncio.Future[Any]", count: int = 1, *, writes: bool = False) -> None:
+        """Until so many commands were queued since the last look, or `asking` is over, unless it `writes` for certain:
+        then what it has begun may come after its end."""
 
-        await within(turned(lambda: self._queued >= self._seen + count or asking.done()), "a command in the queue")
+        def is_queued() -> bool:
+            return self._queued >= self._seen + count or (asking.done() and not writes)
+
+        await within(turned(is_queued), "a command in the queue")
         self._seen = self._queued
 
     async def __aexit__(self, *_: object) -> None:
