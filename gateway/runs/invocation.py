@@ -116,7 +116,8 @@ class Invocations:
                 forks = forks or _is_since(start.last_edit_seq, start, runs)
             # A thread that began with the state of another one has a change of it before its first run.
             is_changed = _is_since(start.changed_values, start, runs)
-            if created.cause != "answer" and (is_changed if info.stateful else is_changed or forks):
+            goes_on_elsewhere = is_changed or (forks and not info.stateful)
+            if goes_on_elsewhere and created.cause != "answer" and info.takes_history:
                 is_first = _is_first(start, runs)
                 origin = await self._origin(start, created)
                 call = replace(call, origin=origin.ids if is_first or (forks and not info.stateful) else {})
@@ -145,9 +146,15 @@ class Invocations:
         return () if revision is None else revision.messages
 
     async def _origin(self, start: Start, created: RunCreated) -> Origin:
-        """What the agent's own server knows of the state that the run starts from."""
-        transcript = await self._snapshot(start, Transcript, partial(Transcript, start.thread_id, start.owner))
-        history, revision = await self._start_state(start, created, transcript)
+        """What the agent's own server knows of the state that the run starts from. Of a thread that is too large to be
+        put together, nothing: most agents do not ask, and their runs go on."""
+        try:
+            transcript = await self._snapshot(start, Transcript, partial(Transcript, start.thread_id, start.owner))
+            history, revision = await self._start_state(start, created, transcript)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.TOO_LARGE:
+                raise
+            return Origin()
         return Origin() if revision is None else history.origin(revision, start.task.agent)
 
     async def _start_state(

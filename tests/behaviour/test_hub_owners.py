@@ -167,6 +167,7 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     "delete_thread": lambda hub, owner, made: hub.delete_thread(owner, made.session_id),
     "prune_thread": lambda hub, owner, made: hub.prune_thread(owner, made.session_id),
     "remove_run": lambda hub, owner, made: hub.remove_run(owner, made.run_id),
+    "change_run": lambda hub, owner, made: hub.change_run(owner, made.run_id, {}),
     "task": lambda hub, owner, made: hub.reads.task(owner, made.task_id),
     "run": lambda hub, owner, made: hub.reads.run(owner, made.run_id),
     "last_begun": lambda hub, owner, made: hub.reads.last_begun(owner, made.session_id),

@@ -634,6 +634,7 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
         "thread_view": hub.reads.thread_view(bob, thread_id),
         "delete_thread": hub.delete_thread(bob, thread_id),
         "remove_run": hub.remove_run(bob, run_id),
+        "change_run": hub.change_run(bob, run_id, {}),
         "prune_thread": hub.prune_thread(bob, thread_id),
         "task": hub.reads.task(bob, task_id),
         "run": hub.reads.run(bob, run_id),
