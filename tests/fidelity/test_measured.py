@@ -12,11 +12,9 @@ from canonical import Feature, Invocation, Reattachable
 from canonical.event import UpstreamBound
 from tests.fidelity.measure import EXTENDED, WAYS, Served, measure, served
 from tests.fidelity.probe import PROBES, UNMEASURED
+from tests.fidelity.unserved import UNSERVED
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-READ_HERE = {"mcp", "runtime"}
-"""Protocols that the gateway has no client for: `tests/fidelity/unserved.py` reads what their servers say."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -29,7 +27,7 @@ async def test_every_protocol_and_every_feature_is_measured_or_named() -> None:
     assert len(WAYS) == sum(len(adapter.carries) for adapter in ADAPTERS)
     assert len(EXTENDED) == sum(len(adapter.extended) for adapter in ADAPTERS)
     served = {adapter.name for adapter in ADAPTERS} - {"langchain"}  # whose clients have the names of its dialects
-    assert served - {each.protocol for each in UPSTREAMS} == READ_HERE
+    assert served - {each.protocol for each in UPSTREAMS} == UNSERVED
     assert PROBES.keys() | UNMEASURED.keys() == set(Feature)
     assert not PROBES.keys() & UNMEASURED.keys()
 

@@ -27,6 +27,9 @@ from canonical.stored import decode_event
 from tests import loopback
 from tests.adapters.mcp.site import Modern, messages_of
 
+UNSERVED: Final = frozenset({"mcp", "runtime"})
+"""What they read."""
+
 Wire = dict[str, Any]
 
 RECORDS: Final = "org.w3id.babelgate/events-v1"

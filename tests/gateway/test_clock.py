@@ -199,12 +199,14 @@ def test_nothing_but_the_clock_reads_the_systems_time() -> None:
                     found.add(str(path.relative_to(root.parent)).replace(os.sep, "/"))
     # An HTTP date says when to come again by the time of the day (RFC 9110, 10.2.3); a bench names its folder by it;
     # ids are ordered by it, and stay different where it is set back; who is posted to holds the time of a signature
-    # against that of the day (Standard Webhooks 1.0); a compaction says when it was made, and is stored nowhere.
+    # against that of the day (Standard Webhooks 1.0); a compaction, and what was sent ahead over a WebSocket, say when
+    # they were made, and are stored nowhere.
     assert found == {
         "gateway/clock.py",
         "gateway/ids.py",
         "gateway/runs/signature.py",
         "adapters/_client/error_response.py",
         "adapters/openai/server/compact.py",
+        "adapters/openai/server/response_socket.py",
         "gateway/cli/bench.py",
     }

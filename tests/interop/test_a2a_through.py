@@ -30,7 +30,7 @@ class Front:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def wrap_graph(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Front]:
+async def front(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Front]:
     async with AsyncExitStack() as stack:
         servers = {peer: await stack.enter_async_context(start_server(peer, gated=False)) for peer in SERVERS}
         configured = {
