@@ -99,6 +99,16 @@ async def cluster(
     assert "Traceback" not in a.complaints()
 
 
+async def end_once(far: Upstream, readers: Sequence[Reader]) -> None:
+    """The agent ends, which everybody is told once, and it was asked once to begin."""
+    await far.end()
+    for reader in readers:
+        assert (await within(reader.feed.end(), "the end")).state == "completed"
+    await tell_all_once(readers)
+    assert far.calls.count(far.starts) == 1
+    assert not far.cancels
+
+
 @pytest.mark.parametrize("kind", [A2A, LookedAt, Acp, LangGraph])
 async def test_a_run_of_a_node_that_is_killed_is_attached_to_by_the_other(
     kind: type[Upstream], born: Nursery, postgres_tables: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -119,12 +129,7 @@ async def test_a_run_of_a_node_that_is_killed_is_attached_to_by_the_other(
         await all_read(readers, "one two three ")
         await far.say("four")
         await all_read(readers, "one two three four")
-        await far.end()
-        for reader in readers:
-            assert (await within(reader.feed.end(), "the end")).state == "completed"
-        await tell_all_once(readers)
-        assert far.calls.count(far.starts) == 1
-        assert not far.cancels
+        await end_once(far, readers)
 
 
 @pytest.mark.parametrize("kind", [A2A, Acp, LangGraph])
@@ -144,12 +149,7 @@ async def test_a_node_that_was_stopped_for_longer_than_its_lease_hangs_up_on_the
         await far.say("three")
         await all_read(readers, "one two three")
         await far.followed(by=1 if kind.streams_again else 0)
-        await far.end()
-        for reader in readers:
-            assert (await within(reader.feed.end(), "the end")).state == "completed"
-        await tell_all_once(readers)
-        assert far.calls.count(far.starts) == 1
-        assert not far.cancels
+        await end_once(far, readers)
 
 
 @pytest.mark.parametrize("kind", [A2A, Acp, LangGraph])
