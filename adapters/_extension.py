@@ -664,6 +664,15 @@ def answer_messages(told: Request, native: Message) -> tuple[Message, ...]:
     return (native,) if has_bytes(native) or not told.answered else tuple(map(answer_message, told.answered.values()))
 
 
+def take_answer(told: Request, interrupt_id: str, value: Json, native: Message) -> tuple[Json, Message]:
+    """The answer to one of several questions, and the message that it is: as it is said by the extension, if it is.
+    Files are in the native message alone."""
+    if interrupt_id not in told.answered:
+        return value, native
+    value = told.answered[interrupt_id]
+    return value, native if has_bytes(native) else answer_message(value)
+
+
 def named_question(event: InterruptRaised) -> InterruptRaised:
     """With the id by which it is answered there, whatever it is called here."""
     return event.replace(extra={**event.extra, _OWN: {"id": event.interrupt_id}})

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from litestar import Request, Response
 
-from adapters._extension import answer_message, decode_request, given_messages, has_bytes, with_uploads
+from adapters._extension import decode_request, given_messages, take_answer, with_uploads
 from adapters._json import read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
@@ -174,10 +174,8 @@ class Chat:
             interrupt_id = find_interrupt(answer.call_id, task.task_id, asked)
             if interrupt_id is None:
                 raise await self._why_not(who, task, answer.call_id)
-            values[interrupt_id], message = decode_answer(answer.text, asked[interrupt_id].answer_schema)
-            if interrupt_id in told.answered:
-                values[interrupt_id] = told.answered[interrupt_id]
-                message = message if has_bytes(message) else answer_message(values[interrupt_id])
+            native = decode_answer(answer.text, asked[interrupt_id].answer_schema)
+            values[interrupt_id], message = take_answer(told, interrupt_id, *native)
             messages.append(message)
         given = await self._input(who, body, (*messages, *decode_messages(said.others)))
         receipt = await self._hub.answer(who.owner, make_answers(task.task_id, values, given, told))

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from litestar import Request, Response
 
 from adapters._extension import Request as ExtensionRequest
-from adapters._extension import answer_message, decode_request, given_messages, has_bytes, with_uploads
+from adapters._extension import decode_request, given_messages, take_answer, with_uploads
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from adapters._server.extended import confirm, is_asked
@@ -260,10 +260,8 @@ class CreateResponse:
             interrupt_id = find_interrupt(answer.call_id, task.task_id, open_)
             if interrupt_id is None:
                 raise await self._why_not(who, task, answer.call_id)
-            values[interrupt_id], message = decode_item_answer(answer, open_[interrupt_id].answer_schema)
-            if interrupt_id in asked.extension.answered:
-                values[interrupt_id] = asked.extension.answered[interrupt_id]
-                message = message if has_bytes(message) else answer_message(values[interrupt_id])
+            native = decode_item_answer(answer, open_[interrupt_id].answer_schema)
+            values[interrupt_id], message = take_answer(asked.extension, interrupt_id, *native)
             messages.append(message)
         given = await self._input(asked, (*messages, *self._decode(asked, said.others)))
         return await self._hub.answer(who.owner, make_answers(task.task_id, values, given, asked.extension))
