@@ -379,7 +379,8 @@ class Hub:
             raise FaultError(FaultCode.INVALID, "The state cannot be changed for a task that is at work.")
         if ask.state and info.stateful:
             return await self._submit_changed(owner, ask, base)
-        ids = Ids(new_id(), new_id(), new_id(), new_id(), new_id(), new_id())
+        forks = base is not None or bool(ask.state)
+        ids = _fork_ids() if forks else Ids(new_id(), new_id(), new_id(), new_id())
         reserved = self.engine.slots.reserve(agent)
         done = self.journal.write(
             command.submit, owner, ask, ids, self._limits, may_start=reserved, stateful=info.stateful, base=base
@@ -392,8 +393,7 @@ class Hub:
         is_new = known is None or not await self._has_thread(owner, known)
         left = replace(ask, thread_id=known)
         if is_new or base is not None:
-            ids = Ids(new_id(), new_id(), new_id(), new_id(), new_id(), new_id())
-            left = await self.journal.write(command.prepare, owner, ask, ids, base)
+            left = await self.journal.write(command.prepare, owner, ask, _fork_ids(), base)
         thread_id = left.thread_id
         assert thread_id is not None
         try:
@@ -569,6 +569,11 @@ def _forwarded_headers(registered: RegisteredAgent | None, headers: Mapping[str,
     if not headers or registered is None:
         return {}
     return {name: value for name, value in headers.items() if name in registered.forward}
+
+
+def _fork_ids() -> Ids:
+    """With those of the revisions that a run may begin with."""
+    return Ids(new_id(), new_id(), new_id(), new_id(), base=new_id(), state=new_id())
 
 
 def _instance(tx: Transaction) -> str:

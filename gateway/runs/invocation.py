@@ -116,15 +116,18 @@ class Invocations:
                 forks = forks or _is_since(start.last_edit_seq, start, runs)
             # A thread that began with the state of another one has a change of it before its first run.
             is_changed = _is_since(start.changed_values, start, runs)
-            goes_on_elsewhere = is_changed or (forks and not info.stateful)
+            is_first = _is_first(start, runs)
+            # Of an agent with a state of its own only the first run starts from what another thread was.
+            goes_on_elsewhere = is_changed and is_first if info.stateful else is_changed or forks
             if goes_on_elsewhere and created.cause != "answer" and info.takes_history:
-                is_first = _is_first(start, runs)
                 origin = await self._origin(start, created)
-                call = replace(call, origin=origin.ids if is_first or (forks and not info.stateful) else {})
-                call = replace(call, state={} if info.stateful else origin.changed)
+                if info.stateful:
+                    call = replace(call, origin=origin.ids)
+                else:
+                    call = replace(call, origin=origin.ids if is_first or forks else {}, state=origin.changed)
             known = {} if forks and not info.stateful else upstream_of(runs, task.task_id)
             call = replace(call, upstream=known)
-            if info.takes_history and (forks or not info.remembers or _is_first(start, runs)):
+            if info.takes_history and (forks or not info.remembers or is_first):
                 call = replace(call, history=await self._history(start, created))
         return call
 

@@ -181,8 +181,10 @@ def forget(tx: Transaction, owner: str, thread_id: str) -> None:
 
 def _starting(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids, base: Base | None) -> Submission:
     """What was said elsewhere is said, and the state is made that the run starts from."""
-    checkpoint = ask.input.checkpoint
     say(tx, state, ask.history)
+    if base is None and not ask.state:
+        return ask
+    checkpoint = ask.input.checkpoint
     if base is not None:
         checkpoint = put_base(tx, state, base, ids.base, is_told=bool(ask.history))
     if ask.state:
