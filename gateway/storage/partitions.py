@@ -120,7 +120,8 @@ def _drop(connection: Connection, partition: Partition) -> bool:
 def _try(
     connection: Connection, change: Callable[Concatenate[Connection, P], bool], *given: P.args, **named: P.kwargs
 ) -> bool:
-    """What the change returns; False where it would have to wait for a lock, or another gateway was there first."""
+    """What the change returns; False where it would have to wait for a lock, another gateway was there first, or the
+    database does not let this one."""
     run = connection.exec_driver_sql
     run("SAVEPOINT partition")
     before = run("SELECT current_setting('lock_timeout')").scalar_one()
@@ -129,7 +130,15 @@ def _try(
         done = change(connection, *given, **named)
     except DBAPIError as error:
         run("ROLLBACK TO SAVEPOINT partition")
-        if not isinstance(error.orig, _LATER):
+        if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+            log.warning(
+                "the role by which the database is used may not change the partitions of its log (%s): make it the "
+                "owner of the table event, and let it create tables. Until then what is new goes to %s, and the space "
+                "of what was erased is not given back.",
+                error.orig.diag.message_primary,
+                REST,
+            )
+        elif not isinstance(error.orig, _LATER):
             raise
         return False
     run(f"SET LOCAL lock_timeout = '{before}'")

@@ -148,3 +148,26 @@ async def test_a_thread_that_begins_while_its_partition_is_looked_at_is_not_lost
             assert not await within(journal.write(drop))
         assert not await within(journal.write(drop))
     assert (await within(journal.write(kept)))["event_0"] == [5]
+
+
+async def test_a_role_that_may_not_change_tables_is_told_so_and_everything_else_goes_on(
+    journal: Journal, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def make_as_another(tx: Transaction) -> int:
+        run_ = tx.connection.exec_driver_sql
+        run_(f"CREATE ROLE {schema}_reader")
+        run_(f"GRANT USAGE ON SCHEMA {schema} TO {schema}_reader")
+        run_(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}_reader")
+        run_(f"GRANT SELECT ON SEQUENCE thread_key TO {schema}_reader")
+        run_(f"SET LOCAL ROLE {schema}_reader")
+        made = make_partitions(tx.connection, TEN)
+        run_("RESET ROLE")
+        run_(f"DROP OWNED BY {schema}_reader")
+        run_(f"DROP ROLE {schema}_reader")
+        return made
+
+    with caplog.at_level("WARNING", "babelgate.retention"):
+        assert await within(journal.write(make_as_another)) == 0
+    assert "make it the owner of the table event" in caplog.text
+    await begin(journal, 1, 13)
+    assert (await within(journal.write(kept)))["event_rest"] == [10, 11, 12]
