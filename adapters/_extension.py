@@ -449,14 +449,14 @@ def _decode_fork(given: JsonObject) -> Fork:
     names = ("task_id", "run_id", "checkpoint_id", "thread_id")
     task_id, run_id, checkpoint, thread_id = (_decode_name(given.get(name), f"fork.{name}") for name in names)
     if sum(each is not None for each in (task_id, run_id, checkpoint)) != 1:
-        raise FaultError(FaultCode.INVALID, "fork: It names one of task_id, run_id and checkpoint_id.")
+        raise FaultError(FaultCode.INVALID, "fork: It must name exactly one of task_id, run_id and checkpoint_id.")
     return Fork(task_id=task_id, run_id=run_id, checkpoint=checkpoint, thread_id=thread_id)
 
 
 def _decode_values(given: JsonObject) -> JsonObject:
     values = given.get("values")
     if not isinstance(values, dict):
-        raise FaultError(FaultCode.INVALID, "state: It has no object of values.")
+        raise FaultError(FaultCode.INVALID, "state: Its values must be an object.")
     return cast("JsonObject", values)
 
 
@@ -464,7 +464,7 @@ def _decode_name(value: object, what: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_ID or not value.isprintable():
-        raise FaultError(FaultCode.INVALID, f"{what}: It is no text of 1 to {_LONGEST_ID} characters.")
+        raise FaultError(FaultCode.INVALID, f"{what}: It must be a text of 1 to {_LONGEST_ID} characters.")
     return value
 
 
