@@ -32,8 +32,8 @@ from tests.running import Running, running
 OWNER: Final = "default"
 BOUND: Final = 30.0
 """Seconds within which every run ends, whatever happens to it."""
-PATIENCE: Final = 0.8
-"""Seconds of silence after which the gateway gives an agent up."""
+PATIENCE: Final = 2.0
+"""Seconds of silence after which the gateway gives an agent up: more than a busy machine takes for a step."""
 COOLDOWN: Final = 30.0
 PIECES: Final = 6
 
