@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import socket
+import sqlite3
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -100,18 +101,26 @@ def postgres(request: pytest.FixtureRequest) -> str | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A test of the tier `unit` that opens a connection is in the wrong tier, and fails. No fixture: thousands of tests
-    are in that tier, most of which take no longer than to set up two."""
-    if item.get_closest_marker("unit") is None:
+    """A test that opens what its tier does not is in the wrong one, and fails. No fixture: thousands of tests are in
+    the tier `unit`, most of which take no longer than to set up two."""
+    is_unit = item.get_closest_marker("unit") is not None
+    if not is_unit and item.get_closest_marker("database") is None:
         return (yield)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "bind", _refuse_connection)
         patch.setattr(socket.socket, "connect", _refuse_connection)
+        if is_unit:
+            patch.setattr(sqlite3, "connect", _refuse_database)
+            patch.setattr(sqlite3.dbapi2, "connect", _refuse_database)
         return (yield)
 
 
 def _refuse_connection(*_: object) -> NoReturn:
-    raise AssertionError("a test of the tier `unit` opens a connection: see tests/tier.py")
+    raise AssertionError("a test of the tiers `unit` and `database` opens a connection: see tests/tier.py")
+
+
+def _refuse_database(*_: object, **__: object) -> NoReturn:
+    raise AssertionError("a test of the tier `unit` opens a database: see tests/tier.py")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,7 @@
 """Which tier a test belongs to, found out from what it imports: nobody has to remember to mark it.
 
-`unit` opens no connection, `sockets` starts servers or processes of ours, `peers` runs other people's clients and
-servers, `crash` kills gateways.
+`unit` opens neither a connection nor a database, `database` runs hubs and whole gateways in this process, on SQLite,
+`sockets` starts servers or processes of ours, `peers` runs other people's clients and servers, `crash` kills gateways.
 """
 
 import re
@@ -10,13 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-TIERS: Final = ("unit", "sockets", "peers", "crash")
+TIERS: Final = ("unit", "database", "sockets", "peers", "crash")
 _ROOT: Final = Path(__file__).parents[1]
 _FOLDERS: Final = {"tests/interop": "peers", "tests/crash": "crash"}
 _OPENS_SOCKETS: Final = frozenset(
     {"aiohttp", "multiprocessing", "socket", "subprocess", "tests.loopback", "tests.serving", "uvicorn"}
 )
 """What a module imports that starts servers or processes, or calls them."""
+_OPENS_DATABASE: Final = frozenset({"sqlite3", "gateway.storage.database", "gateway.storage.sqlite", "tests.empty"})
+"""What a module imports that opens a database: hubs for tests begin with a copy of an empty one."""
 _CALL: Final = re.compile(r"\.(?:create_server|create_subprocess_exec|open_connection|start_server)\b")
 """The same of asyncio."""
 _IMPORT: Final = re.compile(
@@ -31,21 +33,24 @@ def tier_of(modules: Iterable[str]) -> str:
     for folder, tier in _FOLDERS.items():
         if any(name.startswith(f"{folder.replace('/', '.')}.") for name in named):
             return tier
-    return "sockets" if any(_opens_sockets(name) for name in named) else "unit"
+    reached = frozenset[str]().union(*map(_reached, named))
+    if reached & _OPENS_SOCKETS:
+        return "sockets"
+    return "database" if reached & _OPENS_DATABASE else "unit"
 
 
 @cache
-def _opens_sockets(module: str) -> bool:
+def _reached(module: str) -> frozenset[str]:
+    """What is imported by the module and by those of `tests` that it imports."""
     seen: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name in _OPENS_SOCKETS:
-            return True
-        if name.startswith("tests.") and name not in seen:
+        if name not in seen:
             seen.add(name)
-            waiting += _imports(name)
-    return False
+            if name.startswith("tests."):
+                waiting += _imports(name)
+    return frozenset(seen)
 
 
 @cache
