@@ -47,6 +47,8 @@ class Heard:
     """Its parts tell of thoughts or calls: what a trajectory says of these is the same again."""
     steps: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Name and `started`, `completed` or `error`."""
+    groups: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Id and title of what the agent says on the way together: a step, of which nobody says the end."""
     output: Json = None
     """What the framework declares to be the structured output: it is among the parts."""
     states: list[tuple[str, Json]] = field(default_factory=list[tuple[str, Json]])
@@ -219,6 +221,8 @@ def _trajectory(heard: Heard, value: Json, _: JsonObject) -> None:
                     continue
                 heard.parts.append(ReasoningPart(text=content))
             case _ if title or content:
+                if group := _text(each.get("group_id")):
+                    heard.groups.append((group, title or group))
                 heard.progress.append(TextPart(text=": ".join(filter(None, (title, content)))))
             case _:
                 pass
@@ -227,6 +231,34 @@ def _trajectory(heard: Heard, value: Json, _: JsonObject) -> None:
 def is_trajectory(key: str) -> bool:
     """Whether a key of metadata has one."""
     return key.endswith(_TRAJECTORY)
+
+
+_TRACES: Final = ("/extensions/traceability/v1", "/extensions/traceability/v1/traceability")
+"""How the key ends of the trace that goes with an answer by the extension of a2a-samples."""
+
+
+def _trace(heard: Heard, value: Json, _: JsonObject) -> None:
+    """Calls of tools and of other agents, told when they are over: their results are not."""
+    if heard.is_marked:
+        return
+    for step in _objects(_object(value).get("steps")):
+        action = _object(step.get("step_action"))
+        tool, agent = _object(action.get("tool_invocation")), _object(action.get("agent_invocation"))
+        name = _text(tool.get("tool_name")) or _text(agent.get("agent_name")) or _text(agent.get("agent_url"))
+        call_id = _text(step.get("step_id"))
+        if not name or not call_id:
+            continue
+        heard.tools.append(ToolUse(call_id, name, value=tool.get("parameters") if tool else agent))
+        if step.get("end_time") is not None:
+            heard.tools.append(ToolUse(call_id, name, ended=True))
+
+
+def tokens_of_trace(metadata: JsonObject | None) -> JsonObject:
+    """What the steps of a trace used together: of each it is told apart."""
+    traces = [_object(value) for key, value in (metadata or {}).items() if key.endswith(_TRACES)]
+    counts = [_count(step.get("total_tokens")) for trace in traces for step in _objects(trace.get("steps"))]
+    total = sum(count for count in counts if count is not None)
+    return {"total_tokens": total} if total else {}
 
 
 def _citations(heard: Heard, value: Json, _: JsonObject) -> None:
@@ -422,8 +454,19 @@ _PATHS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
     # agentstack-sdk 0.7.1 (objects), kagenti-adk 0.8.1 (lists), beeai-sdk 0.3.7: three origins, and the same paths.
     _TRAJECTORY: _trajectory,
     "/ui/citation/v1": _citations,
+    **dict.fromkeys(_TRACES, _trace),  # traceability of a2a-samples
 }
 """Keys of metadata, or their ends, and how they are read."""
+
+
+def author_of(metadata: JsonObject | None) -> tuple[str, str] | None:
+    """Which agent within one of google-adk 2.13.0 speaks, empty = the one that is called, and in which of its branches:
+    those side by side are at work at the same time. None where nobody is named."""
+    told = metadata or {}
+    author = _text(told.get("adk_author"))
+    if author in ("", "user"):
+        return None
+    return "" if author == told.get("adk_app_name") else author, _text(told.get("adk_branch"))
 
 
 # Faults

@@ -24,6 +24,12 @@ class Activity:
         self._results: set[tuple[str, str]] = set()
         """Ids and outputs of those that have."""
         self._steps: list[str] = []
+        """Names of those that are known by nothing else, and have not ended."""
+        self._authors: dict[str, tuple[str, str]] = {}
+        """By branch, the agent within that speaks, and the id of its step."""
+        self._groups: set[str] = set()
+        self._numbered = 0
+        """Steps of this run that were given an id."""
         self._states = set[tuple[str, str, str]]()
         """What was told of the agent's state: the id of the message or artifact, the name, and the value."""
 
@@ -37,6 +43,24 @@ class Activity:
             self._results.add((call_id, _as_key(event.output)))
             if call_id in self._running:
                 self._running.remove(call_id)
+
+    def recall_step(self, event: StepStarted | StepEnded) -> None:
+        """Of this run."""
+        own: JsonObject = event.extra.get(PROTOCOL) or {}
+        known = isinstance(own.get("branch"), str) or isinstance(own.get("group"), str)
+        if isinstance(event, StepEnded):
+            if known:
+                self._authors.pop(own.get("branch") or "", None)
+            elif event.name in self._steps:
+                self._steps.remove(event.name)
+            return
+        self._numbered += known
+        if "branch" in own:
+            self._authors[own["branch"]] = (event.name, event.step_id or "")
+        elif "group" in own:
+            self._groups.add(own["group"])
+        else:
+            self._steps.append(event.name)
 
     def use(self, events: list[Event], tools: Sequence[ToolUse], said: w.Message | None = None) -> None:
         """Calls that the agent makes itself."""
@@ -81,6 +105,33 @@ class Activity:
                 fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{name} failed") if what == "error" else None
                 events.append(StepEnded(name=name, fault=fault))
 
+    def tell_author(self, events: list[Event], author: str, branch: str) -> None:
+        """An agent within speaks, empty = the one that is called: what it does is a step, until another one speaks in
+        its branch, in one that it left, or in one that left it."""
+        known = self._authors.get(branch)
+        if known is not None and known[0] == author:
+            return
+        for each in [each for each in self._authors if _is_within(each, branch) or _is_within(branch, each)]:
+            name, step_id = self._authors.pop(each)
+            extra: JsonObject = {PROTOCOL: {"branch": each}}
+            events.append(StepEnded(step_id=step_id, name=name, node=name, extra=extra))
+        if author:
+            step_id = self._begin_step(events, author, {"branch": branch}, node=author)
+            self._authors[branch] = (author, step_id)
+
+    def tell_groups(self, events: list[Event], groups: Sequence[tuple[str, str]]) -> None:
+        """Each once; it ends with the run."""
+        for group, title in groups:
+            if group not in self._groups:
+                self._groups.add(group)
+                self._begin_step(events, title, {"group": group})
+
+    def _begin_step(self, events: list[Event], name: str, own: JsonObject, *, node: str = "") -> str:
+        self._numbered += 1
+        step_id = derived_id(self._run_id, "step", str(self._numbered))
+        events.append(StepStarted(step_id=step_id, name=name, node=node, extra={PROTOCOL: own}))
+        return step_id
+
     def recall_state(self, event: Custom) -> None:
         own: JsonObject = event.extra.get(PROTOCOL) or {}
         of = own.get("of")
@@ -104,6 +155,11 @@ class Activity:
             extra: JsonObject = {PROTOCOL: {"of": of}} if of else {}
             events.append(Custom(name=name, value=value, extra={**extra, **({SHOWN: {}} if is_shown else {})}))
         return fits
+
+
+def _is_within(branch: str, other: str) -> bool:
+    """Whether it is the other one, or has left it."""
+    return not other or branch == other or branch.startswith(f"{other}.")
 
 
 def _as_key(value: Json) -> str:

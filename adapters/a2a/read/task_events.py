@@ -15,8 +15,8 @@ from adapters.a2a.codec.asks import SHARED, Question
 from adapters.a2a.codec.dialect import DataRule
 from adapters.a2a.codec.marks import (
     Heard,
+    author_of,
     ends_with_task,
-    error_of,
     hear,
     hear_artifact,
     is_trajectory,
@@ -25,6 +25,7 @@ from adapters.a2a.codec.marks import (
 from adapters.a2a.codec.names import to_snake_case
 from adapters.a2a.read.activity import Activity
 from adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, kind_of, metadata_of, rest
+from adapters.a2a.read.fault import decode_fault
 from adapters.a2a.read.mirror import TOO_LARGE, Mirror, beside_of
 from adapters.a2a.read.parts import DecodedParts, as_extra, decode_parts, decode_reply, decode_state
 from adapters.a2a.read.questions import ask_held, decode_interrupts, held_questions, in_words, questions
@@ -32,11 +33,8 @@ from adapters.a2a.read.usage import UsageCounter
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import AGAIN, ASIDE, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
 from canonical import (
-    BLAME,
     AnnotationPart,
     Event,
-    Fault,
-    FaultCode,
     Part,
     ReasoningPart,
     Record,
@@ -157,6 +155,8 @@ class EventReader:
                 case ToolStarted() | ToolEnded():
                     self._remarks |= {own["messageId"] for own in (_own(event.extra),) if "messageId" in own}
                     self._activity.recall(event, mine=mine)
+                case StepStarted() | StepEnded() if mine:
+                    self._activity.recall_step(event)
                 case ArtifactAdded():
                     self._recall_artifact(event, mine=mine)
                 case InterruptRaised():
@@ -262,6 +262,7 @@ class EventReader:
                 self._status(reply.status, reply.metadata)
             case w.TaskArtifactUpdateEvent():
                 self._bind(self.task_id or reply.taskId, self.context_id or reply.contextId)
+                self._tell_author({**(reply.metadata or {}), **(reply.artifact.metadata or {})})
                 piece = Piece(reply.lastChunk is True, beside=beside_of(reply))
                 self._artifact(
                     reply.artifact, append=reply.append is True, last=reply.lastChunk, piece=piece, citations=repeated
@@ -399,6 +400,7 @@ class EventReader:
             self._whole(thoughts, "answer", message.model_copy(update={"metadata": beside}))
         self._activity.use(self._events, heard.tools, message)
         self._activity.tell_steps(self._events, heard.steps)
+        self._activity.tell_groups(self._events, heard.groups)
         if heard.progress:
             self._whole(heard.progress, "progress", message, aside=True)
         if self.says_all_again and words and all(isinstance(part, TextPart) for part in words):
@@ -415,6 +417,12 @@ class EventReader:
     def _tell_states(self, heard: Heard, of: str | None, *, is_shown: bool) -> None:
         if not self._activity.tell_states(self._events, heard.states, of, is_shown=is_shown):
             self._lose("custom", TOO_LARGE)
+
+    def _tell_author(self, metadata: JsonObject | None) -> None:
+        """Of an update: what is told again in a task, is not told in the order in which it was done."""
+        author = author_of(metadata)
+        if author is not None:
+            self._activity.tell_author(self._events, *author)
 
     def _grow(self, text: str) -> None:
         """langgraph-api 0.16.7 says all of its answer with each token, and all of the next one, when that has begun."""
@@ -463,6 +471,9 @@ class EventReader:
         name = message.messageId if message is not None else None
         self._usage.count(message.metadata if message is not None else None, name)
         self._usage.count(beside, name, of_update=True)
+        self._tell_author(
+            {**(beside or {}), **(message.metadata or {} if message is not None and task is None else {})}
+        )
         if self.state in WAITING:
             if task is None or not self._is_stale(status):
                 self._tell_states(self._hear(message, beside), name, is_shown=True)
@@ -527,7 +538,7 @@ class EventReader:
             self._whole(left, "answer")
         if self.state in (TaskState.FAILED, TaskState.REJECTED):
             self._tell_about(metadata)
-            fault = _fault(message, heard, metadata, rejected=self.state is TaskState.REJECTED)
+            fault = decode_fault(message, heard, metadata, rejected=self.state is TaskState.REJECTED)
             self._events.append(RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault))
             return
         if message is not None:
@@ -556,6 +567,7 @@ class EventReader:
             return
         self._activity.use(self._events, heard.tools, message)
         self._whole([*heard.parts, *heard.citations], "answer", message)
+        self._activity.tell_groups(self._events, heard.groups)
         if heard.progress:
             self._whole(heard.progress, "progress", message, aside=True)
 
@@ -781,15 +793,3 @@ def _is_callers(message: w.Message) -> bool:
 
 def _says_something(part: Part) -> bool:
     return not isinstance(part, TextPart | RefusalPart | ReasoningPart) or bool(part.text)
-
-
-def _fault(message: w.Message | None, heard: Heard, metadata: JsonObject | None, *, rejected: bool) -> Fault:
-    """In the agent's own words. A gateway like this one names the code of the fault beside them."""
-    code = FaultCode.AGENT_FAILED
-    named = _object(((message.metadata if message else None) or {}).get("babelgate")).get("fault")
-    if isinstance(named, str) and named in BLAME and BLAME[FaultCode(named)] == "upstream":
-        code = FaultCode(named)
-    told, details = error_of(message.metadata if message else None, metadata)
-    unsaid = f"The agent {'refused the task' if rejected else 'failed'} and did not say why."
-    words = text_of(tuple(heard.parts)) or told or unsaid
-    return Fault(code=code, message=words, details={**details, **({"rejected": True} if rejected else {})})

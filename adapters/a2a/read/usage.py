@@ -1,6 +1,6 @@
 """The usage that another A2A server tells of: of its task, or of calls of models that add up."""
 
-from adapters.a2a.codec.marks import add_usage, usage_of_message, usage_of_task, usage_so_far
+from adapters.a2a.codec.marks import add_usage, tokens_of_trace, usage_of_message, usage_of_task, usage_so_far
 from canonical.value import JsonObject
 
 
@@ -13,15 +13,18 @@ class UsageCounter:
         """Of which events the usage is in the sum."""
         self._so_far: JsonObject = {}
         """What was last told of the whole task, before its end."""
+        self._traced: JsonObject = {}
+        """The same, of a trace: it is told with an answer, and counts all tokens alike."""
 
     @property
     def total(self) -> JsonObject:
-        return self._so_far or self._sum
+        return self._so_far or self._sum or self._traced
 
     def count(self, metadata: JsonObject | None, name: str | None, *, of_update: bool = False) -> None:
         """What is told of one call of a model, or of the task so far. `name` = the id of what tells it."""
         so_far = usage_so_far(metadata, of_update=of_update)
         self._so_far = so_far or self._so_far
+        self._traced = tokens_of_trace(metadata) or self._traced
         usage = {} if so_far else usage_of_message(metadata)
         event = str((metadata or {}).get("adk_event_id") or name or "")
         if usage and event not in self._counted:

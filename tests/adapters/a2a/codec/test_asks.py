@@ -160,6 +160,45 @@ async def test_an_approval_of_agentstack_is_answered_by_a_decision() -> None:
     assert (await answered([question], {"decision": "reject"}))["metadata"] == {APPROVAL: {"decision": "reject"}}
 
 
+@pytest.mark.parametrize("origin", ["agentstack.beeai.dev", "adk.kagenti.dev", "beeai.dev"])
+async def test_a_call_that_agentstack_wants_accepted_is_answered_by_an_action(origin: str) -> None:
+    uri = f"https://a2a-extensions.{origin}/tools/call/v1"
+    call = {"name": "rm", "title": "Remove", "description": "For good.", "input": {"p": 1}, "server": {"name": "s"}}
+    [question] = asked(asking(metadata={uri: call}))
+    assert (question.ask, question.message.text) == ("approval", 'Remove\nFor good.\nrm({"p": 1})')
+    assert question.answer_schema is not None
+    assert question.answer_schema["properties"] == {"action": {"type": "string", "enum": ["accept", "reject"]}}
+    for value, action in (("ok", "accept"), ({"action": "accept"}, "accept"), ("Why?", "reject")):
+        assert (await answered([question], value))["metadata"] == {uri: {"action": action}}
+
+
+async def test_every_field_of_a_form_has_a_schema_and_its_answer_the_type_of_the_field() -> None:
+    uri = "https://a2a-extensions.beeai.dev/ui/form/v1"  # beeai-sdk 0.3.7
+    options: list[JsonObject] = [{"id": "a", "label": "A"}, {"id": "b", "label": "B"}]
+    fields: list[JsonObject] = [
+        {"id": "t", "label": "T", "type": "text", "required": True},
+        {"id": "d", "label": "", "type": "date"},
+        {"id": "f", "label": "", "type": "file"},
+        {"id": "m", "label": "", "type": "multiselect", "options": options},
+        {"id": "c", "label": "", "type": "checkbox"},
+        {"id": "g", "label": "", "type": "checkbox_group", "fields": [{"id": "x"}]},
+    ]
+    [question] = asked(asking(metadata={uri: {"title": "All", "fields": fields}}))
+    assert question.answer_schema is not None
+    assert question.answer_schema["properties"] == {
+        "t": {"title": "T", "type": "string"},
+        "d": {"type": "string", "format": "date"},
+        "f": {"type": "string", "format": "uri"},
+        "m": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+        "c": {"type": "boolean"},
+        "g": {"type": "object", "properties": {"x": {"type": "boolean"}}},
+    }
+    told = {"t": "x", "d": "2026-01-01", "m": ["a"], "c": True, "g": {"x": True}}
+    sent = (await answered([question], told))["metadata"][uri]["values"]
+    kinds = {"t": "text", "d": "date", "m": "multiselect", "c": "checkbox", "g": "checkbox_group"}
+    assert sent == {name: {"type": kind, "value": told[name]} for name, kind in kinds.items()}
+
+
 def test_what_is_asked_for_is_told_where_the_message_says_its_title_alone_or_nothing_of_it() -> None:
     form: JsonObject = {"title": "Who?", "description": "For the ticket.", "fields": []}
     call: JsonObject = {"title": "Wipe a disk", "name": "wipe", "input": {"disk": "sda"}}

@@ -10,6 +10,7 @@ from canonical import AnnotationPart, DataPart, Event, ReasoningPart, Record, Te
 from canonical.event import (
     Custom,
     LossNoted,
+    MessageStarted,
     Native,
     PartDelta,
     RunEnded,
@@ -284,13 +285,20 @@ def test_an_answer_of_langgraph_that_is_another_one_in_the_end_is_told_too() -> 
 # Marks of which there is no recording
 
 
-def test_steps_of_agnos_workflows_begin_and_end() -> None:
+@pytest.mark.parametrize("kind", ["workflow_step", "loop_execution", "parallel_execution", "router_execution"])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_steps_of_agnos_workflows_begin_and_end(kind: str, is_cut: bool) -> None:
     def step(what: str) -> JsonObject:
-        beside = {"agno_event_type": f"workflow_step_{what}", "step_name": "look"}
+        beside = {"agno_event_type": f"{kind}_{what}", "step_name": "look"}
         status = {"state": "TASK_STATE_WORKING"}
         return {"statusUpdate": {"taskId": "t", "status": status, "metadata": beside}}
 
-    events = read(step("started"), step("error"), step("completed"))
+    reader = EventReader(RUN)
+    events = read(step("started"), reader=reader)
+    if is_cut:
+        reader = EventReader(RUN)
+        reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
+    events += read(step("error"), step("completed"), reader=reader)
     assert [type(event) for event in events if isinstance(event, StepStarted | StepEnded)] == [StepStarted, StepEnded]
     heard(events)
 
@@ -387,6 +395,22 @@ _USES: Any = [
         ("f", True, "x", "x"),
     ),
     ({"id": "c", "name": "f", "args": {}}, {"kagent_type": "function_call"}, ("f", False, {}, None)),
+    ({"id": "c", "tool_type": "web", "args": {}}, {"adk_type": "tool_call"}, ("web", False, {}, None)),
+    (
+        {"id": "c", "tool_type": "web", "response": {"n": 1}},
+        {"adk_type": "tool_response"},
+        ("web", True, {"n": 1}, None),
+    ),
+    (
+        {"id": "c", "name": "f", "response": {"error": "no"}},
+        {"adk_type": "function_response"},
+        ("f", True, {"error": "no"}, "no"),
+    ),
+    (
+        {"outcome": "OUTCOME_FAILED", "output": ""},
+        {"adk_type": "code_execution_result"},
+        ("code_execution", True, {"outcome": "OUTCOME_FAILED", "output": ""}, "OUTCOME_FAILED"),
+    ),
     (
         {"id": "c", "name": "f", "response": {"isError": True, "result": "no"}},
         {"kagent.dev/a2a/part-type": "function_response"},
@@ -404,6 +428,152 @@ def test_calls_are_recognised_by_the_marks_of_each_framework(
 ) -> None:
     [use] = hear([DataPart(data=part, metadata=metadata)], "s").tools
     assert (use.name, use.ended, use.value, use.error) == told
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"adk_thought": True},
+        {"kagent_thought": True},
+        {"thought": True},
+        {"type": "thinking"},
+        {"type": "reasoning"},
+    ],
+)
+@pytest.mark.parametrize("beside", [{}, {"adk_thought_signature": "AQI="}, {"thinking_id": "t", "signature": "s"}])
+def test_text_is_thought_by_the_marks_of_each_framework_and_keeps_its_signature(
+    mark: JsonObject, beside: JsonObject
+) -> None:
+    [part] = hear([TextPart(text="Hm.", metadata={**mark, **beside})], "s").parts
+    assert part == ReasoningPart(text="Hm.", metadata=beside)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [{"adk_thought": False}, {"kagent_thought": "no"}, {"thought": "yes"}, {"type": "text"}, {"x_thought": True}],
+)
+def test_text_that_no_mark_makes_a_thought_is_none(mark: JsonObject) -> None:
+    part = TextPart(text="Hm.", metadata=mark)
+    assert hear([part], "s").parts == [part]
+
+
+TRACE = "github.com/a2aproject/a2a-samples/extensions/traceability/v1/traceability"
+
+
+@pytest.mark.parametrize("key", [TRACE, f"https://{TRACE.removesuffix('/traceability')}"])
+def test_the_steps_of_a_trace_are_calls_of_tools_and_agents_and_their_tokens_the_usage(key: str) -> None:
+    def step(number: int, kind: str, action: JsonObject, **more: Any) -> JsonObject:
+        ids = {"step_id": f"s{number}", "trace_id": "t", "parent_step_id": None}
+        return {**ids, "call_type": kind, "step_action": action, "total_tokens": 4.0, "end_time": "2026-01-01", **more}
+
+    agent: JsonObject = {"agent_name": "cook", "agent_url": "https://e.org", "requests": {"dish": "soup"}}
+    steps: list[Json] = [
+        step(1, "TOOL", {"tool_invocation": {"tool_name": "f", "parameters": {"a": 1}}}),
+        step(2, "AGENT", {"agent_invocation": agent}, end_time=None),
+        step(3, "TOOL", {"tool_invocation": {}}, total_tokens="many"),
+        7,
+    ]
+    answer = {
+        "messageId": "m",
+        "role": "agent",
+        "parts": [{"text": "Soup."}],
+        "metadata": {key: {"trace_id": "t", "steps": steps}},
+    }
+    status = {"state": "completed", "message": answer}
+    events = read({"kind": "status-update", "taskId": "t", "contextId": "c", "status": status})
+    assert tools(events) == [("f", "in", {"a": 1}), ("f", "out", None), ("cook", "in", agent)]
+    assert said(heard(events)) == [("Soup.", "answer")]
+    assert usage(events) == {"total_tokens": 8}
+    [begun] = [event for event in events if isinstance(event, MessageStarted)]
+    assert begun.metadata == answer["metadata"]
+
+
+def test_a_trace_is_not_told_beside_the_calls_that_it_is_of_and_counts_least() -> None:
+    step: JsonObject = {
+        "step_id": "s",
+        "step_action": {"tool_invocation": {"tool_name": "f", "parameters": {}}},
+        "total_tokens": 4,
+    }
+    call: JsonObject = {"data": {"id": "c", "name": "f", "args": {}}, "metadata": {"adk_type": "function_call"}}
+    metadata: JsonObject = {TRACE: {"steps": [step]}, "adk_usage_metadata": {"promptTokenCount": 3}}
+    events = read(working(call, metadata=metadata), completed())
+    assert tools(events) == [("f", "in", {})]
+    assert usage(events) == {"input_tokens": 3}
+
+
+def steps(events: list[Event]) -> list[tuple[str, str]]:
+    return [
+        (event.name, "started" if isinstance(event, StepStarted) else "ended")
+        for event in events
+        if isinstance(event, StepStarted | StepEnded)
+    ]
+
+
+def author(name: str, at: int, branch: str | None = None, *, in_artifact: bool = False) -> JsonObject:
+    """An event of google-adk 2.13.0, by its newer executor or its older one."""
+    told: JsonObject = {"adk_author": name, "adk_branch": branch} if branch else {"adk_author": name}
+    app: JsonObject = {"adk_app_name": "demo"}
+    if not in_artifact:
+        return working({"text": f"By {name}."}, message_id=f"m{at}", beside={**app, **told, "adk_event_id": f"e{at}"})
+    artifact = {"artifactId": f"a{at}", "parts": [{"text": f"By {name}."}], "metadata": told}
+    return {"artifactUpdate": {"taskId": "t", "artifact": artifact, "lastChunk": True, "metadata": app}}
+
+
+@pytest.mark.parametrize("in_artifact", [False, True])
+@pytest.mark.parametrize("cut", range(6))
+def test_what_each_agent_within_one_of_adk_does_is_a_step(in_artifact: bool, cut: int) -> None:
+    names = ["demo", "cook", "cook", "waiter", "demo", "cook"]
+    replies = [author(name, at, in_artifact=in_artifact) for at, name in enumerate(names)]
+    first = read(*replies[:cut])
+    again = EventReader(RUN)
+    again.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(first, start=1)])
+    events = [*first, *read(*replies[cut:], completed(), reader=again)]
+    assert steps(events) == [
+        ("cook", "started"),
+        ("cook", "ended"),
+        ("waiter", "started"),
+        ("waiter", "ended"),
+        ("cook", "started"),
+    ]
+    ids = [event.step_id for event in events if isinstance(event, StepStarted)]
+    assert len({*ids}) == 3
+    heard(events)
+
+
+def test_agents_of_adk_that_work_side_by_side_are_steps_at_the_same_time() -> None:
+    branches = [("plan", None), ("a", "both.a"), ("b", "both.b"), ("a", "both.a"), ("c", "both.a.c"), ("demo", None)]
+    events = read(*(author(name, at, branch, in_artifact=True) for at, (name, branch) in enumerate(branches)))
+    assert steps(events) == [
+        ("plan", "started"),
+        ("plan", "ended"),
+        ("a", "started"),
+        ("b", "started"),
+        ("a", "ended"),
+        ("c", "started"),
+        ("b", "ended"),
+        ("c", "ended"),
+    ]
+
+
+def test_an_agent_of_adk_that_is_alone_has_no_steps() -> None:
+    for name in ("adk_weather", "adk_new_weather"):
+        assert steps(read(*recorded(name))) == []
+    assert steps(read(author("user", 1), {"statusUpdate": {"taskId": "t", "status": {"state": "working"}}})) == []
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_trajectories_of_one_group_are_in_one_step(cut: int) -> None:
+    told = [("Planning", "Look", "g1"), ("Planning", "it up", "g1"), ("", "Other", "g2"), ("thought", "Hm.", "g3")]
+    replies = [
+        working(message_id=f"m{at}", metadata={TRAJECTORY: {"title": title, "content": content, "group_id": group}})
+        for at, (title, content, group) in enumerate(told)
+    ]
+    first = read(*replies[:cut])
+    again = EventReader(RUN)
+    again.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(first, start=1)])
+    events = [*first, *read(*replies[cut:], completed(), reader=again)]
+    assert steps(events) == [("Planning", "started"), ("g2", "started")]
+    assert [text for text, _ in said(heard(events))] == ["Planning: Look", "Planning: it up", "Other"]
 
 
 def test_the_tools_of_protolabs_and_beeai_are_read_from_the_messages_metadata() -> None:
@@ -435,12 +605,23 @@ def test_places_in_bytes_become_places_in_characters_of_the_whole_message() -> N
     assert "äö é sunny"[5:10] == "sunny"
 
 
+def test_the_citations_of_adk_are_read_where_no_grounding_says_the_same_again() -> None:
+    cited: JsonObject = {"startIndex": 0.0, "endIndex": 5.0, "uri": "https://e.org/a", "title": "A", "license": "MIT"}
+    told = hear([TextPart(text="It is sunny.")], "s", {"adk_citation_metadata": {"citations": [cited, 7]}})
+    assert told.citations == [CITED]
+
+
 def test_usage_of_the_task_counts_before_the_sum_of_its_messages() -> None:
     told = {"https://kagent.dev/extensions/usage/v1": {"inputTokens": 11.0, "outputTokens": 7, "cachedInputTokens": 2}}
     expected = {"input_tokens": 11, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 2}}
     assert usage_of_task(told) == expected
     cost = {"https://proto-labs.ai/a2a/ext/cost-v1": {"usage": {"input_tokens": 1, "output_tokens": 2}, "costUsd": 1}}
     assert usage_of_task(cost) == {"input_tokens": 1, "output_tokens": 2}
+    for key in ("adk_usage_metadata", "kagent.dev/a2a/usage", "kagent_usage_metadata"):
+        assert usage_of_message({key: {"promptTokenCount": 1.0, "thoughtsTokenCount": 2}}) == {
+            "input_tokens": 1,
+            "output_tokens_details": {"reasoning_tokens": 2},
+        }
     assert add_usage(expected, expected)["input_tokens_details"] == {"cached_tokens": 4}
     adk = {"adk_usage_metadata": {"promptTokenCount": 5}}
     events = read(working({"text": "x"}, metadata=adk), completed(**told))
