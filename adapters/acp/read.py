@@ -4,7 +4,8 @@ Text is counted from `message.part` alone: for a message that was yielded whole,
 too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, ClassVar, Final, cast
 
@@ -14,6 +15,7 @@ from adapters._extension import URI, RecordReader, named_question
 from adapters._json import ABSENT, parse_text, validate
 from adapters.acp import wire as w
 from adapters.acp.carries import VERSION
+from adapters.acp.codec.generic import Key, decode_generic, join_pieces
 from adapters.acp.codec.messages import OF_RUN, decode_questions, decode_role, message_extra, own_member
 from adapters.acp.codec.parts import decode_part, is_said_before, own_of, part_extra, unwrap_value
 from adapters.acp.errors import decode_error, decode_fault
@@ -25,6 +27,7 @@ from canonical import (
     Feature,
     FilePart,
     Part,
+    ReasoningPart,
     RefusalPart,
     RunReason,
     RunStatus,
@@ -74,6 +77,15 @@ def decode_event(value: Json) -> w.Event:
     return validate(w.EVENTS.get(kind, w.NativeEvent), value)
 
 
+@dataclass(slots=True)
+class _Call:
+    """Of a tool, as `generic` events tell of it."""
+
+    name: str = ""
+    given: list[Json] = field(default_factory=list[Json])
+    output: list[Json] = field(default_factory=list[Json])
+
+
 class EventReader:
     """Of one upstream run, or of what follows a resume of it. `agent` is the upstream's own name of the agent."""
 
@@ -106,6 +118,11 @@ class EventReader:
         """The content type of the open text part."""
         self._tools: list[tuple[str, Json]] = []
         """Calls that have no output yet."""
+        self._key: Key | None = None
+        """Of the piece of a `generic` event that was read last, if nothing else was meanwhile."""
+        self._call: _Call | None = None
+        self._aside = False
+        """The open message is none of the wire's: it is of such pieces."""
         self._any_output = False
         self._completed = 0
         """Messages that were complete."""
@@ -132,6 +149,8 @@ class EventReader:
         self.seen += 1
         self._events = []
         if not self._read_records(event):
+            if self._key is not None and not isinstance(event, w.GenericEvent):
+                self._end_pieces()
             self._READS[type(event)](self, event)
         return self._events
 
@@ -373,6 +392,7 @@ class EventReader:
 
     def _finish(self, completed: w.Message | None = None) -> None:
         """The message ends, or the run; `completed` = the message as it ended."""
+        self._end_pieces()
         self._end_text()
         self._events.extend(ToolEnded(name=name, extra=part_extra(None)) for name, _ in self._tools)
         self._tools.clear()
@@ -434,10 +454,68 @@ class EventReader:
             self._step_ended(own)
             return
         extra: JsonObject = {"acp": event.model_extra} if event.model_extra else {}
+        pieces = decode_generic(generic)
+        if pieces:
+            if self._created is not None and pieces[0][0] == "thought":
+                self._open_message()
+            self._show_message()
+            self._events.append(Native(protocol="acp", event="generic", data=generic, extra=extra))
+            self._pieces(pieces)
+            return
+        self._end_pieces()
         if set(generic) == {"name", "value"} and isinstance(generic["name"], str):
             self._events.append(Custom(name=generic["name"], value=generic["value"], extra=extra))
         else:
             self._events.append(Custom(value=generic, extra=extra))
+
+    # Thoughts and calls of tools in `generic` events, which callers of ACP see as they came
+
+    def _pieces(self, pieces: Sequence[tuple[Key, Json]]) -> None:
+        for key, value in pieces:
+            if key != self._key and (key in ("thought", "tool_name") or self._key == "thought"):
+                self._end_pieces()
+            if key == "thought":
+                self._think(str(value))
+            else:
+                call = self._call = self._call or _Call()
+                match key:
+                    case "tool_name":
+                        call.name += str(value)
+                    case "tool_input":
+                        call.given.append(value)
+                    case "tool_output":
+                        if not call.output:
+                            self._begin_call(call)
+                        call.output.append(value)
+            self._key = key
+
+    def _think(self, text: str) -> None:
+        if self._key == "thought":
+            self._events.append(PartDelta(text=text))
+            return
+        if not self._message and self._parts < 0:
+            self._message = self._aside = True
+            self._events.append(MessageStarted(extra=part_extra(None)))
+        self._open_message()
+        self._end_text()
+        self._events.append(PartAdded(part=ReasoningPart(text=text, extra=part_extra(None)), open=True))
+
+    def _begin_call(self, call: _Call) -> None:
+        self._events.append(ToolStarted(name=call.name, input=join_pieces(call.given), extra=part_extra(None)))
+
+    def _end_pieces(self) -> None:
+        """Whatever they tell of is over."""
+        if self._key == "thought":
+            self._events.append(PartEnded())
+        key, self._key = self._key, None
+        if self._aside:
+            self._events.append(MessageEnded())
+            self._message = self._aside = False
+        call, self._call = self._call, None
+        if call is not None and key is not None:
+            if not call.output:
+                self._begin_call(call)
+            self._events.append(ToolEnded(name=call.name, output=join_pieces(call.output), extra=part_extra(None)))
 
     def _error(self, event: w.ErrorEvent) -> None:
         self.stopped = True

@@ -137,6 +137,8 @@ class MessageEncoder:
 
     def _message_started(self, event: MessageStarted) -> None:
         message_id = event.message_id or ""
+        if is_said_before(event.extra):
+            return
         self._speakers[message_id] = event
         if event.metadata:
             self.lose(Feature.METADATA)

@@ -222,6 +222,10 @@ class EventWriter:
             self._encoder.begin(name if isinstance(name, str) else None, event.extra)
         elif event.protocol == "acp" and event.event == "message.completed":
             self._encoder.close(event.extra)
+        elif event.protocol == "acp" and event.event == "generic" and isinstance(event.data, dict):
+            self._generic = True
+            shown = w.GenericEvent(generic=cast("JsonObject", event.data))  # pyright: ignore[reportUnknownMemberType]
+            self._emit(shown.model_copy(update=_unknown(event.extra, shown)))
         elif event.protocol == "acp" and event.event == OF_RUN and event.data is None:
             self._unknown = _unknown(event.extra, w.Run)
         elif event.protocol == "acp" and isinstance(event.data, dict) and event.event not in w.EVENTS:

@@ -67,7 +67,11 @@ OPENED = [event("run.created", run=run("created")), event("run.in-progress", run
 SPOKEN = [
     event("generic", generic={"progress": 1, "deep": {"a": [1]}}),
     event("generic", generic={"name": "n", "value": {"a": [1]}, "more": 2}),
+    event("generic", generic={"thought": "I sh"}),
+    event("generic", generic={"thought": "ould.", "tool_name": "f"}),
+    event("generic", generic={"tool_output": "x", "agent_idx": 0}),
     event("message.created", message={**SAID, "parts": [], "completed_at": None}),
+    event("generic", generic={"thought": "Within."}),
     *(event("message.part", part=each) for each in PARTS),
     event("message.completed", message=SAID),
     {"type": "another", "k": 1},

@@ -322,7 +322,7 @@ def test_events_in_any_order_are_read_or_are_a_fault(order: list[str], data: st.
             "run": run.model_copy(update={"status": status if kind.startswith("run.") else "created"}).model_dump(),
             "message": message.model_dump(),
             "part": data.draw(st.sampled_from(message.parts)).model_dump(),
-            "generic": {"x": 1},
+            "generic": data.draw(st.sampled_from([{"x": 1}, {"thought": "x"}, {"tool_name": "x"}])),
             "error": {"code": "server_error", "message": "Boom"},
         }
         try:
@@ -682,6 +682,77 @@ def test_a_trajectory_is_a_thought_or_the_call_of_a_tool() -> None:
 def test_generic_events_are_custom_ones() -> None:
     assert read({"type": "generic", "generic": {"progress": 0.5}}) == [Custom(value={"progress": 0.5})]
     assert read({"type": "generic", "generic": {"name": "n", "value": 1}}) == [Custom(name="n", value=1)]
+
+
+def generic(**told: Any) -> dict[str, Any]:
+    return {"type": "generic", "generic": told}
+
+
+def told_to_all(events: Sequence[Event]) -> list[Event]:
+    """Without what callers of ACP alone see."""
+    shown = [event.replace(extra={}) for event in events if not isinstance(event, Native)]
+    return [
+        event.replace(part=event.part.replace(extra={})) if isinstance(event, PartAdded) else event for event in shown
+    ]
+
+
+def test_thoughts_and_calls_of_beeais_react_agent_are_told_as_what_they_are() -> None:
+    pieces = [{"thought": "I sh"}, {"thought": "ould."}, {"tool_name": "wea"}, {"tool_name": "ther"}]
+    pieces += [{"tool_input": '{"city":'}, {"tool_input": ' "Rome"}'}, {"tool_output": "su"}, {"tool_output": "nny"}]
+    pieces += [{"thought": "So.", "agent_idx": 1}]
+    found = read(*(generic(**each) for each in pieces), of_message("message.created"), part("Sunny."))
+    assert told_to_all(found)[:-2] == [
+        MessageStarted(),
+        PartAdded(part=ReasoningPart(text="I sh"), open=True),
+        PartDelta(text="ould."),
+        PartEnded(),
+        MessageEnded(),
+        ToolStarted(name="weather", input={"city": "Rome"}),
+        ToolEnded(name="weather", output="sunny"),
+        MessageStarted(),
+        PartAdded(part=ReasoningPart(text="So."), open=True),
+        PartEnded(),
+        MessageEnded(),
+    ]
+
+
+def test_a_thought_within_a_message_and_a_call_without_output_are_told_too() -> None:
+    found = read(
+        of_message("message.created"),
+        part("Look: "),
+        generic(thought="Hm.", tool_name="f", tool_input={"a": 1}, message=None),
+        generic(tool_name="g", tool_output={"b": 2}),
+        part("Done."),
+        of_message("message.completed", "Look: ", "Done."),
+    )
+    assert told_to_all(found) == [
+        MessageStarted(),
+        PartAdded(part=TextPart(text="Look: "), open=True),
+        PartEnded(),
+        PartAdded(part=ReasoningPart(text="Hm."), open=True),
+        PartEnded(),
+        ToolStarted(name="f", input={"a": 1}),
+        ToolEnded(name="f"),
+        ToolStarted(name="g"),
+        ToolEnded(name="g", output={"b": 2}),
+        PartAdded(part=TextPart(text="Done."), open=True),
+        PartEnded(),
+        MessageEnded(),
+    ]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"message": {"role": "assistant", "content": "Hi"}},
+        {"thought": "Hm.", "plan": 1},
+        {"thought": {"text": "Hm."}},
+        {"tool_name": 1, "tool_input": "x"},
+        {"agent_idx": 1},
+    ],
+)
+def test_a_generic_event_that_tells_something_else_stays_a_custom_one(told: dict[str, Any]) -> None:
+    assert read(generic(**told)) == [Custom(value=told)]
 
 
 def test_a_failed_run_and_an_error_event_are_faults_in_the_upstreams_words() -> None:
