@@ -1,7 +1,7 @@
 """Callers that ask for the extension, with every kind of agent: the records that they are told are those of the log,
 and say what the agent said."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from hashlib import sha256
 from itertools import groupby
@@ -62,7 +62,6 @@ async def test_what_arrives_is_in_the_log_and_is_what_the_agent_said(house: Hous
         for feature, told in TOLD.items()
         if (came := told(task.events)) != (said := told(WHOLE_RUN))
         and cell(house.kind.side, EXTENDED_SERVERS[caller.speaks], feature).level == "full"
-        and feature not in _UNREAD.get(house.kind.agent, ())
     }
     assert wrong == {}
     if house.kind.agent in EXTENDED_AGENTS:
@@ -97,8 +96,6 @@ async def test_what_came_after_any_record_is_told_again_to_who_comes_back(house:
         }
 
 
-_UNREAD: Final[Mapping[str, Set[Feature]]] = {"agent-protocol": {Feature.STRUCTURED_OUTPUT}}
-"""What is in the state of an agent that keeps one itself, where that is not read."""
 _GIVEN: Final[Any] = {"tools": [TOOL["name"]], "metadata": LABELS, "uploads": [list(UPLOAD[:2])]}
 WHOLE_RUN: Final[Sequence[Event]] = (
     MessageStarted(message_id="heard"),

@@ -355,11 +355,14 @@ def encode_run(run: Run, created: RunCreated) -> JsonObject:
 
 def run_metadata(run: Run, created: RunCreated | None = None) -> JsonObject:
     """The caller's, with what its client has added beside what was said by the extension; and under `babelgate` what
-    leads to the same run in every other protocol."""
+    leads to the same run in every other protocol, and what no other member of a run tells."""
     added = {} if created is None else as_object(as_object(created.extra.get("langgraph")).get("metadata"))
     about: JsonObject = {"thread_id": run.thread_id, "task_id": run.task_id, "run_id": run.run_id}
     if run.usage:
         about["usage"] = run.usage
+    if isinstance(run.output, dict) and run.output:
+        # The values are in the state, where there is more.
+        about["output"] = list(run.output)
     if run.loss:
         about["loss"] = {loss.feature: loss.how for loss in run.loss}
     return {**added, **run.metadata, "babelgate": about}

@@ -119,6 +119,8 @@ class EventReader:
         """Checkpoints that the run told of before it was cut off."""
         self._base = base
         self._outputs = outputs
+        self._named: Sequence[str] = ()
+        """Members of the state that a gateway like this one says to be the output."""
         self._keeps_last = keeps_last
         self._is_server = is_server
         self._held: dict[Place, StateSaved] = {}
@@ -518,9 +520,10 @@ class EventReader:
         return [*self.messages.close(), RunEnded(status=RunStatus.TIMEOUT, fault=fault, usage=self.messages.usage)]
 
     def account(self, about: Json) -> Sequence[Event]:
-        """What a gateway like this one says of a run beside all else: the usage, and what got lost before it came
-        here."""
+        """What a gateway like this one says of a run beside all else: the usage, what of the state is the output, and
+        what got lost before it came here."""
         told = as_object(as_object(about).get("babelgate"))
+        self._named = [name for name in _as_list(told.get("output")) if isinstance(name, str)]
         self.messages.usage = self.messages.usage or as_object(told.get("usage"))
         losses = as_object(told.get("loss"))
         return [LossNoted(feature=feature, how=how) for feature, how in losses.items() if isinstance(how, str)]
@@ -565,6 +568,8 @@ class EventReader:
 
     def _output(self) -> Json:
         values = as_object(self._values)
+        if self._named and all(name in values for name in self._named):
+            return {name: values[name] for name in self._named}
         if "messages" not in values:
             if isinstance(self._values, dict) and self._outputs is not None:
                 return {name: value for name, value in values.items() if name in self._outputs} or None

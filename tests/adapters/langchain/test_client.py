@@ -346,6 +346,20 @@ async def test_usage_and_losses_of_a_gateway_like_this_one_are_told_on(far: Far,
     assert [(loss.feature, loss.how) for loss in of(LossNoted, events)] == [("reasoning", "no form in A2A 0.3")]
 
 
+@pytest.mark.parametrize("messages", [{}, {"messages": []}])
+@pytest.mark.parametrize(
+    ("named", "output"), [(["n", "of"], {"n": 1, "of": None}), (["n", "gone"], ...), ("n", ...), ([7], ...)]
+)
+async def test_the_output_of_a_gateway_like_this_one_are_the_members_of_the_state_that_it_names(
+    far: Far, agent: Client, named: Any, output: Any, messages: Any
+) -> None:
+    values = {**messages, "n": 1, "of": None, "note": 2}
+    far.set(CREATE, Frames([metadata(), ("values", values)]))
+    far.set(RUN_PATH, run_is("success", metadata={"babelgate": {"output": named}}))
+    told = of(RunEnded, await all_of(agent.run(call())))[0].output
+    assert told == ((None if messages else values) if output is ... else output)
+
+
 # Answers
 
 
