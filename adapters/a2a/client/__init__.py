@@ -22,11 +22,13 @@ from adapters.a2a.agents.interface import Interface, bare, card_urls, describe, 
 from adapters.a2a.client.binding import Binding, Replies, create_binding
 from adapters.a2a.client.http import HttpClient
 from adapters.a2a.codec.asks import AG2
+from adapters.a2a.read.draft import STREAMING
 from adapters.a2a.read.parts import decode_reply, decode_state
 from adapters.a2a.read.task_events import EventReader
 from adapters.a2a.request import losses, request
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.requests import find_activated
+from adapters.a2a.wire.task import PROTOCOL
 from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from canonical.event import UpstreamBound
 from canonical.replay import agent_events
@@ -102,9 +104,14 @@ class _Run(UpstreamRun):
         """How the server refused the message, before it had said anything."""
 
     async def _binding(self) -> Binding:
-        """With the extensions that the caller has activated for this run."""
-        binding, asked = await self._server.load_binding(), find_activated(self._call.input.extra)
-        return binding.activating([*asked, AG2] if binding.offers and self._call.tools else asked)
+        """With the extensions that the caller has activated for this run, and those by which the agent tells more."""
+        binding, asked = await self._server.load_binding(), [*find_activated(self._call.input.extra)]
+        if binding.offers and self._call.tools:
+            asked.append(AG2)
+        if not any(PROTOCOL in message.extra for message in self._call.messages):
+            # A caller of A2A would be sent it as it comes, and has not asked for it.
+            asked += [uri for uri in binding.interface.extensions if uri.endswith(STREAMING)]
+        return binding.activating(asked)
 
     @property
     def is_cancellable(self) -> bool:

@@ -1,7 +1,7 @@
 """A2A parts → canonical parts, by their shape: the version that is spoken does not tell, because servers mix the
 generations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -10,9 +10,9 @@ from adapters.a2a.codec.dialect import DataRule, decode_part
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import PROTOCOL
 from adapters.a2a.wire.v1_0 import Part as WirePart
-from canonical import DataPart, FilePart, Part, RefusalPart, TaskState, TextPart
+from canonical import DataPart, FilePart, Part, ReasoningPart, RefusalPart, TaskState, TextPart
 from canonical.message import text_of
-from canonical.value import Json, JsonObject
+from canonical.value import Extra, Json, JsonObject
 
 _WRAPPERS: Final[Mapping[str, type[w.Reply]]] = {
     "task": w.Task,
@@ -97,6 +97,10 @@ def decode_parts(parts: Sequence[WirePart] | None, rule: DataRule = "any") -> De
     return DecodedParts(tuple(found), unknown)
 
 
+def says_something(part: Part) -> bool:
+    return not isinstance(part, TextPart | RefusalPart | ReasoningPart) or bool(part.text)
+
+
 def _restore(part: TextPart | DataPart | FilePart) -> Part:
     """What a gateway like this one wrote: a refusal is text that says so in its metadata, and a file that it keeps has
     its hash there."""
@@ -110,6 +114,40 @@ def _restore(part: TextPart | DataPart | FilePart) -> Part:
     if isinstance(part, FilePart) and part.url is not None and isinstance(told.get("blob"), str):
         return part.replace(blob=told["blob"], url=None, metadata=metadata)
     return part
+
+
+def is_callers(message: w.Message) -> bool:
+    return (message.role or "").lower().removeprefix("role_") == "user"
+
+
+def since_caller(history: Sequence[w.Message]) -> Sequence[w.Message]:
+    """What the server has said since the caller's last message."""
+    said: list[w.Message] = []
+    for message in history:
+        said = [] if is_callers(message) else [*said, message]
+    return said
+
+
+def distinct_lines(texts: Iterable[str]) -> Sequence[str]:
+    lines: list[str] = []
+    for text in texts:
+        if lines and text.startswith(lines[-1]):  # langgraph-api 0.16.7 says all of it each time
+            lines.pop()
+        lines.append(text)
+    return lines
+
+
+def own_of(extra: Extra) -> JsonObject:
+    return extra.get(PROTOCOL) or {}
+
+
+def about_of(metadata: JsonObject | None) -> JsonObject:
+    """What a gateway like this one says that A2A has no place for."""
+    return as_object((metadata or {}).get("babelgate"))
+
+
+def as_object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def as_extra(message: w.Message | w.Artifact, **named: Any) -> JsonObject:

@@ -7,8 +7,8 @@ The account is made of the events themselves: read from the log, they make the s
 What frameworks say beside the protocol is read by `codec.marks`, and told as what it is.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from adapters._extension import URI, RecordReader, decode_said
 from adapters.a2a.codec.asks import SHARED, Question
@@ -25,9 +25,23 @@ from adapters.a2a.codec.marks import (
 from adapters.a2a.codec.names import to_snake_case
 from adapters.a2a.read.activity import Activity
 from adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, kind_of, metadata_of, rest
+from adapters.a2a.read.draft import Draft
 from adapters.a2a.read.fault import decode_fault
 from adapters.a2a.read.mirror import TOO_LARGE, Mirror, beside_of
-from adapters.a2a.read.parts import DecodedParts, as_extra, decode_parts, decode_reply, decode_state
+from adapters.a2a.read.parts import (
+    DecodedParts,
+    about_of,
+    as_extra,
+    as_object,
+    decode_parts,
+    decode_reply,
+    decode_state,
+    distinct_lines,
+    is_callers,
+    own_of,
+    says_something,
+    since_caller,
+)
 from adapters.a2a.read.questions import ask_held, decode_interrupts, held_questions, in_words, questions
 from adapters.a2a.read.usage import UsageCounter
 from adapters.a2a.wire import replies as w
@@ -38,7 +52,6 @@ from canonical import (
     Part,
     ReasoningPart,
     Record,
-    RefusalPart,
     RunReason,
     RunStatus,
     TaskState,
@@ -64,7 +77,7 @@ from canonical.event import (
 )
 from canonical.message import Phase, text_of
 from canonical.state import TERMINAL, WAITING
-from canonical.value import Extra, Json, JsonObject
+from canonical.value import Json, JsonObject
 
 _UNKNOWN_EVENT: Final = "an event of a form that A2A does not have"
 _UNKNOWN_PART: Final = "a part of a form that A2A does not have"
@@ -115,6 +128,7 @@ class EventReader:
         self._losses: set[tuple[str, str]] = set()
         self._spoken: ArtifactTracker | None = None
         """Of the answer that comes in pieces in the messages of the status."""
+        self._draft = Draft()
         self._progress: dict[str | None, str] = {}
         """What this run said on the way, by the id of the message; without what is marked to be that and no more."""
         self._citations: list[AnnotationPart] = []
@@ -139,6 +153,7 @@ class EventReader:
         asides = set[str | None]()
         for record in past:
             mine, event = record.run_id == self._run_id, record.event
+            self._draft.recall(event, mine=mine)
             match event:
                 case MessageStarted():
                     self._messages += mine
@@ -153,7 +168,7 @@ class EventReader:
                     if account is not None:
                         account.recall(event)
                 case ToolStarted() | ToolEnded():
-                    self._remarks |= {own["messageId"] for own in (_own(event.extra),) if "messageId" in own}
+                    self._remarks |= {own["messageId"] for own in (own_of(event.extra),) if "messageId" in own}
                     self._activity.recall(event, mine=mine)
                 case StepStarted() | StepEnded() if mine:
                     self._activity.recall_step(event)
@@ -176,7 +191,7 @@ class EventReader:
         self.records = RecordReader(told=told)
 
     def _recall_message(self, event: MessageStarted, said: dict[str, ArtifactTracker], *, mine: bool) -> None:
-        own = _own(event.extra)
+        own = own_of(event.extra)
         if "artifactId" in own:
             account = self._accounts.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=False))
             account.message_id, account.open = (event.message_id if mine else None), False
@@ -191,14 +206,14 @@ class EventReader:
         self, event: PartAdded | PartDelta | PartEnded | MessageEnded, phase: Phase | None, *, aside: bool
     ) -> None:
         """Of a message of this run, which has a `phase`."""
-        self._remarks |= {own["messageId"] for own in (_own(event.extra),) if "messageId" in own}
+        self._remarks |= {own["messageId"] for own in (own_of(event.extra),) if "messageId" in own}
         if isinstance(event, PartAdded) and not isinstance(event.part, ReasoningPart):
             self._answered = self._answered or phase == "answer"
             if phase == "progress" and not aside and isinstance(event.part, TextPart):
                 self._progress[event.message_id] = self._progress.get(event.message_id, "") + event.part.text
 
     def _recall_artifact(self, event: ArtifactAdded, *, mine: bool) -> None:
-        own = _own(event.extra)
+        own = own_of(event.extra)
         if "artifactId" in own:
             account = self._accounts.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=True))
             if not event.append:
@@ -207,7 +222,7 @@ class EventReader:
             account.add(event.part)
 
     def _recall_question(self, event: InterruptRaised, *, mine: bool) -> None:
-        own = _own(event.extra)
+        own = own_of(event.extra)
         self._asked_before = True
         self._marks |= {own[name] for name in ("messageId", "timestamp") if name in own}
         self._asked |= {own[name] for name in ("id",) if name in own}
@@ -359,7 +374,7 @@ class EventReader:
     def _message(self, message: w.Message) -> None:
         """The server's whole answer, where it makes no task of it (specification 1.0, 3.1.2)."""
         self._bind(self.task_id, self.context_id or message.contextId)
-        if _is_callers(message):
+        if is_callers(message):
             return
         heard = self._hear(message)
         if heard.says is not None or heard.is_thought:
@@ -437,6 +452,15 @@ class EventReader:
             account.message_id = self._start("answer", None, {GROWING: {}})
         account.say([TextPart(text=text[len(account.text) :])], self._events, begun=not account.units)
 
+    def _tell_draft(self, message: w.Message) -> None:
+        start, account = len(self._events), self._spoken
+        heard = self._hear(message)
+        if not self._draft.take_news(heard, account) and account is not None:
+            account.close(self._events)
+            self._lose("text", _SAID_ANEW)
+        self._tell(w.Message(), heard)
+        self._draft.mark(self._events, start)
+
     def _speak(self, parts: Sequence[Part], message: w.Message) -> None:
         """A piece of the answer, which is no artifact."""
         account = self._spoken
@@ -456,7 +480,9 @@ class EventReader:
         """`task`: it came with the whole task, which may be older than what was said to it last."""
         self.state = decode_state(status.state)
         message = status.message
-        event = None if task is not None else decode_said(_about(metadata).get("event"), StepStarted, StepEnded, Custom)
+        event = (
+            None if task is not None else decode_said(about_of(metadata).get("event"), StepStarted, StepEnded, Custom)
+        )
         if event is not None and message is None:
             self._events.append(event)
             return
@@ -481,6 +507,9 @@ class EventReader:
             return
         heard = self._hear(message, beside)
         if message is None:
+            draft = self._draft.read(beside)
+            if draft is not None:
+                self._tell_draft(draft)
             self._tell(w.Message(), heard)
         elif (
             "adk_event_id" in (beside or {}) and text_of(tuple(heard.parts)) and message.messageId not in self._remarks
@@ -528,6 +557,10 @@ class EventReader:
         self.stopped = True
 
     def _end_run(self, message: w.Message | None, heard: Heard, metadata: JsonObject | None) -> None:
+        is_failed = self.state in (TaskState.FAILED, TaskState.REJECTED)
+        if message is not None and not is_failed and self._draft.is_of(message):
+            self._tell_draft(message)
+            self._remarks.add(message.messageId or "")
         if self._spoken is not None:
             # Those that came before its first piece are of it, too.
             self._spoken.cite([*self._citations, *heard.citations], self._events)
@@ -536,19 +569,18 @@ class EventReader:
         self._tell_states(heard, message.messageId if message is not None else None, is_shown=True)
         if left := [part for each in self._held for part in in_words(each.value)]:  # it did not stop for them after all
             self._whole(left, "answer")
-        if self.state in (TaskState.FAILED, TaskState.REJECTED):
+        if is_failed:
             self._tell_about(metadata)
             fault = decode_fault(message, heard, metadata, rejected=self.state is TaskState.REJECTED)
             self._events.append(RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault))
             return
         if message is not None:
             self._last_words(message, heard)
+            self._usage.count(message.metadata, message.messageId)
         if self.state is TaskState.COMPLETED and not self._answered and "babelgate" not in (metadata or {}):
             self._answer_by_progress()
-        if message is not None:
-            self._usage.count(message.metadata, message.messageId)
         usage = self._tell_about(metadata) or usage_of_task(metadata) or self._usage.total
-        output = _about(metadata).get("output", self._output)
+        output = about_of(metadata).get("output", self._output)
         if self.state is TaskState.CANCELLED:
             self._events.append(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER, usage=usage))
         elif usage or output is not None:
@@ -573,11 +605,7 @@ class EventReader:
 
     def _answer_by_progress(self) -> None:
         """A task that completes without any answer has given it on the way: what was said is the answer after all."""
-        lines: list[str] = []
-        for text in self._progress.values():
-            if lines and text.startswith(lines[-1]):  # langgraph-api 0.16.7 says all of it each time
-                lines.pop()
-            lines.append(text)
+        lines = distinct_lines(self._progress.values())
         if any(lines):
             # Who cites counts characters of pieces that belong together (agentstack-sdk 0.7.1).
             text = TextPart(text=("" if self._citations else "\n").join(lines))
@@ -593,9 +621,7 @@ class EventReader:
     def _from_history(self, task: w.Task) -> None:
         """What the server said while nobody listened, since the caller's last message. Some keep their answer nowhere
         else: then it is the last of it."""
-        said: list[w.Message] = []
-        for message in task.history or ():
-            said = [] if _is_callers(message) else [*said, message]
+        said = since_caller(task.history or ())
         for message in said:
             self._usage.count_history(message.metadata, message.messageId)
         status = task.status or w.TaskStatus()
@@ -623,11 +649,11 @@ class EventReader:
 
     def _tell_about(self, metadata: JsonObject | None) -> JsonObject:
         """What a gateway like this one adds: what got lost before it came here, and the usage, which is returned."""
-        about = _about(metadata)
-        for feature, how in _object(about.get("loss")).items():
+        about = about_of(metadata)
+        for feature, how in as_object(about.get("loss")).items():
             if isinstance(how, str) and how != BESIDE:  # which was read
                 self._lose(feature, how)
-        return to_snake_case(_object(about.get("usage")))
+        return to_snake_case(as_object(about.get("usage")))
 
     # Artifacts
 
@@ -683,7 +709,7 @@ class EventReader:
                 account, artifact, heard.parts, last=last, fresh=True, piece=piece, citations=heard.citations
             )
             return
-        if not append and account.units and not any(map(_says_something, heard.parts)):
+        if not append and account.units and not any(map(says_something, heard.parts)):
             self._take_back(account)
             return
         parts = heard.parts if append else rest(account.units, heard.parts)
@@ -751,7 +777,7 @@ class EventReader:
             if piece is not None:
                 piece.mark(self._events, start, append=appends)
             return
-        begun = account.message_id is None and (fresh or any(_says_something(part) for part in parts))
+        begun = account.message_id is None and (fresh or any(says_something(part) for part in parts))
         if begun:
             name, description = artifact.name, artifact.description
             own = as_extra(artifact, artifactId=account.artifact_id, name=name, description=description)
@@ -772,24 +798,3 @@ class EventReader:
             account.close(self._events)
         if self._spoken is not None:
             self._spoken.close(self._events)
-
-
-def _own(extra: Extra) -> Mapping[str, Any]:
-    return extra.get(PROTOCOL) or {}
-
-
-def _about(metadata: JsonObject | None) -> JsonObject:
-    """What a gateway like this one says that A2A has no place for."""
-    return _object((metadata or {}).get("babelgate"))
-
-
-def _object(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
-def _is_callers(message: w.Message) -> bool:
-    return (message.role or "").lower().removeprefix("role_") == "user"
-
-
-def _says_something(part: Part) -> bool:
-    return not isinstance(part, TextPart | RefusalPart | ReasoningPart) or bool(part.text)

@@ -16,6 +16,7 @@ from adapters.a2a.wire.task import (
     AGAIN,
     BESIDE,
     CHUNK,
+    DRAFT,
     IN_STATUS,
     NO_FORM,
     PROTOCOL,
@@ -284,7 +285,9 @@ class EventWriter:
         if not extra:
             return False
         own: JsonObject = extra.get(PROTOCOL) or {}
-        return AGAIN in extra or (IN_STATUS in extra and bool(self._mirrored)) or own.get("messageId") in self._mirrored
+        if AGAIN in extra or DRAFT in extra:
+            return True
+        return (IN_STATUS in extra and bool(self._mirrored)) or own.get("messageId") in self._mirrored
 
     def _add_references(self, message: Message) -> Message:
         """The first input of a task that goes on from others names them (specification 1.0, 3.4.3)."""

@@ -9,6 +9,7 @@ import pytest
 
 from adapters._extension import URI
 from tests.adapters.a2a.far import Far, card_0_3, card_1_0, far_server
+from tests.adapters.a2a.recorded import recorded
 from tests.adapters.a2a.site import message, message_0_3
 from tests.running import Running, running
 
@@ -100,6 +101,42 @@ async def test_a_caller_of_another_protocol_activates_nothing(far: Far, gateway:
     body = {"agent_name": "far", "input": [said], "mode": "sync"}
     await gateway.http.post("/acp/runs", json=body, headers={"A2A-Extensions": ADK})
     assert _heard(far) == [[None, None]]
+
+
+STREAMING = "https://a2a-extensions.adk.kagenti.dev/ui/streaming/v1"
+
+
+@pytest.fixture
+async def kagenti(far: Far, tmp_path: Path) -> AsyncGenerator[Running]:
+    able = {"streaming": True, "extensions": [{"uri": STREAMING}]}
+    far.set("GET /.well-known/agent-card.json", card_1_0(far.url, "JSONRPC", capabilities=able))
+    far.set("SendStreamingMessage", recorded("kagenti_streaming"))
+    async with running(tmp_path, configured={"far": {"url": far.url, "protocol": "a2a"}}) as made:
+        yield made
+
+
+async def test_an_agent_that_tells_its_answer_as_it_is_made_is_asked_to(far: Far, kagenti: Running) -> None:
+    said = {"role": "user", "parts": [{"content_type": "text/plain", "content": "Hello"}]}
+    body = {"agent_name": "far", "input": [said], "mode": "sync"}
+    run = (await kagenti.http.post("/acp/runs", json=body)).json()
+    assert _heard(far) == [[STREAMING] * 2]
+    parts = [part for said in run["output"] for part in said["parts"]]
+    told = [part["content"] for part in parts if part["content"] and not part["name"]]
+    assert told == ["It is ", "sunny.", "Bye."]
+
+
+@pytest.mark.parametrize("header", [{}, {"A2A-Extensions": STREAMING}])
+async def test_callers_of_a2a_ask_for_that_themselves_and_see_the_changes_and_the_message(
+    far: Far, kagenti: Running, header: dict[str, str]
+) -> None:
+    task = (await _send(kagenti, header, message("Hello"))).json()["result"]["task"]
+    assert _heard(far) == [[STREAMING] * 2 if header else [None, None]]
+    assert [part["text"] for part in task["status"]["message"]["parts"]] == ["It is sunny.", "Bye."]
+    assert [each["name"] for each in task["artifacts"]] == ["report.txt"]
+    assert task["metadata"][STREAMING]["message_update"] == [
+        {"op": "add", "path": "/parts/-", "value": {"text": "Bye."}}
+    ]
+    assert "history" not in task or all(each["role"] == "ROLE_USER" for each in task["history"])
 
 
 async def test_a_server_of_the_older_generation_and_of_the_gateways_own_extension_is_told_all_in_one_header(

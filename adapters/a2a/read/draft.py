@@ -1,0 +1,114 @@
+"""A message that its server tells by changes of it while it is made, and whole at the end: kagenti-adk 0.8.1, to
+whoever names its extension `ui/streaming/v1`. The changes are those of JSON Patch (RFC 6902), and `str_ins`."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, Final, cast
+
+from adapters._json import validate
+from adapters.a2a.codec.marks import Heard
+from adapters.a2a.read.artifacts import ArtifactTracker, rest
+from adapters.a2a.read.parts import as_object
+from adapters.a2a.wire import replies as w
+from adapters.a2a.wire.task import DRAFT
+from canonical import Event, FaultError, ReasoningPart
+from canonical.value import Extra, Json, JsonObject
+
+STREAMING: Final = "/ui/streaming/v1"
+"""How the URI of the extension ends, and with it the key of its metadata."""
+
+
+class Draft:
+    """What is known of the message, and how much of it was told."""
+
+    def __init__(self) -> None:
+        self.message_id: str | None = None
+        self._value: Json = None
+        """None = it is not known: until it is told whole, changes say nothing."""
+        self._told: list[int] = [0, 0, 0]
+        """Thoughts, calls of tools, and what was said on the way."""
+
+    def read(self, metadata: JsonObject | None) -> w.Message | None:
+        """The message as it is now, if an update's metadata change it in a way that can be followed."""
+        told = next((value for key, value in (metadata or {}).items() if key.endswith(STREAMING)), None)
+        changes: Any = as_object(told).get("message_update")
+        if not isinstance(changes, list):
+            return None
+        try:
+            for change in cast("list[Json]", changes):
+                self._value = _apply(self._value, change)
+            about = cast("JsonObject", self._value)
+            return self._begin(validate(w.Message, {**about, "messageId": about["message_id"]}))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, FaultError):
+            self._value = None
+            return None
+
+    def _begin(self, message: w.Message) -> w.Message:
+        if message.messageId != self.message_id:
+            self.message_id, self._told = message.messageId, [0, 0, 0]
+        return message
+
+    def is_of(self, message: w.Message | None) -> bool:
+        return message is not None and self.message_id is not None and message.messageId == self.message_id
+
+    def take_news(self, heard: Heard, account: ArtifactTracker | None) -> bool:
+        """Leave in it what was not told, and call that a piece of the answer; `account` = of the answer so far. False,
+        if what was told is no beginning of it: then all of its words are left."""
+        thoughts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
+        words = [part for part in heard.parts if not isinstance(part, ReasoningPart)]
+        before, self._told = self._told, [len(thoughts), len(heard.tools), len(heard.progress)]
+        new = rest(account.units, words) if account is not None and account.message_id is not None else words
+        heard.parts = [*thoughts[before[0] :], *(words if new is None else new)]
+        heard.tools, heard.progress, heard.states = heard.tools[before[1] :], heard.progress[before[2] :], []
+        heard.says = "answer"
+        return new is not None
+
+    def mark(self, events: list[Event], start: int) -> None:
+        """Callers of A2A see the changes as they came."""
+        extra: Extra = {DRAFT: {"messageId": self.message_id, "told": list(self._told)}}
+        for index in range(start, len(events)):
+            events[index] = events[index].replace(extra={**events[index].extra, **extra})
+
+    def recall(self, event: Event, *, mine: bool) -> None:
+        own: JsonObject = event.extra.get(DRAFT) or {}
+        if own and mine:
+            self.message_id, self._told = own["messageId"], list(own["told"])
+
+
+def _apply(value: Json, change: Json) -> Json:
+    """Raises whatever a change does that is none of the value, or no change."""
+    told = cast("JsonObject", change)
+    operation, path = told["op"], _steps(told["path"])
+    new: Any = deepcopy(told.get("value"))
+    if not path:
+        if operation not in ("add", "replace"):
+            raise ValueError(operation)
+        return new
+    *way, last = path
+    holder: Any = value
+    for step in way:
+        holder = holder[int(step) if isinstance(holder, list) else step]
+    listed = cast("list[Any]", holder) if isinstance(holder, list) else None
+    at: Any = last if listed is None else len(listed) if last == "-" else int(last)
+    match operation:
+        case "add" if listed is not None:
+            listed.insert(at, new)
+        case "add":
+            holder[at] = new
+        case "replace":
+            holder[at]  # which is there
+            holder[at] = new
+        case "remove":
+            del holder[at]
+        case "str_ins":
+            text: str = cast("Any", holder)[at]
+            place = int(told["pos"])
+            holder[at] = text[:place] + new + text[place:]
+        case _:
+            raise ValueError(operation)
+    return value
+
+
+def _steps(pointer: str) -> Sequence[str]:
+    """Of a JSON Pointer (RFC 6901)."""
+    return [each.replace("~1", "/").replace("~0", "~") for each in pointer.split("/")[1:]]

@@ -1,0 +1,146 @@
+"""A message that is told by changes of it is told as they come, and no more of it at its end."""
+
+from typing import Any
+
+import pytest
+
+from adapters.a2a.read.draft import Draft
+from adapters.a2a.read.task_events import EventReader
+from adapters.a2a.wire.task import DRAFT
+from canonical import Event, ReasoningPart, Record, TextPart
+from canonical.event import LossNoted, MessageStarted, PartAdded, PartDelta, RunEnded, StepStarted, ToolStarted
+from tests.adapters.a2a.codec.test_marks import CITED, citations, heard, read, said, thoughts, tools
+from tests.adapters.a2a.recorded import recorded
+
+RUN = "22222222-2222-4222-8222-222222222222"
+STREAMING = "https://a2a-extensions.adk.kagenti.dev/ui/streaming/v1"
+TRAJECTORY = "https://a2a-extensions.adk.kagenti.dev/ui/trajectory/v1"
+KAGENTI = recorded("kagenti_streaming")
+
+
+def change(op: str, path: str, value: Any = None, **more: Any) -> dict[str, Any]:
+    return {"op": op, "path": path, "value": value, **more}
+
+
+def whole(*texts: str, metadata: Any = None) -> dict[str, Any]:
+    parts = [{"text": text} for text in texts]
+    return change("replace", "", {"parts": parts, "metadata": metadata or {}, "message_id": "m"})
+
+
+def update(*changes: Any) -> dict[str, Any]:
+    beside = {STREAMING: {"message_id": "m", "message_update": list(changes)}}
+    return {"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_WORKING"}, "metadata": beside}}
+
+
+def end(*texts: str, state: str = "COMPLETED", message_id: str = "m") -> dict[str, Any]:
+    message = {"messageId": message_id, "role": "ROLE_AGENT", "parts": [{"text": text} for text in texts]}
+    return {"statusUpdate": {"taskId": "t", "status": {"state": f"TASK_STATE_{state}", "message": message}}}
+
+
+def resumed(events: list[Event]) -> EventReader:
+    reader = EventReader(RUN)
+    reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
+    return reader
+
+
+def test_the_answer_of_kagenti_is_told_as_it_is_made() -> None:
+    *before, _ = KAGENTI
+    events = read(*before)
+    parts = [event.part for event in events if isinstance(event, PartAdded)]
+    assert parts == [ReasoningPart(text="I should look."), TextPart(text="It is "), CITED, TextPart(text="Bye.")]
+    assert [event.text for event in events if isinstance(event, PartDelta)] == ["sunny."]
+    assert tools(events) == [("weather", "in", {"city": "Rome"})]
+
+
+@pytest.mark.parametrize("cut", range(len(KAGENTI)))
+def test_it_is_taken_up_where_it_was_cut_off(cut: int) -> None:
+    first = read(*KAGENTI[:cut])
+    events = [*first, *read(*KAGENTI[cut:], reader=resumed(first))]
+    transcript = heard(events)
+    assert "".join(text for text, _ in said(transcript)) == "It is sunny.Bye."
+    assert thoughts(transcript) == ["I should look."]
+    assert tools(events) == [("weather", "in", {"city": "Rome"})]
+    assert citations(transcript) == [CITED]
+
+
+def test_every_event_of_it_says_that_callers_of_a2a_see_it_as_it_came() -> None:
+    *before, _ = KAGENTI
+    events = [
+        event for event in read(*before) if isinstance(event, MessageStarted | PartAdded | PartDelta | ToolStarted)
+    ]
+    assert {event.extra[DRAFT]["messageId"] for event in events} == {"f8b26af5-f8dd-467a-8b82-2ccabfb1d3a0"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ([whole("ab")], "ab"),
+        ([whole(), change("add", "/parts/-", {"text": "a"}), change("add", "/parts/0", {"text": "b"})], "ba"),
+        ([whole("ab", "c"), change("remove", "/parts/0")], "c"),
+        ([whole("ab"), change("replace", "/parts/0/text", "abc")], "abc"),
+        ([whole("ac"), change("str_ins", "/parts/0/text", "b", pos=1.0)], "abc"),
+        (
+            [whole("a", metadata={"x~y": 1}), change("add", "/metadata/x~0y", 2), change("add", "/metadata/a~1b", 3)],
+            "a",
+        ),
+    ],
+)
+def test_changes_are_those_of_json_patch_and_insertions(changes: list[Any], text: str) -> None:
+    draft = Draft()
+    message = draft.read({STREAMING: {"message_update": changes}})
+    assert message is not None and draft.is_of(message)
+    assert "".join(part.text or "" for part in message.parts or ()) == text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        change("add", "/parts/7", {"text": "x"}) | {"path": "/gone/7"},
+        change("replace", "/parts/1", {"text": "x"}),
+        change("replace", "/gone", 1),
+        change("remove", ""),
+        change("remove", "/parts/x"),
+        change("str_ins", "/parts/0/text", 7, pos=0),
+        change("str_ins", "/parts/0/text", "x", pos="y"),
+        change("move", "/parts/0"),
+        change("replace", "", "no message"),
+        change("replace", "", {"parts": "none", "message_id": "m"}),
+        {"op": "add", "path": 7},
+        "no change",
+    ],
+)
+def test_a_change_that_cannot_be_followed_leaves_the_rest_to_the_message_at_the_end(wrong: Any) -> None:
+    events = read(
+        update(whole("It is ")), update(wrong), update(change("add", "/parts/-", {"text": "x"})), end("It is so.")
+    )
+    assert said(heard(events)) == [("It is so.", "answer")]
+    assert not [event for event in events if isinstance(event, LossNoted)]
+
+
+def test_a_message_whose_beginning_changes_is_told_anew_and_that_is_a_loss() -> None:
+    events = read(update(whole("It rains.")), update(whole("It is ")), end("It is so."))
+    assert said(heard(events)) == [("It rains.", "answer"), ("It is so.", "answer")]
+    assert [event.feature for event in events if isinstance(event, LossNoted)] == ["text"]
+
+
+def test_trajectories_of_it_are_told_once_each() -> None:
+    plan = {"title": "Plan", "content": "Look", "group_id": "g"}
+    path = f"/metadata/{TRAJECTORY.replace('/', '~1')}"
+    call = {"title": "f (request)", "content": "{}", "group_id": None}
+    events = read(
+        update(whole("A", metadata={TRAJECTORY: [plan]})),
+        update(change("add", f"{path}/1", call)),
+        update(change("add", f"{path}/2", {**plan, "content": "again"})),
+        end("A"),
+    )
+    assert said(heard(events)) == [("Plan: Look", "progress"), ("A", "answer"), ("Plan: again", "progress")]
+    assert tools(events) == [("f", "in", {})]
+    assert [event.name for event in events if isinstance(event, StepStarted)] == ["Plan"]
+
+
+@pytest.mark.parametrize("state", ["FAILED", "REJECTED"])
+def test_a_failure_is_no_rest_of_it(state: str) -> None:
+    [*events, ended] = read(update(whole("It is ")), end("No quota.", state=state, message_id="m"))
+    assert isinstance(ended, RunEnded) and ended.fault is not None
+    assert ended.fault.message == "No quota."
+    assert said(heard(events)) == [("It is ", "answer")]
