@@ -17,6 +17,8 @@ class Activity:
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
+        self.is_relayed = False
+        """A gateway like this one tells it, and the steps that it has read as events of their own."""
         self._calls: dict[str, str] = {}
         """Tools that were begun, by id: their names."""
         self._running: list[str] = []
@@ -96,7 +98,7 @@ class Activity:
         events.append(ToolStarted(call_id=call_id, name=name, input=given, extra=extra))
 
     def tell_steps(self, events: list[Event], steps: Sequence[tuple[str, str]]) -> None:
-        for name, what in steps:
+        for name, what in () if self.is_relayed else steps:
             if what == "started":
                 self._steps.append(name)
                 events.append(StepStarted(name=name))
@@ -109,7 +111,7 @@ class Activity:
         """An agent within speaks, empty = the one that is called: what it does is a step, until another one speaks in
         its branch, in one that it left, or in one that left it."""
         known = self._authors.get(branch)
-        if known is not None and known[0] == author:
+        if self.is_relayed or (known is not None and known[0] == author):
             return
         for each in [each for each in self._authors if _is_within(each, branch) or _is_within(branch, each)]:
             name, step_id = self._authors.pop(each)
@@ -122,7 +124,7 @@ class Activity:
     def tell_groups(self, events: list[Event], groups: Sequence[tuple[str, str]]) -> None:
         """Each once; it ends with the run."""
         for group, title in groups:
-            if group not in self._groups:
+            if group not in self._groups and not self.is_relayed:
                 self._groups.add(group)
                 self._begin_step(events, title, {"group": group})
 

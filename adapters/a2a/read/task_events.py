@@ -326,6 +326,7 @@ class EventReader:
             self._spoken = None
             self._accounts.clear()  # another task's artifacts may have the same names
         self._bind(task.id, task.contextId)
+        self._activity.is_relayed |= bool(about_of(task.metadata))
         # `lastChunk` is said of updates and not of artifacts: in a task its end says that nothing follows.
         ended = task.status is not None and decode_state(task.status.state) in TERMINAL
         for artifact in task.artifacts or ():
@@ -507,8 +508,7 @@ class EventReader:
             return
         heard = self._hear(message, beside)
         if message is None:
-            draft = self._draft.read(beside)
-            if draft is not None:
+            if (draft := self._draft.read(beside)) is not None:
                 self._tell_draft(draft)
             self._tell(w.Message(), heard)
         elif (

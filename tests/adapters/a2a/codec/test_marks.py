@@ -555,6 +555,18 @@ def test_agents_of_adk_that_work_side_by_side_are_steps_at_the_same_time() -> No
     ]
 
 
+def test_steps_that_a_gateway_has_read_are_told_by_its_events_alone() -> None:
+    task: JsonObject = {"id": "t", "status": {"state": "working"}, "metadata": {"babelgate": {"taskId": "k"}}}
+    begun: JsonObject = {"event": {"kind": "step_started", "step_id": "s", "name": "cook"}}
+    status = {"state": "TASK_STATE_WORKING"}
+    told = {"statusUpdate": {"taskId": "t", "status": status, "metadata": {"babelgate": begun}}}
+    beside: JsonObject = {"agno_event_type": "loop_execution_started", "step_name": "look"}
+    agno = {"statusUpdate": {"taskId": "t", "status": status, "metadata": beside}}
+    group: JsonObject = {"title": "Plan", "content": "Look", "group_id": "g"}
+    grouped = working(message_id="g", metadata={TRAJECTORY: group})
+    assert steps(read({"task": task}, author("cook", 1), told, agno, grouped)) == [("cook", "started")]
+
+
 def test_an_agent_of_adk_that_is_alone_has_no_steps() -> None:
     for name in ("adk_weather", "adk_new_weather"):
         assert steps(read(*recorded(name))) == []
