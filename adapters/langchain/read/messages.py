@@ -48,6 +48,7 @@ _CALLS: Final = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "input_json_delta", "function_call", "invalid_tool_call"}
 )
 """Blocks that say again what stands in `tool_call_chunks`."""
+_OF_SERVER: Final = "server"
 _PLACE: Final = ("langgraph_node", "langgraph_step", "langgraph_triggers", "langgraph_path", "langgraph_checkpoint_ns")
 _TOLD: Final = (*_PLACE, "tags")
 """And what langchain-core says of the model (`ls_provider`, `ls_model_name` …)."""
@@ -261,6 +262,8 @@ class MessageDecoder:
             kind = _text(members.get("type"))
             if kind in _GROWS:
                 events += self._piece(said, members, *_GROWS[kind])
+            elif kind == "server_tool_call_chunk":
+                events += self._call(said, members, of_server=True)
             elif kind not in _CALLS:
                 events += self._block(said, members)
         return events
@@ -324,9 +327,11 @@ class MessageDecoder:
             self.data = part.data if isinstance(part, DataPart) else self.data
         return [*self._settle(said), *(self._add(said, part) for part in found)]
 
-    def _call(self, said: _Open, piece: JsonObject) -> list[Event]:
+    def _call(self, said: _Open, piece: JsonObject, *, of_server: bool = False) -> list[Event]:
+        """`of_server` = a tool that the model's provider runs itself: its numbers are those of blocks."""
         number: Any = piece.get("index")
         number = number if isinstance(number, int | str) else None
+        number = (_OF_SERVER, number) if of_server else number
         given: Any = piece.get("args")
         arguments = "" if given is None else arguments_text(given)
         known = said.calls.get(number)
@@ -355,7 +360,8 @@ class MessageDecoder:
     def _end(self, said: _Open) -> list[Event]:
         events = self._settle(said)
         events += [PartEnded(message_id=said.message_id, index=index) for index in said.calls.values()]
-        finish = "tool_calls" if said.calls else "length" if said.stopped in _CUT_SHORT else "stop"
+        calls = [number for number in said.calls if not isinstance(number, tuple)]
+        finish = "tool_calls" if calls else "length" if said.stopped in _CUT_SHORT else "stop"
         key = said.message_id or ""
         del self._open[key]
         if key:

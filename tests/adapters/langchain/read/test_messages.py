@@ -126,6 +126,28 @@ def test_a_model_that_does_not_number_its_calls_begins_a_new_one_with_each_id() 
     ]
 
 
+def test_a_call_that_the_models_provider_makes_itself_comes_in_pieces_and_is_no_reason_to_stop() -> None:
+    def grow(index: int, args: str, **begun: Any) -> Any:
+        return piece([{"type": "server_tool_call_chunk", "args": args, "index": index, **begun}])
+
+    result = {"type": "server_tool_result", "tool_call_id": "s1", "status": "success", "output": {"n": 1}, "index": 1}
+    events = heard(
+        grow(0, "", id="s1", name="web_search"),
+        grow(0, '{"q": '),
+        grow(0, '"rome"}'),
+        piece([result]),
+        piece([{"type": "text", "text": "Sunny.", "index": 2}], **LAST),
+    )
+    (message,) = told(events)
+    assert message.parts == (
+        ToolCallPart(call_id="s1", name="web_search", arguments='{"q": "rome"}'),
+        ToolResultPart(call_id="s1", output={"n": 1}),
+        TextPart(text="Sunny."),
+    )
+    ended = events[-1]
+    assert isinstance(ended, MessageEnded) and ended.finish == "stop"
+
+
 def test_a_block_of_another_kind_comes_whole() -> None:
     (message,) = told(heard(piece([{"type": "image", "base64": "eA==", "mime_type": "image/png"}]), piece(["x"])))
     assert [part.kind for part in message.parts] == ["file", "text"]
