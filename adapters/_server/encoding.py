@@ -1,9 +1,9 @@
 """Incremental JSON encoding of one large value: all of it at once would block the event loop for everybody else, and
 take twice the memory."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 from uuid import uuid4
 
 import msgspec
@@ -13,6 +13,8 @@ from pydantic_core import to_json
 
 from adapters._aside import Turns
 from adapters._server.listed import Pieces
+
+T = TypeVar("T")
 
 _LARGE: Final = 256 * 1024
 """Characters, and as values count, that are encoded at once."""
@@ -64,10 +66,9 @@ async def size_of(data: bytes | LargeJson) -> int:
 
 def encode(value: Any) -> bytes | LargeJson:
     """The JSON of a value or of a model."""
-    if isinstance(value, BaseModel):
-        # Strings of the copy are those of the model: it is as small as the value without them.
-        return LargeJson(value.model_dump(mode="json")) if is_large(value) else value.model_dump_json().encode()
-    return LargeJson(value) if is_large(value) else to_json(value)
+    if is_large(value):
+        return LargeJson(value)
+    return value.model_dump_json().encode() if isinstance(value, BaseModel) else to_json(value)
 
 
 _MARK: Final = uuid4().hex
@@ -111,42 +112,41 @@ async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
 
 def is_large(value: Any) -> bool:
     """Found in no more time than it takes to encode what is not."""
-    left = _LARGE
-    todo: list[Any] = [value]
-    while todo:
-        item: Any = todo.pop()
-        left -= _VALUE
-        if isinstance(item, str):
-            left -= len(item)
-        elif isinstance(item, dict):
-            members = cast("dict[str, Any]", item)
-            left -= _VALUE * len(members)
-            if left >= 0:
-                todo += members
-                todo += members.values()
-        elif isinstance(item, BaseModel):
-            extra, fields = item.__pydantic_extra__, item.__dict__
-            left -= 2 * _VALUE * len(fields)  # as fields, and as values
-            for field in fields.values():
-                if type(field) is str:
-                    left -= len(field)
-                elif field is not None:
-                    left += _VALUE
-                    todo.append(field)
-            if extra:
-                left -= _VALUE * len(extra)
-                todo += extra.values()
-        elif isinstance(item, list | tuple):
-            items = cast("list[Any]", item)
-            left -= _VALUE * len(items)
-            if left >= 0:
-                todo += items
-        if left < 0:
-            return True
-    return False
+    return _subtract_weight(value, _LARGE) < 0
+
+
+def _subtract_weight(value: Any, left: int) -> int:
+    """What is left of so many characters; of what weighs more no more than that is looked at."""
+    todo: list[Iterable[Any]] = [(value,)]
+    while todo and left >= 0:
+        for item in todo.pop():
+            left -= _VALUE
+            if item is None:
+                continue
+            if type(item) is str:
+                left -= len(item)
+            elif isinstance(item, list | tuple):
+                items = cast("list[Any]", item)
+                left -= _VALUE * len(items)
+                todo.append(items)
+            elif isinstance(item, dict):
+                members = cast("dict[str, Any]", item)
+                left -= _VALUE * len(members)
+                todo += (members, members.values())
+            elif isinstance(item, BaseModel):
+                fields = item.__dict__
+                left -= _VALUE * len(fields)
+                todo.append(fields.values())
+                if item.__pydantic_extra__:
+                    todo.append((item.__pydantic_extra__,))
+            if left < 0:
+                break
+    return left
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
+    if isinstance(value, BaseModel):  # wire models are written as their fields stand in them
+        value = {**value.__dict__, **(value.__pydantic_extra__ or {})}
     if isinstance(value, str) and len(value) > _LARGE:
         yield b'"'
         # A character is written alike whatever stands beside it.
@@ -156,15 +156,37 @@ def _pieces(value: Any) -> Iterator[bytes]:
         yield to_json(value)
     elif isinstance(value, dict):
         before = b"{"
-        for name, member in cast("dict[str, Any]", value).items():
-            yield before + to_json(name) + b":"
-            yield from _pieces(member)
+        for some in _split(list(cast("dict[str, Any]", value).items())):
+            yield before
             before = b","
+            if len(some) > 1:
+                yield to_json(dict(some))[1:-1]
+            else:
+                ((name, member),) = some
+                yield to_json(name) + b":"
+                yield from _pieces(member)
         yield b"}"
     else:
         before = b"["
-        for item in cast("list[Any]", value):
+        for some in _split(cast("Sequence[Any]", value)):
             yield before
-            yield from _pieces(item)
             before = b","
+            if len(some) > 1:
+                yield to_json(some)[1:-1]
+            else:
+                yield from _pieces(some[0])
         yield b"]"
+
+
+def _split(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """In order, as many at a time as are not large together: a call for each takes longer than to encode it."""
+    begun, left = 0, _LARGE
+    for place, item in enumerate(items):
+        left = _subtract_weight(item, left)
+        if left >= 0:
+            continue
+        if begun < place:
+            yield items[begun:place]
+        begun, left = place, _subtract_weight(item, _LARGE)
+    if begun < len(items):
+        yield items[begun:]

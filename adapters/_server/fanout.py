@@ -8,6 +8,7 @@ caught up. It lives as long as somebody follows it.
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -88,9 +89,13 @@ class _Line:
         return written
 
     def _trim(self) -> None:
-        while len(self._kept) > self._bounds.records or (self._size > self._bounds.bytes and len(self._kept) > 1):
-            oldest = self._kept.pop(next(iter(self._kept)))
-            self._size -= len(oldest) if isinstance(oldest, bytes) else sum(map(len, oldest.frames))
+        surplus = len(self._kept) - self._bounds.records
+        while surplus > 0 or (self._size > self._bounds.bytes and len(self._kept) > 1):
+            # Several at once: the beginning of a dict is looked for behind all that was taken from it before.
+            for seq in list(islice(self._kept, max(surplus, 1))):
+                oldest = self._kept.pop(seq)
+                self._size -= len(oldest) if isinstance(oldest, bytes) else sum(map(len, oldest.frames))
+            surplus = 0
 
 
 class Follower:

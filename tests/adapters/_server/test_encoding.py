@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
 from adapters._server.encoding import LargeJson, as_bytes, encode, encode_in_pieces, is_large, json_response, size_of
@@ -24,6 +25,22 @@ VALUES: list[Any] = [LARGE, [LARGE, LARGE], LONG, {}, [], None, 0, "a", {"a": [1
 async def test_the_pieces_are_the_json_of_the_whole(value: Any) -> None:
     pieces = [piece async for piece in encode_in_pieces(value)]
     assert b"".join(pieces) == to_json(value)
+
+
+class Said(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    text: str
+    about: dict[str, Any] | None = None
+    parts: list["Said"] = []
+
+
+@pytest.mark.parametrize("text", ["é", LONG])
+async def test_the_pieces_of_a_model_are_its_json(text: str) -> None:
+    parts = [Said(text=text), *(Said.model_validate({"text": "a", "more": [number]}) for number in range(5000))]
+    said = Said.model_validate({"text": text, "about": {"a": LARGE}, "parts": parts, "other": [Said(text=LONG)]})
+    made = encode(said)
+    assert isinstance(made, LargeJson)
+    assert await as_bytes(made) == said.model_dump_json().encode()
 
 
 async def test_one_long_text_is_encoded_in_pieces_too() -> None:
