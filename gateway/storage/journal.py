@@ -22,7 +22,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from canonical.event import Event, Record
+from canonical.event import Event, Record, RunCreated, TaskCreated
 from canonical.fault import FaultCode, FaultError
 from canonical.state import TERMINAL
 from canonical.stored import decode_event
@@ -64,6 +64,8 @@ _TRIES: Final = 12
 second has waited for the commit of the first already."""
 _TRIES_TOGETHER: Final = 3
 """How often several at once are; a single one reserves its thread after that."""
+_CREATED: Final = 4096
+"""Ids of tasks and runs that readers remember."""
 _ENDS: Final = 500
 """Threads whose newest records are read at once."""
 _TOGETHER: Final = 2048
@@ -143,6 +145,7 @@ class Journal:
         """The writer's."""
         self._unclear: _Commit | None = None
         """What was being committed when the connection was lost: its callers are told nothing until it is known."""
+        self._created: CreatedIds = {}
         self._readers: Engine | None = None
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="babelgate-read")
         self._reading = threading.local()
@@ -595,6 +598,8 @@ class Journal:
         self, connection: Connection, read: Callable[..., T], args: tuple[Any, ...], named: Mapping[str, Any]
     ) -> T:
         try:
+            if read in _OF_ONE_MOMENT:
+                return read(connection, *args, **named)
             with self.database.reading(connection):
                 return read(connection, *args, **named)
         except Exception as error:
@@ -624,7 +629,7 @@ class Journal:
     async def page(self, pk: int, after: int, limit: int = 512, until: int | None = None) -> list[Record]:
         """Up to `limit` records of a thread after a seq, and not after `until`: fewer where they are large, and none
         only where there are no more."""
-        return await self.query(read_page, pk, after, limit, until)
+        return await self.query(read_page, pk, after, limit, until, self._created)
 
 
 def _discard(connection: Connection) -> None:
@@ -680,11 +685,28 @@ def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> d
     return read
 
 
-def read_page(connection: Connection, pk: int, after: int, limit: int, until: int | None = None) -> list[Record]:
+def read_page(
+    connection: Connection,
+    pk: int,
+    after: int,
+    limit: int,
+    until: int | None = None,
+    created: "CreatedIds | None" = None,
+) -> list[Record]:
     # The numbers of a log have no gaps, and a server sends whatever is asked for.
     wanted = (pk, after, after + limit if until is None else min(until, after + limit))
     with closing(sql_of(connection.dialect).page.iterate(connection, wanted)) as rows:
-        return decode_records(connection, pk, rows, limit)
+        try:
+            return decode_records(connection, pk, rows, limit, created)
+        except _Erased:
+            return []
+
+
+_OF_ONE_MOMENT: Final = frozenset[Callable[..., object]](
+    (queries.thread_key, queries.standing, queries.task, queries.run, _read_row, read_page)
+)
+"""Reads of one statement, or of what never changes beside it: they need no transaction, which would be two more trips
+to a server."""
 
 
 def read_ends(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
@@ -699,42 +721,71 @@ def read_ends(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
     return found
 
 
+CreatedIds = dict[tuple[int, int], str]
+"""Ids of tasks and runs, by thread and by the seq of the record that created them."""
+
+
+class _Erased(Exception):
+    """The thread was, while its log was read."""
+
+
 def decode_records(
-    connection: Connection, pk: int, rows: Iterable[tuple[Any, ...]], limit: int | None = None
+    connection: Connection,
+    pk: int,
+    rows: Iterable[tuple[Any, ...]],
+    limit: int | None = None,
+    created: CreatedIds | None = None,
 ) -> list[Record]:
-    """The records of a thread in rows of the log, up to a page's bytes."""
+    """The records of a thread in rows of the log, up to a page's bytes. `created` = what is remembered of committed
+    ones."""
     records: list[Record] = []
     size = 0
-    ids = _Ids(connection, pk)
+    ids = _Ids(connection, pk, {} if created is None else created)
     for seq, at, task_id, run_id, attempt, body in rows:
         event = decode_event(lengthen(body))
-        ids.note(seq, event)
-        records.append(Record(seq, at, ids.find(task_id), ids.find(run_id), attempt, event))
+        if type(event) in _CREATING:
+            ids.note(seq, event)
+        records.append(Record(seq, at, ids[task_id], ids[run_id], attempt, event))
         size += len(body)
         if size > PAGE or len(records) == limit:
             break
     return records
 
 
-class _Ids:
+_CREATING: Final = frozenset((TaskCreated, RunCreated))
+
+
+class _Ids(dict[str | None, str | None]):
     """Ids of tasks and runs of a thread, by what the log keeps of them."""
 
-    def __init__(self, connection: Connection, pk: int) -> None:
+    def __init__(self, connection: Connection, pk: int, created: CreatedIds) -> None:
+        super().__init__({None: None})
         self._connection = connection
         self._pk = pk
-        self._known: dict[str | None, str | None] = {None: None}
+        self._created = created
 
     def note(self, seq: int, event: Event) -> None:
         made = created_id(event)
         if made is not None:
-            self._known[refer(made, seq)] = made
+            self[refer(made, seq)] = made
 
-    def find(self, kept: str | None) -> str | None:
-        if kept not in self._known:
-            seq = find_reference(kept)
-            self._known[kept] = plain_id(kept) if seq is None else self._read(seq)
-        return self._known[kept]
+    def __missing__(self, kept: str | None) -> str | None:
+        seq = find_reference(kept)
+        found = self[kept] = plain_id(kept) if seq is None else self._find(seq)
+        return found
+
+    def _find(self, seq: int) -> str | None:
+        found = self._created.get((self._pk, seq))
+        if found is None and (found := self._read(seq)) is not None:
+            if len(self._created) >= _CREATED:
+                self._created.clear()
+            self._created[self._pk, seq] = found
+        return found
 
     def _read(self, seq: int) -> str | None:
-        ((body,),) = sql_of(self._connection.dialect).creation.run(self._connection, (self._pk, seq))
+        """Raises _Erased."""
+        rows = sql_of(self._connection.dialect).creation.run(self._connection, (self._pk, seq))
+        if not rows:
+            raise _Erased
+        ((body,),) = rows
         return created_id(decode_event(lengthen(body)))

@@ -34,7 +34,7 @@ class Statement:
         *,
         bounded: bool = False,
     ) -> None:
-        """`bounded` = what it gives fits into memory, wherever it comes from."""
+        """`bounded` = what a server gives fits into memory."""
         compiled = clause.compile(
             dialect=dialect,
             column_keys=list(columns or ()) or None,
@@ -44,7 +44,8 @@ class Statement:
         places: Sequence[str] = getattr(compiled, "positiontup", None) or list(compiled.params or {})
         if set(places) != set(names):
             raise ValueError(f"{self.sql}: parameters {sorted(set(places) ^ set(names))} are not in both lists")
-        self._streams = dialect.supports_server_side_cursors and not bounded
+        self._is_of_server = dialect.supports_server_side_cursors
+        self._bounded = bounded
         self._order = [list(names).index(place) for place in places]
         self._plain = self._order == list(range(len(names)))
 
@@ -65,12 +66,15 @@ class Statement:
         self.run_many(connection, (values,))
 
     def iterate(self, connection: Connection, values: tuple[Any, ...]) -> Generator[tuple[Any, ...]]:
-        """Its rows, each read when it is asked for, or with PostgreSQL some at a time."""
+        """Its rows, each read when it is asked for; with PostgreSQL some at a time, or all that are `bounded`."""
         driver: Any = connection.connection
-        cursor = driver.cursor(f"rows_{next(_NUMBERS)}") if self._streams else driver.cursor()
+        streams = self._is_of_server and not self._bounded
+        cursor = driver.cursor(f"rows_{next(_NUMBERS)}") if streams else driver.cursor()
         try:
             cursor.execute(self.sql, values if self._plain else tuple(values[i] for i in self._order))
-            if self._streams:
+            if self._is_of_server and self._bounded:
+                yield from cursor.fetchall()
+            elif streams:
                 while rows := cursor.fetchmany(_FETCHED):
                     yield from rows
                     if len(rows) < _FETCHED:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, TextClause, exists, false, func, or_, select, text
+from sqlalchemy import ColumnElement, Connection, TextClause, exists, false, or_, select, text
 
 from canonical.hub import Scope, Webhook
 from canonical.message import FilePart
@@ -40,19 +40,31 @@ def thread(connection: Connection, owner: str, thread_id: str) -> Thread | None:
     return decode_row(Thread, found[0][1]) if found else None
 
 
-def standing(connection: Connection, owner: str, pk: int, scope: Scope) -> tuple[int, bool] | None:
-    """Where a thread's log ends, and whether more may come in a scope of it; None if there is no such thread."""
-    last = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).scalar_subquery()
-    end = connection.execute(select(last).where(_THREAD.c.pk == pk)).scalar()
-    if end is None:
-        return None
+@dataclass(frozen=True, slots=True)
+class Standing:
+    pk: int
+    """Of a thread."""
+    end: int
+    """Where its log ends."""
+    is_open: bool
+    """Whether more may come in a scope of it."""
+
+
+def standing(connection: Connection, owner: str, scope: Scope) -> Standing | None:
+    """None if there is no such thread."""
+    sql, of_thread = sql_of(connection.dialect), (owner, scope.thread_id)
     if scope.kind == "thread":
-        return end, True
-    if scope.kind == "task":
-        of_task = task(connection, owner, scope.id or "")
-        return end, of_task is not None and of_task.thread_id == scope.thread_id and not of_task.terminal
-    of_run = run(connection, owner, scope.id or "")
-    return end, of_run is not None and of_run.thread_id == scope.thread_id and not of_run.has_ended
+        found = sql.thread_standing.run(connection, of_thread)
+        return Standing(*found[0], is_open=True) if found else None
+    statement = sql.task_standing if scope.kind == "task" else sql.run_standing
+    found = statement.run(connection, (*of_thread, scope.id))
+    if not found:
+        return None
+    pk, end, body = found[0]
+    if body is None:
+        return Standing(pk, end, is_open=False)
+    has_ended = decode_row(Task, body).terminal if scope.kind == "task" else decode_row(Run, body).has_ended
+    return Standing(pk, end, is_open=not has_ended)
 
 
 def task(connection: Connection, owner: str, task_id: str) -> Task | None:

@@ -104,7 +104,12 @@ def lengthen(kept: bytes) -> bytes:
         return _lengthen_row(kept)
     if first < _WITH_ID:
         return _PLAIN_HEADS[first - _PLAIN] + kept[1:]
-    return _ID_HEADS[first - _WITH_ID] + _format_uuid(kept[1:17]) + kept[17:]
+    return _lengthen_head(kept[:17]) + kept[17:]
+
+
+@lru_cache(maxsize=256)  # events that follow each other begin with the same id
+def _lengthen_head(kept: bytes) -> bytes:
+    return _ID_HEADS[kept[0] - _WITH_ID] + _format_uuid(kept[1:])
 
 
 _ROW: Final = 0xE0

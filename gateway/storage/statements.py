@@ -150,6 +150,15 @@ class Sql:
             dialect,
             ("pk",),
         )
+        here = (thread.c.owner == bindparam("owner"), thread.c.thread_id == bindparam("id"))
+        end = select(func.max(event.c.seq)).where(event.c.thread_pk == thread.c.pk).scalar_subquery()
+        of_task = (task.c.owner == thread.c.owner, task.c.thread_pk == thread.c.pk, task.c.task_id == bindparam("of"))
+        of_run = (run.c.owner == thread.c.owner, run.c.thread_pk == thread.c.pk, run.c.run_id == bindparam("of"))
+        its_task = select(task.c.body).where(*of_task).scalar_subquery()
+        its_run = select(run.c.body).where(*of_run).scalar_subquery()
+        self.thread_standing = Statement(select(thread.c.pk, end).where(*here), dialect, ("owner", "id"))
+        self.task_standing = Statement(select(thread.c.pk, end, its_task).where(*here), dialect, ("owner", "id", "of"))
+        self.run_standing = Statement(select(thread.c.pk, end, its_run).where(*here), dialect, ("owner", "id", "of"))
         self.open_tasks = Statement(
             select(task.c.body).where(task.c.thread_pk == bindparam("pk"), text(OPEN)),
             dialect,

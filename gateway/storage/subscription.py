@@ -27,6 +27,7 @@ from gateway.storage import queries
 from gateway.storage.blobs import Blobs
 from gateway.storage.fold_cache import SnapshotCache
 from gateway.storage.journal import Journal, read_ends, read_tasks
+from gateway.storage.live import Channel
 from gateway.storage.notices import Remote
 from gateway.storage.shared import REWRITES
 from gateway.storage.transaction import Erased, Published
@@ -82,8 +83,7 @@ class LogReader:
         """The ids of the tasks that ended."""
         pk = published.pk
         if published.records[0].seq == 1:
-            if not self._shared:
-                self._keys[published.owner, published.thread_id] = pk
+            self._keys[published.owner, published.thread_id] = pk
             if self._awaited:
                 self._tell(published.owner, published.thread_id)
         ended: list[str] = []
@@ -213,11 +213,8 @@ class LogReader:
     async def follow(
         self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
-        pk = await self.key(owner, scope.thread_id)
-        channel = self._journal.channels.get(pk)
-        channel.readers += 1
+        pk, channel, may_grow = await self._enter(owner, scope)
         try:
-            may_grow = await self._catch_up(owner, pk, scope) if self._shared else True
             while True:
                 batch = channel.after(after)
                 if batch is None:
@@ -286,15 +283,28 @@ class LogReader:
         it began, and reads the end if it was not there yet."""
         return scope.kind == "thread" or self._shared or (pk, scope.kind, scope.id or "") in self._live
 
-    async def _catch_up(self, owner: str, pk: int, scope: Scope) -> bool:
-        """Begin with what is committed at this moment, wherever it was: the caller may have heard of it from another
-        gateway sooner than this one. Whether more may come after that. Raises not_found."""
-        found = await self._journal.query(queries.standing, owner, pk, scope)
-        if found is None:  # erased since its key was read
-            raise FaultError(FaultCode.NOT_FOUND, f"Thread {scope.thread_id} not found")
-        end, is_open = found
-        self._journal.channels.note(pk, end)
-        return is_open
+    async def _enter(self, owner: str, scope: Scope) -> tuple[int, Channel, bool]:
+        """The thread's key, its channel with one more reader, and whether more may come. Where gateways share the
+        database, it begins with what is committed at this moment, wherever it was: the caller may have heard of it from
+        another one sooner than this one has. Raises not_found."""
+        # What this gateway has made, another one may have erased.
+        known = self._keys.get((owner, scope.thread_id)) if self._shared else None
+        while True:
+            pk = await self.key(owner, scope.thread_id) if known is None else known
+            channel = self._journal.channels.get(pk)
+            channel.readers += 1  # before the look: what is committed meanwhile is heard of
+            if not self._shared:
+                return pk, channel, True
+            try:
+                found = await self._journal.query(queries.standing, owner, scope)
+            except BaseException:
+                channel.readers -= 1
+                raise
+            if found is not None and found.pk == pk:
+                self._journal.channels.note(pk, found.end)
+                return pk, channel, found.is_open
+            channel.readers -= 1
+            known = None
 
     async def _select_in_scope(
         self, owner: str, pk: int, scope: Scope, batch: Sequence[Record]
@@ -324,18 +334,18 @@ class LogReader:
 
     async def key(self, owner: str, thread_id: str) -> int:
         """Raises not_found."""
-        while (key := self._keys.get((owner, thread_id))) is None:
+        while self._shared or (owner, thread_id) not in self._keys:
             erasures = self._erasures
             key = await self._journal.query(queries.thread_key, owner, thread_id)
             if key is None:
                 raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
             if self._shared:
-                break
+                return key
             if self._erasures == erasures:
                 self._keys[owner, thread_id] = key
                 self.trim()
-                break
-        return key
+                return key
+        return self._keys[owner, thread_id]
 
     async def _inline_files(self, record: Record) -> Record:
         """The record with the bytes of small stored files in the parts that name them."""

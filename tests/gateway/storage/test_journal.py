@@ -9,18 +9,21 @@ from typing import Any, Final, LiteralString, cast
 
 import psycopg
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, delete
 from sqlalchemy.exc import IntegrityError
 
 from canonical import FaultCode, FaultError, Record
-from canonical.event import ThreadChanged
+from canonical.event import Custom, TaskCreated, ThreadChanged
 from gateway.storage.journal import Journal, read_page
+from gateway.storage.statements import table_of
+from gateway.storage.tables import EventRow
 from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 from gateway.storage.unavailable import Unstored
 from tests.gateway.commits import Commits
 from tests.gateway.hubs import turned, within
 
 EACH_DATABASE: Final = True
+EVENT: Final = table_of(EventRow)
 
 
 class Writing:
@@ -265,6 +268,27 @@ async def test_pages_are_bounded_on_both_sides(writing: Writing) -> None:
     assert [record.seq for record in await writing.journal.page(pk, 2, until=4)] == [3, 4]
     assert await writing.journal.page(pk, 10) == []
     assert await writing.journal.page(pk + 1, 0) == []
+
+
+async def test_a_page_says_of_which_tasks_it_is_and_is_empty_where_they_are_erased_meanwhile(
+    writing: Writing,
+) -> None:
+    def work(tx: Transaction) -> int:
+        state = tx.create_thread("o", "t", ThreadChanged())
+        for task_id in ("one", "other"):
+            tx.append(state, TaskCreated(task_id=task_id, agent="a"), task_id=task_id)
+            tx.append(state, Custom(name=task_id), task_id=task_id)
+        return state.pk
+
+    def erase_half(tx: Transaction) -> None:
+        tx.connection.execute(delete(EVENT).where(EVENT.c.seq == 4))
+
+    pk = await within(writing.journal.write(work))
+    for _ in range(2):
+        (record,) = await writing.journal.page(pk, 2, until=3)
+        assert record.task_id == "one"
+    await within(writing.journal.write(erase_half))
+    assert await writing.journal.page(pk, 4) == []
 
 
 @pytest.mark.slow

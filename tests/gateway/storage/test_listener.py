@@ -249,16 +249,28 @@ async def test_a_reader_whose_thread_is_erased_elsewhere_as_it_begins_does_not_w
     assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
+def again(tx: Transaction) -> None:
+    tx.forget_erased("o", "t")
+    tx.create_thread("o", "t", ThreadChanged(metadata={"new": True}))
+
+
+async def test_a_thread_that_was_made_here_is_followed_as_it_is_elsewhere(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    await within(a.write(create()))
+    await within(b.write(erase))
+    with pytest.raises(FaultError) as error:
+        await within(a.follow())
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+    await within(b.write(again))
+    first = await within(anext(a.records()))
+    assert first.event == ThreadChanged(metadata={"new": True})
+
+
 async def test_an_id_that_was_given_out_again_elsewhere_is_of_the_new_thread(nodes: Sequence[Node]) -> None:
     a, b = nodes
     await within(a.write(create()))
     await within(b.write(change(old=True)))
     assert len(await b.reads.records("o", THREAD)) == 2
-
-    def again(tx: Transaction) -> None:
-        tx.forget_erased("o", "t")
-        tx.create_thread("o", "t", ThreadChanged(metadata={"new": True}))
-
     await within(a.write(erase))
     await within(a.write(again))
     assert (await b.reads.thread("o", "t")).metadata == {"new": True}
