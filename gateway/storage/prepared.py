@@ -92,7 +92,7 @@ class Statement:
         """The same for many rows, which gives none: what SQLAlchemy does around each call costs as much as the call.
         Raises IntegrityError, OperationalError of SQLAlchemy."""
         values = list(rows) if self._plain else [tuple(row[i] for i in self._order) for row in rows]
-        cursor = connection.connection.cursor()
+        cursor = self._open_cursor(connection)
         try:
             self._execute_many(cursor, values)
         except Exception as error:
@@ -100,6 +100,9 @@ class Statement:
             raise
         finally:
             cursor.close()
+
+    def _open_cursor(self, connection: Connection) -> Any:
+        return connection.connection.cursor()
 
     def _execute_many(self, cursor: Any, values: list[tuple[Any, ...]]) -> None:
         cursor.executemany(self.sql, values)
@@ -112,7 +115,18 @@ class Insert(Statement):
     def __init__(self, clause: ClauseElement, dialect: Dialect, names: Sequence[str]) -> None:
         super().__init__(clause, dialect, names, names)
         head, _, row = self.sql.partition(" VALUES ")
-        self._wide = {width: f"{head} VALUES {', '.join([row] * width)}" for width in _WIDTHS}
+        # Of more than 50 parameters psycopg remembers no places: it looks for them each time, which takes longer than
+        # all else that is done for these rows. It does not look for those that have numbers.
+        self._is_numbered = dialect.name == "postgresql"
+        number = _number_parameters if self._is_numbered else str
+        self._wide = {width: number(f"{head} VALUES {', '.join([row] * width)}") for width in _WIDTHS}
+        self.sql = number(self.sql)
+
+    def _open_cursor(self, connection: Connection) -> Any:
+        if not self._is_numbered:
+            return super()._open_cursor(connection)
+        psycopg: Any = connection.dialect.loaded_dbapi
+        return psycopg.RawCursor(connection.connection.dbapi_connection)
 
     def _execute_many(self, cursor: Any, values: list[tuple[Any, ...]]) -> None:
         begun = 0
@@ -123,6 +137,11 @@ class Insert(Statement):
                 begun += width
         if begun < len(values):
             cursor.executemany(self.sql, values[begun:])
+
+
+def _number_parameters(sql: str) -> str:
+    first, *rest = sql.split("%s")
+    return first + "".join(f"${number}{each}" for number, each in enumerate(rest, 1))
 
 
 _WIDTHS: Final = (64, 16, 4)

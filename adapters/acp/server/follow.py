@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from adapters._server.encoding import encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
+from adapters._server.passages import split_passages
 from adapters._server.whole_states import tell_states_whole
 from adapters._sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
 from adapters.acp import wire as w
@@ -161,10 +162,13 @@ class RunStream:
             self.writer.write(record)
         async with self._open_records() as batches:
             async for batch in batches:
-                for record in batch:
-                    self.writer.write(record)
-                    if self.writer.has_stopped and self._stops(record):
-                        return self.writer
+                for passage, texts in split_passages(batch):
+                    if texts and self.writer.add_texts(passage[0], texts) is not None:
+                        continue
+                    for record in passage:
+                        self.writer.write(record)
+                        if self.writer.has_stopped and self._stops(record):
+                            return self.writer
         return self.writer
 
 
