@@ -105,6 +105,8 @@ WORKS: Final = (
         "a2a-sdk 0.3",
         work.a2a_stream("/stream/", "message/stream"),
     ),
+    Work(STREAMS, "ACP stream", work.acp_stream(), "acp-sdk", work.acp_stream("/runs")),
+    Work(STREAMS, "LangGraph stream", work.langgraph_stream(), "langgraph dev", work.langgraph_stream()),
 )
 
 

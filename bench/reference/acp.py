@@ -1,16 +1,27 @@
-"""The official ACP SDK: `echo` says its input."""
+"""The official ACP SDK: `echo` says its input as a whole, `stream` word by word."""
 
 from collections.abc import AsyncIterator
 
 from acp_sdk.models import Message, MessagePart
 from acp_sdk.server import agent
 from acp_sdk.server.app import create_app
+from pieces import pieces
+
+
+def text_of(messages: list[Message]) -> str:
+    return "".join(str(message) for message in messages)
 
 
 @agent(description="Echo.")
 async def echo(input: list[Message]) -> AsyncIterator[MessagePart]:
-    yield MessagePart(content="".join(str(message) for message in input))
+    yield MessagePart(content=text_of(input))
+
+
+@agent(description="Echo, word by word.")
+async def stream(input: list[Message]) -> AsyncIterator[MessagePart]:
+    for text, _, _ in pieces(text_of(input), streams=True):
+        yield MessagePart(content=text)
 
 
 # Not the SDK's Server.run, which would announce itself to a registry.
-app = create_app(echo)
+app = create_app(echo, stream)

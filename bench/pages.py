@@ -1,0 +1,127 @@
+"""The first page of a long thread, in each protocol that lists what a thread holds.
+
+    .venv/bin/python -m bench.pages [--events 50000] [--times 20]
+
+One thread of the echo agent is filled over A2A, run after run. Each list is then asked for at one connection of a
+gateway that has just started on that database, and has shown the same list of a short thread: so `first` reads the
+thread from the database, and the times after that find in memory what the gateway keeps there. An answer that is no
+page, because its protocol has none, is measured as the whole that it is.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from bench import server, work
+from bench.client import Connection
+from bench.server import Server
+
+AIM: Final = 50.0
+"""Milliseconds, of the first page."""
+EVENTS_OF_RUN: Final = 10
+"""What the log holds of a run of the echo agent."""
+
+Ask = Callable[[Connection, str], Awaitable[bytes]]
+"""(connection, id of a thread) → the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    first: float
+    """Milliseconds; so are the others."""
+    median: float
+    most: float
+    cpu: float
+    """The server's, of each time after the first."""
+    size: int
+    """Bytes of the answer."""
+
+
+def _got(path: str) -> Ask:
+    return lambda connection, thread: connection.get(path.replace("{thread}", thread))
+
+
+async def _list_tasks(connection: Connection, thread: str) -> bytes:
+    params = {"contextId": thread, "pageSize": 50}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params}
+    return await connection.post("/a2a/echo", work.encode(asked), work.A2A)
+
+
+async def _list_items(connection: Connection, thread: str) -> bytes:
+    return await connection.get(f"/v1/conversations/conv_{UUID(thread).hex}/items")
+
+
+LISTS: Final[Mapping[str, Ask]] = {
+    "A2A tasks, 50": _list_tasks,
+    "ACP session, whole": _got("/acp/session/{thread}"),
+    "AIEF steps, 10": _got("/agent/echo/ap/v1/agent/tasks/{thread}/steps"),
+    "LangGraph runs, 10": _got("/threads/{thread}/runs"),
+    "LangGraph history, 10": _got("/threads/{thread}/history"),
+    "OpenAI items, 20": _list_items,
+}
+
+
+async def fill(port: int, runs: int) -> str:
+    """The id of a thread with so many runs."""
+    connection = await Connection.open(port)
+    thread = ""
+    for number in range(runs):
+        body: Any = work.a2a_message("SendMessage")(number)
+        if thread:
+            body["params"]["message"]["contextId"] = thread
+        answer = json.loads(await connection.post("/a2a/echo", work.encode(body), work.A2A))
+        thread = thread or answer["result"]["task"]["metadata"]["babelgate"]["threadId"]
+    connection.close()
+    return thread
+
+
+async def measure(gateway: Server, ask: Ask, thread: str, short: str, times: int) -> Row:
+    connection = await Connection.open(gateway.port)
+    await ask(connection, short)
+    begun = time.perf_counter()
+    answer = await ask(connection, thread)
+    first = (time.perf_counter() - begun) * 1000
+    taken: list[float] = []
+    used = gateway.cpu
+    for _ in range(times):
+        begun = time.perf_counter()
+        await ask(connection, thread)
+        taken.append((time.perf_counter() - begun) * 1000)
+    used = (gateway.cpu - used) / times * 1000
+    connection.close()
+    return Row(first, statistics.median(taken), max(taken), used, len(answer))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--events", type=int, default=50_000)
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--only", default="", help="lists whose name holds this")
+    options = parser.parse_args()
+    runs = max(1, options.events // EVENTS_OF_RUN)
+    server.pin_client()
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        with server.running(server.gateway(), home) as gateway:
+            thread, short = asyncio.run(fill(gateway.port, runs)), asyncio.run(fill(gateway.port, 1))
+        print(f"a thread of {runs * EVENTS_OF_RUN} events in {runs} runs; times in ms, aim of the first {AIM:.0f}")
+        print(f"{'':24}{'first':>9}{'median':>9}{'most':>9}{'CPU':>9}{'KB':>9}")
+        for name, ask in LISTS.items():
+            if options.only not in name:
+                continue
+            with server.running(server.gateway(), home) as gateway:
+                row = asyncio.run(measure(gateway, ask, thread, short, options.times))
+            times = f"{row.first:>9.1f}{row.median:>9.1f}{row.most:>9.1f}{row.cpu:>9.1f}"
+            print(f"{name:24}{times}{row.size / 1000:>9.0f}{'' if row.first <= AIM else '  above the aim'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
