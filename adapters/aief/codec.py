@@ -6,7 +6,6 @@ names that they are told. So a name is one word without a way out, in whichever 
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import quote
 from uuid import NAMESPACE_OID, uuid5
@@ -14,6 +13,7 @@ from uuid import NAMESPACE_OID, uuid5
 from pydantic_core import to_json
 
 from adapters._json import ABSENT, parse_text
+from adapters._time import encode_time
 from adapters.aief.wire import types as w
 from canonical import Artifact, DataPart, FilePart, Message, Part, RefusalPart, TextPart
 from canonical.message import ReasoningPart
@@ -21,7 +21,6 @@ from canonical.value import Json, JsonObject
 
 PAGE_SIZE: Final = 10
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_BYTES: Final = 255
 """What file systems take."""
 _FOLDER_LENGTH: Final = 1024
@@ -34,10 +33,6 @@ like another."""
 COSTS: Final = ("task_total_cost", "task_cumulative_cost")
 """Members of `additional_output` that say what a task has cost so far, the first of them in its last step (agbenchmark
 0.0.10)."""
-
-
-def encode_time(at: int) -> str:
-    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def json_text(value: Json) -> str:

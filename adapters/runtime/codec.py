@@ -5,10 +5,10 @@ What is said is shown as the gateway's log has it, each member by its name: an e
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from adapters._json import validate
+from adapters._time import encode_time
 from adapters.runtime import wire as w
 from canonical import DataPart, FilePart, Interrupt, Message, Part, Record, Run, ThreadView, ToolCallPart
 from canonical.event import RunCreated
@@ -18,17 +18,11 @@ from canonical.message import ReasoningPart, RefusalPart, TextPart, ToolResultPa
 from canonical.thread import Artifact
 from canonical.value import Json, JsonObject, Value
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HIDDEN: Final = frozenset({"extra", "headers", "uploaded"})
 """Members that are not shown: what adapters keep for themselves, headers that may hold credentials, and how many
 files came beside the messages, which nobody can say here."""
 _STATUS: Final = {"paused": "input_required"}
 """Of runs, where the word is not that of the log."""
-
-
-def encode_time(at: int | None) -> str | None:
-    """Microseconds since 1970 as RFC 3339."""
-    return None if at is None else (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 # In
@@ -177,8 +171,8 @@ def encode_run(
         "usage": dict(run.usage) or None,
         "timestamps": {
             "created_at": encode_time(run.created_at),
-            "started_at": encode_time(run.started_at),
-            "ended_at": encode_time(run.ended_at),
+            "started_at": None if run.started_at is None else encode_time(run.started_at),
+            "ended_at": None if run.ended_at is None else encode_time(run.ended_at),
         },
     }
 

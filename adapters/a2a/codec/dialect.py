@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from binascii import Error as NoBase64
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
+from adapters._time import encode_time
 from adapters.a2a.wire import v1_0 as w
 from adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
 from adapters.a2a.wire.task import (
@@ -32,13 +32,6 @@ MAX_CONTEXT = 256
 
 ROLES: Mapping[str, Role] = {"user": "user", "agent": "agent", "ROLE_USER": "user", "ROLE_AGENT": "agent"}
 """The tutorials of 1.0 still write the role of 0.x, so either spelling is taken everywhere."""
-
-
-def timestamp(at: int) -> str:
-    """ISO 8601, UTC, milliseconds (specification 1.0, 5.6.1)."""
-    seconds, micros = divmod(at, 1_000_000)
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros // 1000:03d}Z"
 
 
 def file_path(agent: str, blob: str) -> str:
@@ -304,7 +297,7 @@ class Dialect(ABC):
         if status.message is not None:
             encoded["message"] = self.encode_message(status.message, view.context_id, view.task_id)
         # 0.3 leaves the form open, and its SDK 0.3.26 writes `+00:00`; the form of 1.0 is legal in both.
-        encoded["timestamp"] = timestamp(status.at)
+        encoded["timestamp"] = encode_time(status.at, "milliseconds")  # specification 1.0, 5.6.1
         return self._beside(status.own, encoded)
 
     def _beside(self, unknown: JsonObject, encoded: JsonObject) -> JsonObject:

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from adapters._extension import named_question
 from adapters._json import validate
+from adapters._time import encode_time
 from adapters.acp import wire as w
 from adapters.acp.codec.parts import View, decode_part, encode_parts, extra_of, own_of
 from canonical import DataPart, Invocation, Message, Part, TextPart
@@ -14,7 +14,6 @@ from canonical.event import InterruptRaised
 from canonical.message import Role
 from canonical.value import Extra, Json, JsonObject
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SCHEMA: Final = "application/schema+json"
 _TIMES: Final[tuple[str, ...]] = ("created_at", "completed_at")
 _REQUEST: Final = "acp.request"
@@ -24,11 +23,6 @@ for. Beside `acp`, which holds the unknown ones."""
 
 OF_RUN: Final = "run"
 """The name of a `Native` event without data: its `extra` holds members of a peer's run that nobody here knows."""
-
-
-def encode_time(at: int) -> str:
-    """With `Z`: the TypeScript client refuses `+00:00`."""
-    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def encode_role(role: Role, name: str | None, agent: str) -> str:
@@ -53,7 +47,7 @@ def encode_message(message: Message, view: View, at: int | None = None) -> w.Mes
     made = w.Message(role=encode_role(message.role, message.name, view.agent), parts=encode_parts(message.parts, view))
     members = message_members(message.extra, metadata=message.metadata)
     if at is not None:
-        time = encode_time(at)
+        time = encode_time(at)  # with `Z`: the TypeScript client refuses `+00:00`
         members = {"created_at": time, "completed_at": time, **members}
     return made.model_copy(update=members)
 

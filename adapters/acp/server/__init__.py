@@ -29,11 +29,12 @@ from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces, list_response
 from adapters._server.own_files import resolve_own_files
 from adapters._sse import event_stream
+from adapters._time import encode_time
 from adapters._values import count_values
 from adapters.acp import wire as w
 from adapters.acp.agents import encode_agent, labels, preferred_name
 from adapters.acp.carries import VERSION
-from adapters.acp.codec.messages import decode_answer, decode_message, encode_time, request_extra, request_metadata
+from adapters.acp.codec.messages import decode_answer, decode_message, request_extra, request_metadata
 from adapters.acp.codec.parts import View, extra_of, resource_url
 from adapters.acp.errors import MISMATCH, encode_fault
 from adapters.acp.server.follow import RunStream

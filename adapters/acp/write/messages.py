@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 from pydantic_core import to_json
 
+from adapters._time import encode_time
 from adapters.acp import wire as w
 from adapters.acp.carries import CARRIES
-from adapters.acp.codec.messages import encode_role, encode_time, message_members
+from adapters.acp.codec.messages import encode_role, message_members
 from adapters.acp.codec.parts import (
     View,
     as_said,

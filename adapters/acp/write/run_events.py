@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, cast
 
+from adapters._time import encode_time
 from adapters.acp import wire as w
 from adapters.acp.carries import CARRIES
-from adapters.acp.codec.messages import OF_RUN, agent_called, encode_questions, encode_time
+from adapters.acp.codec.messages import OF_RUN, agent_called, encode_questions
 from adapters.acp.codec.parts import View, extra_of
 from adapters.acp.errors import encode_error
 from adapters.acp.write.messages import MessageEncoder

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from adapters.aief.codec import COSTS, artifact_id, encode_artifact, encode_time, input_of, json_text
+from adapters._time import encode_time
+from adapters.aief.codec import COSTS, artifact_id, encode_artifact, input_of, json_text
 from adapters.aief.errors import encode_error
 from adapters.aief.wire import types as w
 from adapters.aief.write.steps import Progress, RunSteps

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters._json import parse_json, validate
-from adapters.a2a.codec.dialect import decode_message, timestamp
+from adapters.a2a.codec.dialect import decode_message
 from adapters.a2a.codec.v1_0 import Codec
 from adapters.a2a.wire import v1_0 as w
 from adapters.a2a.wire.requests import Push
@@ -216,8 +216,9 @@ def test_a_page_always_has_a_token_empty_at_the_end_and_no_artifacts_unless_aske
 
 
 def test_times_are_utc_with_milliseconds() -> None:
-    assert timestamp(1_760_000_000_123_999) == "2025-10-09T08:53:20.123Z"
-    assert timestamp(0) == "1970-01-01T00:00:00.000Z"
+    for at, time in ((1_760_000_000_123_999, "2025-10-09T08:53:20.123Z"), (0, "1970-01-01T00:00:00.000Z")):
+        task = TaskSnapshot(task_id="t", context_id="c", status=Status(state=TaskState.WORKING, at=at))
+        assert CODEC.encode_task(task)["status"]["timestamp"] == time
 
 
 def test_push_configs_are_flat_with_one_scheme() -> None:
