@@ -56,7 +56,7 @@ class RunStream:
         last = self._tasks[-1]
         async with aclosing(self._log(self._tasks)) as records:
             async for record in records:
-                self.writer.write(record)
+                self.writer.apply(record)
                 of_last = record.task_id == last.task_id
                 if until == self.writer.status and of_last and record.seq > self._show_after:
                     return self.writer
@@ -146,7 +146,7 @@ class RunStream:
             async for record in records:
                 if record.seq >= seq:
                     break
-                writer.write(record)
+                writer.apply(record)
         return _Encoder(writer)
 
     def _stops(self, record: Record) -> bool:
@@ -159,14 +159,14 @@ class RunStream:
     async def stop(self) -> EventWriter:
         """Wait until the run stops, or the gateway does: then the run is as it was left."""
         async for record in self._before():
-            self.writer.write(record)
+            self.writer.apply(record)
         async with self._open_records() as batches:
             async for batch in batches:
                 for passage, texts in split_passages(batch):
                     if texts and self.writer.add_texts(passage[0], texts) is not None:
                         continue
                     for record in passage:
-                        self.writer.write(record)
+                        self.writer.apply(record)
                         if self.writer.has_stopped and self._stops(record):
                             return self.writer
         return self.writer

@@ -5,7 +5,7 @@ a part of another one closes it. What belongs to no message (artifacts, tool act
 with which the next message of the same speaker goes on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -82,7 +82,8 @@ class MessageEncoder:
         self.at = 0
         """Of the record that is being written, and so is the run."""
         self.run_id: str | None = None
-        self.events: list[w.Event] = []
+        self.events: list[w.Event] | None = None
+        """What the record is told as; None where nobody is told."""
         self.output: list[w.Message] = []
         """Complete messages."""
         self._origins: list[tuple[str | None, str | None]] = []
@@ -104,6 +105,10 @@ class MessageEncoder:
         if self._floor is None or not self._floor.parts:
             return list(self.output)
         return [*self.output, self._floor.message()]
+
+    def tell(self, make: Callable[[], w.Event]) -> None:
+        if self.events is not None:
+            self.events.append(make())
 
     def lose(self, feature: Feature) -> None:
         self.losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
@@ -170,7 +175,7 @@ class MessageEncoder:
 
     def _start(self, floor: _Floor) -> None:
         self._floor = floor
-        self.events.append(w.MessageEvent(type="message.created", message=floor.message()))
+        self.tell(lambda: w.MessageEvent(type="message.created", message=floor.message()))
 
     def _say(self, part: w.MessagePart) -> None:
         if self._floor is None:
@@ -178,7 +183,7 @@ class MessageEncoder:
             self._start(_Floor(None, self.run_id, role, encode_time(self.at)))
         assert self._floor is not None
         self._floor.parts.append(part)
-        self.events.append(w.PartEvent(part=part))
+        self.tell(lambda: w.PartEvent(part=part))
 
     def close(self, extra: Extra | None = None, usage: JsonObject | None = None) -> None:
         """`extra` = of the event that ends the message, and what its model counted."""
@@ -190,7 +195,7 @@ class MessageEncoder:
         self._origins.append((self._floor.run_id, self._floor.owner))
         self._floor = None
         self.output.append(message)
-        self.events.append(w.MessageEvent(type="message.completed", message=message))
+        self.tell(lambda: w.MessageEvent(type="message.completed", message=message))
 
     def _part_added(self, event: PartAdded) -> None:
         message_id = event.message_id or ""
@@ -329,7 +334,7 @@ class MessageEncoder:
         self.lose(Feature.STEP)
         about: JsonObject = {"step_id": event.step_id, "name": event.name, "node": event.node, "ns": list(event.ns)}
         told: JsonObject = {"kind": "step_ended", **about, "update": event.update, "fault": encode_own(event.fault)}
-        self.events.append(w.GenericEvent(generic={w.OWN: {name: value for name, value in told.items() if value}}))
+        self.tell(lambda: w.GenericEvent(generic={w.OWN: {name: value for name, value in told.items() if value}}))
 
     def _artifact(self, event: ArtifactAdded) -> None:
         if event.origin == "caller":

@@ -22,6 +22,11 @@ class RecordedWriter(EventWriter):
         told, self._seq = envelope(self._seq, (record,)), record.seq
         return [w.GenericEvent(generic={URI: told}), *super().write(record)]
 
+    def apply(self, record: Record) -> None:
+        self._slice.add(record)
+        self._seq = record.seq
+        super().apply(record)
+
     def add_texts(self, record: Record, texts: Sequence[str]) -> None:
         """Each has a record."""
 

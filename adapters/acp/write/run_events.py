@@ -114,21 +114,31 @@ class EventWriter:
             finished_at=self._finished_at,
         )
         beside = {name: value for name, value in self._beside.items() if value}
-        return run.model_copy(update={**self._unknown, **({w.OWN: beside} if beside else {})})
+        more = {**self._unknown, **({w.OWN: beside} if beside else {})}
+        return run.model_copy(update=more) if more else run
 
     def answer(self) -> w.Run:
         """The run as an answer of its own, and not within an event."""
         return self.run()
 
     def write(self, record: Record) -> list[w.Event]:
+        events: list[w.Event] = []
+        self._encoder.events = events
+        self._write(record)
+        return events
+
+    def apply(self, record: Record) -> None:
+        """The same where nobody is told of the events: none are made, and none of the snapshots in them."""
+        self._encoder.events = None
+        self._write(record)
+
+    def _write(self, record: Record) -> None:
         self._encoder.at, self._encoder.run_id = record.at, record.run_id
-        self._encoder.events = []
         write = self._WRITES.get(type(record.event))
         if write is None:
             self._encoder.write(record.event)
         else:
             write(self, record.event)
-        return self._encoder.events
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> str | None:
         """What `record` and those behind it add to one part, and they nothing else (`adapters._server.passages`): the
@@ -138,8 +148,8 @@ class EventWriter:
         self._encoder.at, self._encoder.run_id = record.at, record.run_id
         return self._encoder.add_texts(record.event, texts)
 
-    def _emit(self, event: w.Event) -> None:
-        self._encoder.events.append(event)
+    def _tell_run(self, type: Any) -> None:
+        self._encoder.tell(lambda: w.RunEvent(type=type, run=self.run()))
 
     def _task_created(self, event: TaskCreated) -> None:
         # components.schemas.Run has no metadata.
@@ -160,14 +170,14 @@ class EventWriter:
             called = agent_called(event.extra)
             if called is not None:
                 self.view = self._encoder.view = replace(self.view, agent=called)
-            self._emit(w.RunEvent(type="run.created", run=self.run()))
+            self._tell_run("run.created")
         self.run_id = event.run_id
         self._beside = {"metadata": self._beside.get("metadata")}
 
     def _run_started(self, event: RunStarted) -> None:
         """Of a run that starts over, what it has put out so far is no longer part of its output."""
         if event.starts_over and self._encoder.start_over(event) and self.status == "in-progress":
-            self._emit(w.RunEvent(type="run.in-progress", run=self.run()))
+            self._tell_run("run.in-progress")
 
     def _task_changed(self, event: TaskChanged) -> None:
         status = STATUSES[event.state]
@@ -187,7 +197,7 @@ class EventWriter:
             self._encoder.close()
         self.status = status
         if status in EVENTS:
-            self._emit(w.RunEvent(type=EVENTS[status], run=self.run()))
+            self._tell_run(EVENTS[status])
 
     def _run_ended(self, event: RunEnded) -> None:
         if event.output is not None:
@@ -215,7 +225,7 @@ class EventWriter:
         self._generic = True
         generic = event.value if not event.name and isinstance(event.value, dict) else None
         shown = w.GenericEvent(generic={"name": event.name, "value": event.value} if generic is None else generic)
-        self._emit(shown.model_copy(update=_unknown(event.extra, shown)))
+        self._encoder.tell(lambda: shown.model_copy(update=_unknown(event.extra, shown)))
 
     def _native(self, event: Native) -> None:
         if event.protocol == "acp" and event.event == "message.created":
@@ -226,12 +236,12 @@ class EventWriter:
         elif event.protocol == "acp" and event.event == "generic" and isinstance(event.data, dict):
             self._generic = True
             shown = w.GenericEvent(generic=cast("JsonObject", event.data))  # pyright: ignore[reportUnknownMemberType]
-            self._emit(shown.model_copy(update=_unknown(event.extra, shown)))
+            self._encoder.tell(lambda: shown.model_copy(update=_unknown(event.extra, shown)))
         elif event.protocol == "acp" and event.event == OF_RUN and event.data is None:
             self._unknown = _unknown(event.extra, w.Run)
         elif event.protocol == "acp" and isinstance(event.data, dict) and event.event not in w.EVENTS:
             data = cast("JsonObject", event.data)  # pyright: ignore[reportUnknownMemberType]
-            self._emit(w.NativeEvent.model_validate({**data, "type": event.event}))
+            self._encoder.tell(lambda: w.NativeEvent.model_validate({**data, "type": event.event}))
 
     _WRITES: ClassVar[Mapping[type, Any]] = {
         TaskCreated: _task_created,

@@ -40,7 +40,7 @@ class _Group:
             self.messages.extend(encode_message(message, self.view, record.at) for message in event.messages)
         if isinstance(event, RunRemoved):
             self.removed = True
-        self.writer.write(record)
+        self.writer.apply(record)
         output = self.writer.output
         if len(output) < len(self.output):  # a run has started over
             stands = {id(message) for message in output}

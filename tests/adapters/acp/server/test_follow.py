@@ -560,6 +560,17 @@ def test_what_gets_lost_is_told_with_what_the_agents_own_protocol_lost() -> None
     ]
 
 
+@few
+@given(records(EVERYTHING))
+def test_a_run_is_the_same_whether_or_not_anybody_is_told_its_events(log: list[Record]) -> None:
+    writer, silent = EventWriter(VIEW), EventWriter(VIEW)
+    for record in log:
+        writer.write(record)
+        silent.apply(record)
+        assert (silent.status, w.dump(silent.answer())) == (writer.status, w.dump(writer.answer()))
+    assert list(silent.run_losses) == list(writer.run_losses)
+
+
 def test_events_of_unknown_types_pass_from_acp_to_acp_and_to_nobody_else() -> None:
     data = {"type": "run.paused", "run": {"x": 1}}
     [*_, shown] = written(told(Native(protocol="acp", event="run.paused", data=data)))
