@@ -328,7 +328,7 @@ class Hub:
         if_exists: Literal["raise", "return"] = "raise",
     ) -> Thread:
         self._check_change(change)
-        return await self.journal.write(thread_commands.create, owner, thread_id or new_id(), change, if_exists)
+        return await self.journal.write(thread_commands.create, owner, thread_id, new_id(), change, if_exists)
 
     async def change_thread(self, owner: str, thread_id: str, change: ThreadChange) -> Thread:
         self._check_change(change)

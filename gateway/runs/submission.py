@@ -216,7 +216,7 @@ def _thread_for(tx: Transaction, owner: str, ask: Submission) -> ThreadState | N
 
 def _make_thread(tx: Transaction, owner: str, ask: Submission, ids: Ids) -> ThreadState:
     thread_id = ask.thread_id or ids.thread
-    if ask.if_missing == "recreate":
+    if ask.if_missing == "recreate" and ask.thread_id is not None:  # an id of the gateway's choice is new
         tx.forget_erased(owner, thread_id)
     ephemeral = True if ask.ephemeral else None
     state = tx.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata, ephemeral=ephemeral))

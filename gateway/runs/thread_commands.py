@@ -33,16 +33,22 @@ _MOST: Final = 2**31
 
 
 def create(
-    tx: Transaction, owner: str, thread_id: str, asked: ThreadChange, if_exists: Literal["raise", "return"]
+    tx: Transaction,
+    owner: str,
+    thread_id: str | None,
+    new_id: str,
+    asked: ThreadChange,
+    if_exists: Literal["raise", "return"],
 ) -> Thread:
-    """Raises conflict."""
-    known = tx.thread(owner, thread_id)
-    if known is not None and if_exists == "return":
-        return known.thread
-    if known is not None:
-        raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} exists already")
-    tx.forget_erased(owner, thread_id)
-    return tx.create_thread(owner, thread_id, _change_event(asked)).thread
+    """`new_id` = for a thread whose id is the gateway's choice: nobody had it before. Raises conflict."""
+    if thread_id is not None:
+        known = tx.thread(owner, thread_id)
+        if known is not None and if_exists == "return":
+            return known.thread
+        if known is not None:
+            raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} exists already")
+        tx.forget_erased(owner, thread_id)
+    return tx.create_thread(owner, thread_id or new_id, _change_event(asked)).thread
 
 
 def change(tx: Transaction, owner: str, thread_id: str, asked: ThreadChange, most: int) -> Thread:

@@ -258,10 +258,10 @@ async def test_a_cancel_and_the_end_of_a_run_on_two_gateways_leave_one_end(nodes
 async def test_a_thread_that_two_gateways_make_at_once_is_made_once(nodes: Sequence[Journal]) -> None:
     for each in range(ROUNDS):
         made = await at_once(
-            *(node.write(thread_commands.create, "o", f"t{each}", ThreadChange(), "raise") for node in nodes)
+            *(node.write(thread_commands.create, "o", f"t{each}", "new", ThreadChange(), "raise") for node in nodes)
         )
         assert sorted(str(code(result)) for result in made) == ["None", "conflict", "conflict"]
-    asked = [node.write(thread_commands.create, "o", "t", ThreadChange(), "return") for node in nodes]
+    asked = [node.write(thread_commands.create, "o", "t", "new", ThreadChange(), "return") for node in nodes]
     assert len({thread.created_at for thread in await at_once(*asked)}) == 1
 
 
@@ -370,7 +370,7 @@ async def test_an_id_that_one_gateway_gives_out_again_is_of_the_new_thread_on_al
     old = await within(a.write(create("t")))
     await within(b.write(change("t", old=True)))
     await within(a.write(erase("t")))
-    await within(a.write(thread_commands.create, "o", "t", ThreadChange(), "raise"))
+    await within(a.write(thread_commands.create, "o", "t", "new", ThreadChange(), "raise"))
     assert await within(b.write(change("t", new=True))) == 2
     assert await within(a.write(metadata("t"))) == {"new": True}
     assert await within(a.write(lambda tx: tx.need_thread("o", "t").pk)) != old
