@@ -353,7 +353,7 @@ Event = (
 )
 
 _ENCODER = msgspec.json.Encoder()
-_HOLDS_FILES = (PartAdded, ArtifactAdded, InterruptRaised, RunCreated)
+_HOLDS_FILES = frozenset((PartAdded, ArtifactAdded, InterruptRaised, RunCreated))
 
 
 def encode_event(event: Event) -> bytes:
@@ -364,10 +364,10 @@ def encode_event(event: Event) -> bytes:
         TypeError, UnicodeEncodeError, RecursionError: if it holds what is no JSON. A number that is none becomes null;
             `gateway.runs.event_check` refuses it before.
     """
-    return _ENCODER.encode(_without_bytes(event) if isinstance(event, _HOLDS_FILES) else event)
+    return _ENCODER.encode(_without_bytes(event) if type(event) in _HOLDS_FILES else event)
 
 
-def _without_bytes(event: PartAdded | ArtifactAdded | InterruptRaised | RunCreated) -> Event:
+def _without_bytes(event: Event) -> Event:
     match event:
         case PartAdded(part=FilePart(inline=bytes())) | ArtifactAdded(part=FilePart(inline=bytes())):
             return event.replace(part=event.part.replace(inline=None))

@@ -14,7 +14,7 @@ from canonical.event import Event, MessageStarted, PartDelta, Record, RunEnded, 
 from canonical.replay import Diverged, ReplayCursor, agent_records
 from canonical.state import RunStatus
 from gateway.ids import new_id
-from gateway.runs.event_check import EventValidator
+from gateway.runs.event_check import AnyEvent, EventValidator
 from gateway.runs.lifecycle import Start
 
 Entry = tuple[Event, bytes]
@@ -73,10 +73,10 @@ class Attempt:
         return self._validator.ended
 
     def take_delta(self, event: PartDelta) -> Entry | None:
-        """The way of most events of a long answer; None for what `take` has to look at. Raises agent_invalid."""
+        """The way of most events of a long answer; None for what `take` has to look at."""
         if self._said is not None:
             return None
-        return self._validator.record(self._rename_message(event) if self._names else event)
+        return self._validator.add_text(self._rename_message(event) if self._names else event)
 
     def take(self, event: Event) -> Iterator[Entry]:
         """Raises agent_invalid, or agent_not_replayable where an upstream tells something else than before: while it is
@@ -130,7 +130,7 @@ class Attempt:
         if recorded is not None:
             yield recorded
 
-    def _rename_message(self, event: Event) -> Event:
+    def _rename_message(self, event: AnyEvent) -> AnyEvent:
         if not self._names:
             return event
         taken = self._names.get(getattr(event, "message_id", None) or "")

@@ -104,7 +104,7 @@ class EventValidator:
         if self.ended is not None:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent said {_kind(event)} after it had ended its run")
         if type(event) is PartDelta:  # first: most events of a long answer are deltas
-            return self._record_delta(event)
+            return self.add_text(event) or self._record_delta(event)
         if isinstance(event, RunEnded):
             self.ended = self._end(event)
             return None
@@ -133,9 +133,6 @@ class EventValidator:
 
     def _record_delta(self, event: PartDelta) -> tuple[Event, bytes]:
         try:
-            added = self._add_text(event)
-            if added is not None:
-                return added
             settled, message = self._delta(event)
         except (AttributeError, TypeError) as error:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent gave a malformed part_delta") from error
@@ -143,28 +140,26 @@ class EventValidator:
         message.open_parts[settled.index or 0] += len(settled.text)
         return entry
 
-    def _add_text(self, event: PartDelta) -> tuple[Event, bytes] | None:
-        """A delta that adds nothing but text to the newest part, as nearly all do. All of it but the text is of our own
-        then, and text that can be encoded can be read. None = by the way of all others, which may refuse it."""
-        if self._growing is None:
-            message = next(reversed(self._messages.values()), None)
-            newest = None if message is None else message.newest
-            if message is None or newest is None:
-                return None
-            self._growing = message, newest
-        message, index = self._growing
-        text = event.text
-        if (
-            type(text) is not str
-            or event.extra
-            or event.message_id not in (None, message.message_id)
-            or event.index not in (None, index)
-        ):
+    def add_text(self, event: PartDelta) -> tuple[Event, bytes] | None:
+        """A delta that adds nothing but text to the newest part, as nearly all do: what `record` gives for it. All of
+        it but the text is of our own then, and text that can be encoded can be read. None = it is for `record`, which
+        may refuse it."""
+        growing = self._growing or self._find_growing()
+        if growing is None or self.ended is not None:
             return None
-        settled = PartDelta(message_id=message.message_id, index=index, text=text)
+        message, index = growing
+        message_id, text = message.message_id, event.text
         try:
+            if (
+                type(text) is not str
+                or event.extra
+                or (event.message_id is not None and event.message_id != message_id)
+                or (event.index is not None and event.index != index)
+            ):
+                return None
+            settled = PartDelta(message_id=message_id, index=index, text=text)
             body = encode_event(settled)
-        except UnicodeEncodeError:
+        except (AttributeError, TypeError, UnicodeEncodeError):
             return None
         length, size = message.open_parts[index] + len(text), len(body)
         if length > self.limit or size > self.limit or self._said + size > self.output_limit:
@@ -172,6 +167,13 @@ class EventValidator:
         message.open_parts[index] = length
         self._said += size
         return settled, body
+
+    def _find_growing(self) -> tuple[_Message, int] | None:
+        message = next(reversed(self._messages.values()), None)
+        newest = None if message is None else message.newest
+        if message is not None and newest is not None:
+            self._growing = message, newest
+        return self._growing
 
     def _end(self, event: RunEnded) -> RunEnded:
         """The end as the log may hold it. How a run ended is the agent's to say, why it was ended is not."""

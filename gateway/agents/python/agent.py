@@ -62,7 +62,7 @@ class _Steps(Protocol):
     """A started generator, sync or async. Each step gives what it yields, or its end; that of an async one may raise
     StopAsyncIteration instead."""
 
-    def send(self, value: object) -> Awaitable[object]: ...
+    def send(self, value: object, /) -> Awaitable[object]: ...
     def throw(self, error: Exception) -> Awaitable[object]: ...
     async def close(self) -> None: ...
 
@@ -71,9 +71,11 @@ class _AsyncSteps:
     def __init__(self, iterator: AsyncIterator[object]) -> None:
         self._iterator = iterator
         self._generator = cast("AsyncGenerator[object, object]", iterator) if hasattr(iterator, "asend") else None
+        self.send: Callable[[object], Awaitable[object]]
+        self.send = self._anext if self._generator is None else self._generator.asend
 
-    def send(self, value: object) -> Awaitable[object]:
-        return self._iterator.__anext__() if self._generator is None else self._generator.asend(value)
+    def _anext(self, _: object) -> Awaitable[object]:
+        return self._iterator.__anext__()
 
     def throw(self, error: Exception) -> Awaitable[object]:
         """Raises `error` where there is no generator to take it, and what the generator raises."""
@@ -141,13 +143,17 @@ class _Call:
             if any(answer.action != "answer" for answer in answers):
                 return await self.steps.throw(Declined(values))
             return await self.steps.send(values[0] if self.listed is None else self.listed(values))
-        except StopAsyncIteration:
-            return _End()
         except BaseException as error:
-            told = _translate_error(error, self.name)
-            if told is error:
-                raise
-            raise told from error
+            return self.end(error)
+
+    def end(self, error: BaseException) -> "_End":
+        """What it means that a step raised this. Raises as `next`."""
+        if isinstance(error, StopAsyncIteration):
+            return _End()
+        told = _translate_error(error, self.name)
+        if told is error:
+            raise error
+        raise told from error
 
     def events(self, item: object) -> Sequence[Event]:
         """Of an item or of the end; takes note of what it asks."""
@@ -211,7 +217,15 @@ class InProcess:
         pausing = False
         try:
             while True:
-                item = await (going.next(answers) if story is None else _next(going, answers, said))
+                if story is not None:
+                    item = await _next(going, answers, said)
+                elif answers:
+                    item = await going.next(answers)
+                else:  # as `next` does it, without a coroutine more for each token
+                    try:
+                        item = await going.steps.send(None)
+                    except BaseException as error:
+                        item = going.end(error)
                 if story is None and type(item) is str:  # most of what an agent says is tokens
                     answers = ()
                     for event in going.utterance.say(item):
