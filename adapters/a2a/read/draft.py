@@ -3,7 +3,7 @@ whoever names its extension `ui/streaming/v1`. The changes are those of JSON Pat
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 from adapters._json import validate
 from adapters.a2a.codec.marks import Heard
@@ -11,7 +11,7 @@ from adapters.a2a.read.artifacts import ArtifactTracker, rest
 from adapters.a2a.read.parts import as_object
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import DRAFT
-from canonical import Event, FaultError, ReasoningPart
+from canonical import Event, FaultError, Part, ReasoningPart
 from canonical.value import Extra, Json, JsonObject
 
 STREAMING: Final = "/ui/streaming/v1"
@@ -25,6 +25,8 @@ class Draft:
         self.message_id: str | None = None
         self._value: Json = None
         """None = it is not known: until it is told whole, changes say nothing."""
+        self._begins = False
+        """Nothing of it was told."""
         self._told: list[int] = [0, 0, 0]
         """Thoughts, calls of tools, and what was said on the way."""
 
@@ -45,23 +47,34 @@ class Draft:
 
     def _begin(self, message: w.Message) -> w.Message:
         if message.messageId != self.message_id:
-            self.message_id, self._told = message.messageId, [0, 0, 0]
+            self.message_id, self._told, self._begins = message.messageId, [0, 0, 0], True
         return message
 
     def is_of(self, message: w.Message | None) -> bool:
         return message is not None and self.message_id is not None and message.messageId == self.message_id
 
-    def take_news(self, heard: Heard, account: ArtifactTracker | None) -> bool:
-        """Leave in it what was not told, and call that a piece of the answer; `account` = of the answer so far. False,
-        if what was told is no beginning of it: then all of its words are left."""
+    def take_news(self, heard: Heard, account: ArtifactTracker | None, events: list[Event]) -> bool:
+        """Leave in it what was not told, and call that a piece of the answer. `account` = of the answer so far, which
+        ends if this does not go on with it. False, if what was told is no beginning of this."""
         thoughts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
         words = [part for part in heard.parts if not isinstance(part, ReasoningPart)]
         before, self._told = self._told, [len(thoughts), len(heard.tools), len(heard.progress)]
-        new = rest(account.units, words) if account is not None and account.message_id is not None else words
+        begins, self._begins = self._begins, False
+        new = words if begins or not _is_open(account) else rest(account.units, words)
+        if account is not None and (begins or new is None):
+            account.close(events)
         heard.parts = [*thoughts[before[0] :], *(words if new is None else new)]
         heard.tools, heard.progress, heard.states = heard.tools[before[1] :], heard.progress[before[2] :], []
         heard.says = "answer"
         return new is not None
+
+    def find_untold(
+        self, message: w.Message | None, parts: Sequence[Part], account: ArtifactTracker | None
+    ) -> Sequence[Part]:
+        """What the message says beside what was told of it: kagenti-adk asks and fails in the one that it has begun."""
+        if not self.is_of(message) or not _is_open(account):
+            return parts
+        return rest(account.units, parts) or parts
 
     def mark(self, events: list[Event], start: int) -> None:
         """Callers of A2A see the changes as they came."""
@@ -73,6 +86,10 @@ class Draft:
         own: JsonObject = event.extra.get(DRAFT) or {}
         if own and mine:
             self.message_id, self._told = own["messageId"], list(own["told"])
+
+
+def _is_open(account: ArtifactTracker | None) -> TypeGuard[ArtifactTracker]:
+    return account is not None and account.message_id is not None
 
 
 def _apply(value: Json, change: Json) -> Json:

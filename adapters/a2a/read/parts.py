@@ -120,6 +120,12 @@ def is_callers(message: w.Message) -> bool:
     return (message.role or "").lower().removeprefix("role_") == "user"
 
 
+def artifacts_of(reply: w.Reply | None) -> Sequence[w.Artifact]:
+    if isinstance(reply, w.TaskArtifactUpdateEvent):
+        return (reply.artifact,)
+    return (reply.artifacts or ()) if isinstance(reply, w.Task) else ()
+
+
 def since_caller(history: Sequence[w.Message]) -> Sequence[w.Message]:
     """What the server has said since the caller's last message."""
     said: list[w.Message] = []

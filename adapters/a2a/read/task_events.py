@@ -31,6 +31,7 @@ from adapters.a2a.read.mirror import TOO_LARGE, Mirror, beside_of
 from adapters.a2a.read.parts import (
     DecodedParts,
     about_of,
+    artifacts_of,
     as_extra,
     as_object,
     decode_parts,
@@ -454,10 +455,9 @@ class EventReader:
         account.say([TextPart(text=text[len(account.text) :])], self._events, begun=not account.units)
 
     def _tell_draft(self, message: w.Message) -> None:
-        start, account = len(self._events), self._spoken
-        heard = self._hear(message)
-        if not self._draft.take_news(heard, account) and account is not None:
-            account.close(self._events)
+        start, heard = len(self._events), self._hear(message)
+        self._remarks.add(message.messageId or "")
+        if not self._draft.take_news(heard, self._spoken, self._events):
             self._lose("text", _SAID_ANEW)
         self._tell(w.Message(), heard)
         self._draft.mark(self._events, start)
@@ -495,22 +495,24 @@ class EventReader:
         if self.state in TERMINAL:
             self._end_run(message, self._hear(message, beside), metadata)
             return
-        name = message.messageId if message is not None else None
-        self._usage.count(message.metadata if message is not None else None, name)
+        said = message or w.Message()
+        name = said.messageId
+        self._usage.count(said.metadata, name)
         self._usage.count(beside, name, of_update=True)
-        self._tell_author(
-            {**(beside or {}), **(message.metadata or {} if message is not None and task is None else {})}
-        )
+        self._tell_author({**(beside or {}), **(said.metadata or {})} if task is None else None)
         if self.state in WAITING:
             if task is None or not self._is_stale(status):
                 self._tell_states(self._hear(message, beside), name, is_shown=True)
-                self._ask(status, self._read_parts(message), metadata)
+                asked = self._draft.find_untold(message, self._read_parts(message).parts, self._spoken)
+                self._ask(status, asked, metadata)
             return
         heard = self._hear(message, beside)
         if message is None:
+            self._tell(w.Message(), heard)
             if (draft := self._draft.read(beside)) is not None:
                 self._tell_draft(draft)
-            self._tell(w.Message(), heard)
+        elif self._draft.is_of(message):
+            self._tell_draft(message)
         elif (
             "adk_event_id" in (beside or {}) and text_of(tuple(heard.parts)) and message.messageId not in self._remarks
         ):
@@ -524,11 +526,8 @@ class EventReader:
         if self._pending is None:
             return ()
         (message, heard), self._pending = self._pending, None
-        artifacts = [reply.artifact] if isinstance(reply, w.TaskArtifactUpdateEvent) else []
-        if isinstance(reply, w.Task):
-            artifacts = reply.artifacts or []
         text = text_of(tuple(heard.parts))
-        if not any(text == text_of(tuple(self._hear_artifact(each).parts)) for each in artifacts):
+        if not any(text == text_of(tuple(self._hear_artifact(each).parts)) for each in artifacts_of(reply)):
             self._remark(message, heard)
             return ()
         if message.messageId:
@@ -546,21 +545,22 @@ class EventReader:
         # The timestamp is optional in 1.0, too (`TaskStatus.timestamp`).
         return self._asked_before and (status.timestamp is None or status.timestamp in self._marks)
 
-    def _ask(self, status: w.TaskStatus, heard: DecodedParts, metadata: JsonObject | None) -> None:
+    def _ask(self, status: w.TaskStatus, parts: Sequence[Part], metadata: JsonObject | None) -> None:
         self._finish()
         self._tell_about(metadata)
         # opencode-a2a 1.4.0 asks in the metadata of an update that has no message.
         beside = {key: value for key, value in (metadata or {}).items() if key == SHARED}
-        asked = questions(heard.parts, {**beside, **((status.message.metadata if status.message else None) or {})})
+        asked = questions(parts, {**beside, **((status.message.metadata if status.message else None) or {})})
         asked, self._held = ask_held(asked, self._held), []
         self._events += decode_interrupts(status, asked, auth=self.state is TaskState.AUTH_REQUIRED)
         self.stopped = True
 
     def _end_run(self, message: w.Message | None, heard: Heard, metadata: JsonObject | None) -> None:
         is_failed = self.state in (TaskState.FAILED, TaskState.REJECTED)
-        if message is not None and not is_failed and self._draft.is_of(message):
+        if is_failed:
+            heard.parts = [*self._draft.find_untold(message, heard.parts, self._spoken)]
+        elif message is not None and self._draft.is_of(message):
             self._tell_draft(message)
-            self._remarks.add(message.messageId or "")
         if self._spoken is not None:
             # Those that came before its first piece are of it, too.
             self._spoken.cite([*self._citations, *heard.citations], self._events)

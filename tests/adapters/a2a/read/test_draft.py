@@ -8,7 +8,16 @@ from adapters.a2a.read.draft import Draft
 from adapters.a2a.read.task_events import EventReader
 from adapters.a2a.wire.task import DRAFT
 from canonical import Event, ReasoningPart, Record, TextPart
-from canonical.event import LossNoted, MessageStarted, PartAdded, PartDelta, RunEnded, StepStarted, ToolStarted
+from canonical.event import (
+    InterruptRaised,
+    LossNoted,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    RunEnded,
+    StepStarted,
+    ToolStarted,
+)
 from tests.adapters.a2a.codec.test_marks import CITED, citations, heard, read, said, thoughts, tools
 from tests.adapters.a2a.recorded import recorded
 
@@ -138,9 +147,37 @@ def test_trajectories_of_it_are_told_once_each() -> None:
     assert [event.name for event in events if isinstance(event, StepStarted)] == ["Plan"]
 
 
+def test_a_message_that_is_whole_while_the_agent_works_on_is_followed_by_another_one() -> None:
+    first = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "One."}, {"text": "Two."}]}
+    status = {"state": "TASK_STATE_WORKING", "message": first}
+    again = change("replace", "", {"parts": [{"text": "Thr"}], "message_id": "n"})
+    replies = [
+        update(whole("One.")),
+        {"statusUpdate": {"taskId": "t", "status": status}},
+        update(again),
+        update(change("str_ins", "/parts/0/text", "ee.", pos=3)),
+        end("Three.", message_id="n"),
+    ]
+    for cut in range(len(replies)):
+        before = read(*replies[:cut])
+        told = said(heard([*before, *read(*replies[cut:], reader=resumed(before))]))
+        assert ["".join(text for text, _ in told), {phase for _, phase in told}] == ["One.Two.Three.", {"answer"}]
+    assert said(heard(read(*replies))) == [("One.Two.", "answer"), ("Three.", "answer")]
+    assert not [event for event in read(*replies) if isinstance(event, LossNoted)]
+
+
+def test_a_question_that_is_asked_in_it_is_what_was_not_told_yet() -> None:
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Hello."}, {"text": "Who?"}]}
+    status = {"state": "TASK_STATE_INPUT_REQUIRED", "message": message}
+    events = read(update(whole("Hello.")), {"statusUpdate": {"taskId": "t", "status": status}})
+    [question] = [event for event in events if isinstance(event, InterruptRaised)]
+    assert (said(heard(events)), question.message.text) == ([("Hello.", "answer")], "Who?")
+
+
 @pytest.mark.parametrize("state", ["FAILED", "REJECTED"])
-def test_a_failure_is_no_rest_of_it(state: str) -> None:
-    [*events, ended] = read(update(whole("It is ")), end("No quota.", state=state, message_id="m"))
+@pytest.mark.parametrize("texts", [("No quota.",), ("It is ", "No quota.")])
+def test_a_failure_is_no_rest_of_it(state: str, texts: tuple[str, ...]) -> None:
+    [*events, ended] = read(update(whole("It is ")), end(*texts, state=state))
     assert isinstance(ended, RunEnded) and ended.fault is not None
     assert ended.fault.message == "No quota."
     assert said(heard(events)) == [("It is ", "answer")]
