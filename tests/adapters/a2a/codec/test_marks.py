@@ -6,7 +6,7 @@ import pytest
 
 from adapters.a2a.codec.marks import add_usage, hear, usage_of_message, usage_of_task
 from adapters.a2a.read.task_events import EventReader
-from canonical import AnnotationPart, DataPart, Event, ReasoningPart, Record, TextPart
+from canonical import AnnotationPart, DataPart, Event, ReasoningPart, Record, RunStatus, TextPart
 from canonical.event import (
     Custom,
     LossNoted,
@@ -754,6 +754,13 @@ def test_a_call_of_protolabs_ends_by_its_phase_also_without_a_result(
     [use] = hear([], "s", {key: {**call, "phase": phase, **more}}).tools
     assert (use.ended, use.error) == (True, error)
     assert hear([], "s", {key: {**call, "phase": "progress"}}).tools == []
+
+
+def test_a_run_of_agno_that_is_cancelled_waits_for_no_task_after_its_end() -> None:
+    status = {"state": "TASK_STATE_CANCELED"}
+    beside = {"agno_event_type": "run_cancelled", "reason": "enough"}
+    [*_, ended] = read({"statusUpdate": {"taskId": "t", "contextId": "c", "status": status, "metadata": beside}})
+    assert isinstance(ended, RunEnded) and ended.status is RunStatus.CANCELLED
 
 
 def test_a_call_of_agno_that_fails_ends_with_what_went_wrong() -> None:
