@@ -30,7 +30,11 @@ class Receiver:
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         left = size = int(head.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0])
         while left:
-            left -= len(await reader.read(min(left, MB)))
+            read = await reader.read(min(left, MB))
+            if not read:  # the gateway has stopped
+                writer.close()
+                return
+            left -= len(read)
         self.size = max(self.size, size)
         async with self._more:
             self.got += 1
