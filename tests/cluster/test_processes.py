@@ -16,7 +16,7 @@ from tests.gateway.hubs import within
 from tests.gateway.stage import Puppets, Stage, nursery, puppets
 from tests.postgres import empty, url_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 TAKEN_OVER = 15.0
 """Seconds within which another node goes on."""

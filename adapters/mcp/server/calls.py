@@ -179,9 +179,7 @@ class Calls:
             return await self._result(who, tool, writer, peer)
         leave = _Leave(task_canceller(self._hub, who.owner, writer.task.task_id))
         peer.on_leave(leave)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_HOLD):
-                await self._read(who, writer)
+        await self._read(who, writer)
         leave.left = None  # The task goes on without its caller, who is told of it now.
         answers = peer.can_call_again and _can_answer(peer, writer.questions)
         if writer.has_ended and (not writer.is_paused or answers):
@@ -381,9 +379,7 @@ class Calls:
         """What becomes of it; of one that is at work, as soon as it stops, or in a while. Raises not_found."""
         task = await self._task(who, task_id)
         writer = ResultWriter(task, task.first_seq - 1, None, whole=True)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_HOLD):
-                await self._read(who, writer)
+        await self._read(who, writer)
         told = encode_task(await self._task(who, task_id), writer.state)
         if writer.state in TERMINAL and writer.state is not TaskState.CANCELLED:
             error = encode_error(writer.fault)
@@ -400,15 +396,18 @@ class Calls:
         return told
 
     async def _read(self, who: Caller, writer: ResultWriter) -> None:
-        """Up to where it stops."""
+        """Up to where it stops, or a while after all that was known of it, however long that takes to read."""
         task = writer.task
         follow = self._hub.reads.follow(who.owner, Scope.task(task), task.first_seq - 1, inline=True)
-        async with aclosing(follow) as batches:
-            async for batch in batches:
-                for record in batch:
-                    writer.write(record)
-                if writer.state in WAITING or writer.state in TERMINAL:
-                    return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None) as bound, aclosing(follow) as batches:
+                async for batch in batches:
+                    for record in batch:
+                        writer.write(record)
+                    if writer.state in WAITING or writer.state in TERMINAL:
+                        return
+                    if bound.when() is None or batch[-1].seq <= task.last_seq:
+                        bound.reschedule(asyncio.get_running_loop().time() + _HOLD)
 
     async def answer_task(self, who: Caller, task_id: str, responses: Mapping[str, Any]) -> None:
         """Raises not_found, invalid, not_awaiting, task_ended. What answers no open question is passed over."""
