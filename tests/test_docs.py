@@ -90,5 +90,5 @@ def test_an_adapter_says_where_its_specification_is(adapter: str) -> None:
 
 def test_a_protocol_that_loses_nothing_with_the_extension_is_not_among_those_that_do() -> None:
     _, _, lost = with_extension().partition("What is lost with it, too:")
-    assert "AIEF: reattach" in lost
+    assert "AIEF: stream" in lost
     assert "OpenAI responses" not in lost

@@ -49,7 +49,7 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
 _EXTENSION = "docs/extension.md, On AIEF"
 EXTENDED: Final[Mapping[Feature, Carry]] = {
     **dict.fromkeys(Feature, FULL),
-    Feature.STREAM: whole("in the pieces in which it was said, when the step is over", _EXTENSION),
+    Feature.STREAM: lossy("in the pieces in which it was said, when the step is over", _EXTENSION),
     Feature.REATTACH: dropped("there is nothing to wait on", _PATHS),
     Feature.CANCEL: dropped("nobody can ask for it", _PATHS),
     Feature.STATE: whole("the agent's revisions are told; what a caller changes is the gateway's", _EXTENSION),

@@ -62,7 +62,7 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
             Feature.HISTORY,
         )
     },
-    Feature.STREAM: whole("in the pieces in which it was said, when the result is there", _EXTENSION),
+    Feature.STREAM: lossy("in the pieces in which it was said, when the result is there", _EXTENSION),
     **{
         feature: whole("in the request, and in the result's records", _EXTENSION)
         for feature in (Feature.CALLER_TOOLS, Feature.UPLOAD, Feature.METADATA)

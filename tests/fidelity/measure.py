@@ -35,8 +35,9 @@ from canonical import (
     RunInput,
     RunReason,
     RunStatus,
+    TextPart,
 )
-from canonical.event import ArtifactAdded, PartAdded, RunEnded, UpstreamBound
+from canonical.event import ArtifactAdded, PartAdded, PartDelta, RunEnded, UpstreamBound
 from docs.pairing import AGENTS, EXTENDED_SERVERS, SERVERS, Side
 from gateway.registered_agent import RegisteredAgent
 from tests.fidelity.probe import PROBES, TRACES, Heard, Probe
@@ -45,6 +46,8 @@ from tests.running import Running, running
 
 BOUND: Final = 60.0
 """Seconds for one run."""
+SHORT: Final = 0.5
+"""Seconds that an agent waits to be heard where that is declared not to happen before it is done."""
 
 Level = Literal["full", "lossy", "dropped"]
 
@@ -135,12 +138,28 @@ class Scripted:
     probe: Probe
     info: AgentInfo
     heard: Heard = field(default_factory=Heard)
+    patience: float = 0
+    """Seconds for which it waits to be heard, after the first piece of text."""
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """That piece has."""
+    is_late: bool = False
+    """It was not heard while it was at work."""
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         tools = [tool.name for tool in call.tools]
         self.heard = Heard(history=call.history, input=call.input, metadata=call.metadata, tools=tools)
+        self.is_late = False
         for event in self.probe.said:
             yield event
+            if self.patience and is_piece(event) and not self.is_late:
+                self.is_late = not await self._is_heard()
+
+    async def _is_heard(self) -> bool:
+        try:
+            async with asyncio.timeout(self.patience):
+                return await self.arrived.wait()
+        except TimeoutError:
+            return False
 
 
 @dataclass(frozen=True)
@@ -177,11 +196,14 @@ async def measure(served: Served, way: Way, feature: Feature) -> tuple[Level, An
             }
             history = (first, Message.of("As cited."))
         agent.heard = Heard()
-        events = await _run(client, feature, thread_id, probe.input, upstream, history)
+        agent.arrived.clear()
+        if feature is Feature.STREAM:
+            agent.patience = BOUND / 2 if way.declared(feature) == "full" else SHORT
+        events = await _run(client, feature, thread_id, probe.input, upstream, history, agent.arrived)
     whole = [*probe.told(probe.said), *probe.gives]
     told = [*probe.told(events), *probe.heard(agent.heard)]
     if told == whole:
-        return "full", told, whole
+        return "lossy" if agent.is_late else "full", told, whole
     return "lossy" if told or _is_traced(feature, events) else "dropped", told, whole
 
 
@@ -204,7 +226,9 @@ async def _run(
     given: RunInput,
     upstream: Mapping[str, str],
     history: tuple[Message, ...],
+    arrived: asyncio.Event | None = None,
 ) -> Sequence[Event]:
+    """`arrived` is set when a piece of text has."""
     call = Invocation(
         agent=feature,
         thread_id=thread_id,
@@ -221,9 +245,16 @@ async def _run(
         async with asyncio.timeout(BOUND):
             async for event in client.run(call):
                 events.append(event)
+                if arrived is not None and is_piece(event):
+                    arrived.set()
     except FaultError as error:
         events.append(_ended(error.fault))
     return events
+
+
+def is_piece(event: Event) -> bool:
+    part = event.part if isinstance(event, PartAdded) else None
+    return isinstance(event, PartDelta) or (isinstance(part, TextPart) and part.text != "")
 
 
 def _ended(fault: Fault) -> Event:

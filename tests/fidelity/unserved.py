@@ -69,14 +69,13 @@ class RuntimeReader(_Reader):
         }
         if tools := call.config.get("tools"):
             body["tools"] = tools
-        answer = await self._http.post(f"/v1/threads/{call.thread_id}/runs/stream", json=body)
-        assert answer.status_code == 200, answer.text
-        for line in answer.text.splitlines():
-            if line.startswith("data: "):
-                told: Wire = json.loads(line.removeprefix("data: "))
-                yield _with_bytes(
-                    decode_event(json.dumps({"kind": told["event_type"], **told["payload"]}).encode()), {}
-                )
+        async with self._http.stream("POST", f"/v1/threads/{call.thread_id}/runs/stream", json=body) as answer:
+            assert answer.status_code == 200
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    told: Wire = json.loads(line.removeprefix("data: "))
+                    event = json.dumps({"kind": told["event_type"], **told["payload"]}).encode()
+                    yield _with_bytes(decode_event(event), {})
 
 
 class McpReader(_Reader):

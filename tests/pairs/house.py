@@ -68,8 +68,6 @@ class Kind:
     """What its agents do beside what the cast does."""
     stateful: bool = False
     """Its agents have a state of their own."""
-    late: bool = False
-    """What its agents say in pieces is told in these, and when all of it is said."""
     question: Question = QUESTION
     """How its agent `ask` puts it."""
 
@@ -101,7 +99,7 @@ class House:
     @property
     def live(self) -> bool:
         """Whether the gateway hears what an agent says while it says it."""
-        return self.carries[Feature.STREAM].level != "dropped" and not self.kind.late
+        return self.carries[Feature.STREAM].level == "full"
 
     def cell(self, caller: Caller, feature: Feature) -> Cell:
         return cell(self.kind.side, SERVERS[caller.speaks], feature)
@@ -301,7 +299,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
         partial(behind, "aief", "/agent/{agent}", extension="off"),
         tells=frozenset({"dropped"}),
     ),
-    "aief-extended": Kind("aief-extended", partial(behind, "aief", "/agent/{agent}"), callers=ONE_EACH, late=True),
+    "aief-extended": Kind("aief-extended", partial(behind, "aief", "/agent/{agent}"), callers=ONE_EACH),
     "langgraph": Kind(
         "langgraph", partial(behind, "langgraph", "", extension="off"), shows=frozenset({Feature.STEP}), stateful=True
     ),
