@@ -5,7 +5,6 @@ import logging
 import os
 import shutil
 import socket
-import sqlite3
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -110,8 +109,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         patch.setattr(socket.socket, "bind", _refuse_connection)
         patch.setattr(socket.socket, "connect", _refuse_connection)
         if is_unit:
-            patch.setattr(sqlite3, "connect", _refuse_database)
-            patch.setattr(sqlite3.dbapi2, "connect", _refuse_database)
+            patch.setattr("sqlite3.connect", _refuse_database)
+            patch.setattr("sqlite3.dbapi2.connect", _refuse_database)
         return (yield)
 
 
