@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, Final, TypeGuard, cast
 
+from msgspec.json import encode
+
 from adapters._json import validate
 from adapters.a2a.codec.marks import Heard
 from adapters.a2a.read.artifacts import ArtifactTracker, rest
@@ -16,6 +18,8 @@ from canonical.value import Extra, Json, JsonObject
 
 STREAMING: Final = "/ui/streaming/v1"
 """How the URI of the extension ends, and with it the key of its metadata."""
+_MOST: Final = 4_000_000
+"""Bytes of changes of one message, as JSON, that are followed: the rest is told when the message is whole."""
 
 
 class Draft:
@@ -25,6 +29,8 @@ class Draft:
         self.message_id: str | None = None
         self._value: Json = None
         """None = it is not known: until it is told whole, changes say nothing."""
+        self._size = 0
+        """Of the changes that made it, as JSON."""
         self._begins = False
         """Nothing of it was told."""
         self._told: list[int] = [0, 0, 0]
@@ -38,12 +44,20 @@ class Draft:
             return None
         try:
             for change in cast("list[Json]", changes):
-                self._value = _apply(self._value, change)
+                self._follow(change)
             about = cast("JsonObject", self._value)
             return self._begin(validate(w.Message, {**about, "messageId": about["message_id"]}))
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, FaultError):
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, FaultError):
             self._value = None
             return None
+
+    def _follow(self, change: Json) -> None:
+        """Raises as `_apply`, and LookupError where there would be too much of it."""
+        size = len(encode(change))
+        self._size = size if as_object(change).get("path") == "" else self._size + size
+        if self._size > _MOST:
+            raise LookupError(self._size)
+        self._value = _apply(self._value, change)
 
     def _begin(self, message: w.Message) -> w.Message:
         if message.messageId != self.message_id:

@@ -181,3 +181,12 @@ def test_a_failure_is_no_rest_of_it(state: str, texts: tuple[str, ...]) -> None:
     assert isinstance(ended, RunEnded) and ended.fault is not None
     assert ended.fault.message == "No quota."
     assert said(heard(events)) == [("It is ", "answer")]
+
+
+def test_of_a_message_that_grows_without_end_no_more_is_followed_than_can_be_kept() -> None:
+    """In a member that nobody sees, too."""
+    large = [update(change("add", "/metadata/x", "x" * 2**20)) for _ in range(6)]
+    events = read(update(whole("It is ")), *large, update(change("add", "/parts/1", {"text": "lost"})))
+    assert said(heard(events)) == [("It is ", "answer")]
+    again = read(update(whole("It is ")), *large, update(whole("It is ", "sunny.")), end("It is ", "sunny."))
+    assert [text for text, _ in said(heard(again))] == ["It is sunny."]
