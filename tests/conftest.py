@@ -52,12 +52,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if isinstance(item, pytest.Function):
+        if isinstance(item, pytest.Function) and item.module is not None:
             # pytest knows the fixtures of a test, and shows them nowhere else.
             fixtures: dict[str, Any] = item._fixtureinfo.name2fixturedefs  # pyright: ignore[reportPrivateUsage]
             modules = {each.func.__module__ for found in fixtures.values() for each in found} - {__name__}
             on_postgres = hasattr(item, "callspec") and item.callspec.params.get("postgres", False)
-            item.add_marker("sockets" if on_postgres else tier_of((*modules, item.obj.__module__)))
+            # Not its own `__module__`: a state machine's is Hypothesis.
+            item.add_marker("sockets" if on_postgres else tier_of((*modules, item.module.__name__)))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

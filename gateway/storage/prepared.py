@@ -50,7 +50,8 @@ class Statement:
         self._plain = self._order == list(range(len(names)))
 
     def run(self, connection: Connection, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """Its rows. Straight on the driver, as below; only in a transaction that has begun. Raises the same."""
+        """Its rows. Straight on the driver, as below; in a transaction that has begun, or for what one statement tells
+        alone. Raises the same."""
         cursor = connection.connection.cursor()
         try:
             cursor.execute(self.sql, values if self._plain else tuple(values[i] for i in self._order))
