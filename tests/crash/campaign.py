@@ -238,6 +238,10 @@ async def take_for_cut(response: httpx.Response) -> None:
     """While there is no database nothing can be said, and to be refused is as good as to be cut off."""
     if response.status_code >= 500:
         raise httpx.RemoteProtocolError(f"refused with {response.status_code}", request=response.request)
+    if response.headers.get("content-type", "").startswith("application/json"):
+        await response.aread()
+        if b'"reason":"UNAVAILABLE"' in response.content:  # an error of JSON-RPC comes with 200
+            raise httpx.RemoteProtocolError("refused as unavailable", request=response.request)
 
 
 async def cut_short(work: Any, checks: Checks) -> None:
