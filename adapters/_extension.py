@@ -54,7 +54,7 @@ from canonical.event import (
 )
 from canonical.state import TERMINAL, WAITING
 from canonical.stored import decode_event
-from canonical.value import Json, JsonObject
+from canonical.value import Json, JsonObject, is_extra
 
 URI: Final = "https://w3id.org/babelgate/events/v1"
 """An identifier, of this version: what breaks it gets another one. Nothing looks behind it."""
@@ -170,10 +170,10 @@ def _decode_event(value: object) -> Event | None:
 
 
 def decode_said(value: object, *kinds: type[Event]) -> Event | None:
-    """An event in the JSON of the log, as protocols have them beside what they have words for; None for one of no such
-    kind."""
+    """An event in the JSON of the log, as protocols have them beside what they have words for, without what only an
+    adapter of its own log has a use for; None for one of no such kind."""
     event = _decode_event(_object(value))
-    return event if isinstance(event, kinds) else None
+    return event.replace(extra={}) if isinstance(event, kinds) else None
 
 
 def encode_said(event: Event) -> JsonObject:
@@ -496,7 +496,11 @@ def _decode_upload(value: object) -> FilePart:
 def _messages(value: object) -> tuple[Message, ...] | None:
     """None where they have bytes, which are sent natively: a hash may be that of a file of somebody else."""
     found = _convert(value, tuple[Message, ...])
-    return None if found is None or any(map(has_bytes, found)) else found
+    return found if found is not None and not any(map(has_bytes, found)) and all(map(_is_whole, found)) else None
+
+
+def _is_whole(message: Message) -> bool:
+    return is_extra(message.extra) and all(is_extra(part.extra) for part in message.parts)
 
 
 def has_bytes(message: Message) -> bool:

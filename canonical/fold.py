@@ -188,7 +188,7 @@ def extend_part(part: Part, text: str) -> Part:
 
 def _merge_extra(begun: Extra, ended: Extra) -> Extra:
     """What a protocol says of a message at its start and at its end, member by member."""
-    return {**begun, **{name: {**begun.get(name, {}), **more} for name, more in ended.items()}}
+    return {**begun, **{name: {**(begun.get(name) or {}), **(more or {})} for name, more in ended.items()}}
 
 
 @dataclass(slots=True)

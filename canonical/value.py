@@ -21,6 +21,11 @@ Extra = Mapping[str, Any]
 `{"a2a": {"artifactId": "x"}}`. Only an adapter of the same protocol reads them."""
 
 
+def is_extra(extra: Extra) -> bool:
+    """Whether each of its members is an object or null: the adapters that read them take it for granted."""
+    return all(fields is None or isinstance(fields, dict) for fields in extra.values())
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class _ValueType(msgspec.StructMeta):
     """Values are frozen and made by names alone. A class with a `kind` is a member of a union: its JSON says which."""

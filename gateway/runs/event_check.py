@@ -39,7 +39,7 @@ from canonical.json import NotJson, check_json
 from canonical.message import DataPart, FilePart, Part, ToolResultPart
 from canonical.state import RunReason, RunStatus
 from canonical.stored import decode_event
-from canonical.value import JsonObject
+from canonical.value import Extra, JsonObject, is_extra
 from gateway.ids import new_id
 from gateway.storage.size import check_size
 
@@ -217,8 +217,7 @@ class EventValidator:
         past its model's checks would be stored all the same, and then nobody could read the log."""
         try:
             if isinstance(event, PartDelta):  # counted already
-                if event.extra:
-                    check_json(dict(event.extra))
+                _check_extra(event.extra)
             else:
                 _check_event(event)
                 self._check_size(event)
@@ -432,7 +431,7 @@ def _check_event(event: Event) -> None:
             check_json(event.value)
             check_json(event.answer_schema)
             check_json(event.message.metadata)
-            check_json(dict(event.message.extra))
+            _check_extra(event.message.extra)
             for part in event.message.parts:
                 _check_part(part)
         case Custom():
@@ -458,8 +457,15 @@ def _check_event(event: Event) -> None:
             _check_change(event.change)
         case _:
             pass
-    if event.extra:
-        check_json(dict(event.extra))
+    _check_extra(event.extra)
+
+
+def _check_extra(extra: Extra) -> None:
+    if not extra:
+        return
+    check_json(dict(extra))
+    if not is_extra(extra):
+        raise NotJson("a member of `extra` that is neither a JSON object nor null")
 
 
 def _check_change(change: StateChange | None) -> None:
@@ -474,8 +480,7 @@ def _check_part(part: Part) -> None:
         check_json(part.output)
     if part.metadata:
         check_json(part.metadata)
-    if part.extra:
-        check_json(dict(part.extra))
+    _check_extra(part.extra)
 
 
 def files_of(event: Event) -> list[FilePart]:

@@ -1,7 +1,7 @@
 """The Babelgate extension: envelopes, as they are written and read."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -198,7 +198,20 @@ def test_a_request_says_what_its_protocol_has_no_field_for() -> None:
     assert found.declined == {"i1"}
 
 
-@pytest.mark.parametrize("value", [None, 3, {"tools": 1, "message": 1, "answers": 1}, {"message": {"parts": [1]}}])
+ODD: Final[Any] = {"extra": {"a2a": "x"}}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        3,
+        {"tools": 1, "message": 1, "answers": 1},
+        {"message": {"parts": [1]}},
+        {"message": {"parts": [], **ODD}},
+        {"messages": [{"parts": [{"kind": "text", "text": "hi", **ODD}]}]},
+    ],
+)
 def test_a_request_that_says_nothing_of_use_is_one_without(value: Any) -> None:
     assert decode_request(value) == decode_request({})
 

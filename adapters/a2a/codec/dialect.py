@@ -229,10 +229,10 @@ class Dialect(ABC):
         encoded = self.encode_part(part)
         if part.metadata:
             encoded["metadata"] = {**part.metadata, **encoded.get("metadata", {})}
-        return {**part.extra.get(PROTOCOL, {}), **encoded} if self.unknown and part.extra else encoded
+        return {**(part.extra.get(PROTOCOL) or {}), **encoded} if self.unknown and part.extra else encoded
 
     def encode_message(self, message: Message, context_id: str, task_id: str) -> JsonObject:
-        own: JsonObject = message.extra.get(PROTOCOL, {})
+        own: JsonObject = message.extra.get(PROTOCOL) or {}
         encoded: JsonObject = {"kind": "message"} if self.kinds else {}
         encoded["messageId"] = own.get("messageId") or message.message_id or ""
         encoded["contextId"] = context_id

@@ -49,20 +49,20 @@ class Activity:
     def recall_step(self, event: StepStarted | StepEnded) -> None:
         """Of this run."""
         own: JsonObject = event.extra.get(PROTOCOL) or {}
-        known = isinstance(own.get("branch"), str) or isinstance(own.get("group"), str)
-        if isinstance(event, StepEnded):
-            if known:
-                self._authors.pop(own.get("branch") or "", None)
-            elif event.name in self._steps:
-                self._steps.remove(event.name)
-            return
-        self._numbered += known
-        if "branch" in own:
-            self._authors[own["branch"]] = (event.name, event.step_id or "")
-        elif "group" in own:
-            self._groups.add(own["group"])
-        else:
+        branch, group = own.get("branch"), own.get("group")
+        is_start = isinstance(event, StepStarted)
+        if isinstance(branch, str) and is_start:
+            self._authors[branch] = (event.name, event.step_id or "")
+            self._numbered += 1
+        elif isinstance(branch, str):
+            self._authors.pop(branch, None)
+        elif isinstance(group, str):  # which ends with the run
+            self._groups.add(group)
+            self._numbered += 1
+        elif is_start:
             self._steps.append(event.name)
+        elif event.name in self._steps:
+            self._steps.remove(event.name)
 
     def use(self, events: list[Event], tools: Sequence[ToolUse], said: w.Message | None = None) -> None:
         """Calls that the agent makes itself."""

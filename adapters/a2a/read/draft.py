@@ -98,8 +98,11 @@ class Draft:
 
     def recall(self, event: Event, *, mine: bool) -> None:
         own: JsonObject = event.extra.get(DRAFT) or {}
-        if own and mine:
-            self.message_id, self._told = own["messageId"], list(own["told"])
+        message_id, told = own.get("messageId"), own.get("told")
+        counts = cast("list[Json]", told) if isinstance(told, list) else []
+        # Records of another gateway come with what its own reader kept there, or with anything.
+        if mine and isinstance(message_id, str) and len(counts) == len(self._told):
+            self.message_id, self._told = message_id, [each if isinstance(each, int) else 0 for each in counts]
 
 
 def _is_open(account: ArtifactTracker | None) -> TypeGuard[ArtifactTracker]:

@@ -291,7 +291,7 @@ class EventWriter:
 
     def _add_references(self, message: Message) -> Message:
         """The first input of a task that goes on from others names them (specification 1.0, 3.4.3)."""
-        own: JsonObject = message.extra.get(PROTOCOL, {})
+        own: JsonObject = message.extra.get(PROTOCOL) or {}
         if not self._references or own.get("referenceTaskIds"):
             return message
         extra = {**message.extra, PROTOCOL: {**own, "referenceTaskIds": list(self._references)}}

@@ -88,7 +88,7 @@ def decode_message(message: w.Message, *, agent: str | None = None) -> Message:
     parts = tuple(found for index, part in enumerate(message.parts) for found in decode_part(part, index))
     extra = message_extra(message, *_TIMES)
     if message.role == "agent":  # nobody's name, where a message of ours has one
-        extra[_MESSAGE] = {**extra.get(_MESSAGE, {}), "role": message.role}
+        extra[_MESSAGE] = {**(extra.get(_MESSAGE) or {}), "role": message.role}
     return Message(role=role, name=name, parts=parts, metadata=own_member(message, "metadata"), extra=extra)
 
 
@@ -180,7 +180,7 @@ def decode_question(await_request: JsonObject | None, *, agent: str | None = Non
             parts.append(part)
     data = [part.data for part in parts if isinstance(part, DataPart)]
     # Whatever role it is asked in (the SDK's default is `user`), it is the agent that asks.
-    own = {**message.extra, _MESSAGE: {**message.extra.get(_MESSAGE, {}), "role": told.role}}
+    own: JsonObject = {**message.extra, _MESSAGE: {**(message.extra.get(_MESSAGE) or {}), "role": told.role}}
     question = message.replace(role="agent", parts=tuple(parts), extra=own)
     more = {name: value for name, value in request.items() if name not in ("type", "message", w.OWN)}
     return InterruptRaised(

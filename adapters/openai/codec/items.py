@@ -181,14 +181,14 @@ def _decode_same(item: w.Item, where: str) -> list[Message]:
         own["output"] = told["output"]
     if not own:
         return [message]
-    told = {**part.extra.get("openai", {}), "item": own}
+    told = {**(part.extra.get("openai") or {}), "item": own}
     return [message.replace(parts=(part.replace(extra={"openai": told}),))]
 
 
 def _with_own(message: Message, item: w.Item, told: JsonObject) -> Message:
     if item.role == "assistant" and isinstance(item.content, list):
         return message.replace(extra={"openai": {"item": told}})
-    own: JsonObject = dict(message.extra.get("openai", {}))
+    own: JsonObject = dict(message.extra.get("openai") or {})
     if more := {name: value for name, value in told.items() if name not in ("role", "content")}:
         own["own"] = more
     if not isinstance(item.content, list):

@@ -90,6 +90,16 @@ def opened(words: str = "", **fields: Any) -> PartAdded:
     return PartAdded(part=TextPart(text=words), open=True, **fields)
 
 
+@pytest.mark.parametrize("extra", [{"a2a": "x"}, {"a2a": {}, "acp": []}, {"openai": 1}])
+def test_what_protocols_know_beside_an_event_is_an_object_for_each(extra: Any) -> None:
+    part = TextPart(text="a", extra=extra)
+    asked = InterruptRaised(message=Message(role="agent", parts=(part,)))
+    of_message = InterruptRaised(message=Message(role="agent", extra=extra))
+    for said in ([opened(extra=extra)], [PartAdded(part=part)], [asked], [of_message]):
+        assert "a member of `extra` that is neither a JSON object nor null" in refused(MessageStarted(), *said)
+    assert "`extra`" in refused(MessageStarted(), opened(), PartDelta(text="a", extra=extra))
+
+
 # Ids
 
 

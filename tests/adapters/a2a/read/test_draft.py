@@ -15,6 +15,7 @@ from canonical.event import (
     PartAdded,
     PartDelta,
     RunEnded,
+    StepEnded,
     StepStarted,
     ToolStarted,
 )
@@ -190,3 +191,18 @@ def test_of_a_message_that_grows_without_end_no_more_is_followed_than_can_be_kep
     assert said(heard(events)) == [("It is ", "answer")]
     again = read(update(whole("It is ")), *large, update(whole("It is ", "sunny.")), end("It is ", "sunny."))
     assert [text for text, _ in said(heard(again))] == ["It is sunny."]
+
+
+@pytest.mark.parametrize("name", ["a2a", DRAFT])
+@pytest.mark.parametrize("own", [{"branch": {}}, {"group": []}, {"x": 1}, {"messageId": {}, "told": "x"}])
+@pytest.mark.parametrize("kind", [StepStarted, StepEnded])
+def test_what_another_gateway_keeps_beside_its_steps_may_be_anything(name: str, own: Any, kind: Any) -> None:
+    reader = resumed([kind(step_id="s", name="n", extra={name: own})])
+    assert said(heard(read(update(whole("Hi")), end("Hi"), reader=reader))) == [("Hi", "answer")]
+
+
+def test_what_a_server_says_of_a_step_beside_a_status_is_none_of_what_is_kept_beside_it_here() -> None:
+    step = {"kind": "step_started", "step_id": "s", "name": "n", "extra": {"a2a": {"branch": "b"}}}
+    told = update()
+    told["statusUpdate"]["metadata"] = {"babelgate": {"event": step}}
+    assert [event.extra for event in read(told) if isinstance(event, StepStarted)] == [{}]
