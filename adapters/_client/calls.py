@@ -12,7 +12,6 @@ from urllib.request import getproxies
 import httpx
 
 from adapters._client.answers import ANSWER_LIMIT, read_answer
-from adapters._client.transport import Transport
 from adapters._upstream import FORWARDED
 from canonical import FaultCode, FaultError
 from canonical.value import Json
@@ -55,6 +54,11 @@ class Calls(ABC):
         self._base = base.rstrip("/")
         self._headers = dict(headers or {})
         self._timeout = DEFAULT_TIMEOUT if timeout is None else timeout
+        # aiohttp takes 9 MB and a tenth of a second, which a gateway of agents of its own need not have. Not with the
+        # first call, which would keep everybody waiting.
+        from adapters._client.transport import Transport
+
+        self._transport = Transport
         self._given = http
         self._own: httpx.AsyncClient | None = None
 
@@ -74,7 +78,7 @@ class Calls(ABC):
             return self._given
         if self._own is None:
             # The way through a proxy of the environment is httpx's own to know.
-            transport = None if any(map(getproxies().get, ("http", "https", "all"))) else Transport(_LIMITS)
+            transport = None if any(map(getproxies().get, ("http", "https", "all"))) else self._transport(_LIMITS)
             # No cookies: one caller's would go with the next one's calls.
             jar = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
             hooks = {name: [*each] for name, each in EVENT_HOOKS.get().items()}

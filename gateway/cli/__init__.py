@@ -185,8 +185,10 @@ def serve(
     Without targets and without --config, ./babelgate.yaml is served, and without that file the demo agents. Every
     option can also be a key of the file or a BABELGATE_… variable; the option goes first, then the variable.
     """
-    # httpx takes a command line of its own along where rich and pygments are there: 3.3 MB that nothing here uses.
-    sys.modules.setdefault("httpx._main", cast("ModuleType", None))
+    # What nothing here uses, and libraries take along: httpx its own command line where rich and pygments are there,
+    # 3.3 MB, and uvicorn what starts it anew when files change, 1 MB.
+    for unused in ("httpx._main", "watchfiles"):
+        sys.modules.setdefault(unused, cast("ModuleType", None))
     from gateway.cli.serve import serve as run_gateway
 
     given = {

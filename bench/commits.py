@@ -1,0 +1,97 @@
+"""What a change gave: the gateway of several commits, at the same work in one run.
+
+    .venv/bin/python -m bench.commits COMMIT... [--jobs 1200] [--rounds 5] [--only A2A]
+
+Each commit's code is taken out of git and run by this interpreter, so that the packages are today's, and so is the
+client. A round visits every work on every commit once, in turn; the figures are medians of what the server's CPU time a
+job was in multiples of a bare Litestar's in the same round. A work that a commit does not know is left out.
+"""
+
+import argparse
+import io
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from bench import server, work
+from bench.echo import BARE, STREAM_JOBS
+from bench.server import Server
+from bench.work import Job
+
+_PROJECT: Final = Path(__file__).parent.parent
+WORKS: Final[Mapping[str, Job]] = {
+    name: work.GATEWAY[name]
+    for name in ("A2A 1.0", "A2A 0.3", "ACP", "AIEF task + step", "LangGraph wait", "A2A stream", "LangGraph stream")
+}
+
+
+def take_out(commit: str, folder: Path) -> Path:
+    """The folder that has the code of a commit."""
+    archive = subprocess.run(["git", "archive", commit], cwd=_PROJECT, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("commits", nargs="+", metavar="COMMIT")
+    parser.add_argument("--jobs", type=int, default=1200, help="of a round; a stream counts as ten")
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="works whose name holds this")
+    options = parser.parse_args()
+    works = {name: job for name, job in WORKS.items() if options.only in name}
+    server.pin_client()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        home = Path(folder)
+        bare = stack.enter_context(server.running(server.uvicorn("bench.bare:app"), home / "bare"))
+        gateways: dict[str, Server] = {}
+        for commit in options.commits:
+            source = take_out(commit, home / "source" / commit)
+            gateways[commit] = stack.enter_context(
+                server.running(server.gateway(), home / commit, environment={"PYTHONPATH": str(source)})
+            )
+        report(works, compare(bare, gateways, works, options))
+
+
+def compare(
+    bare: Server, gateways: Mapping[str, Server], works: Mapping[str, Job], options: argparse.Namespace
+) -> Mapping[tuple[str, str], Sequence[float]]:
+    """By commit and work, of each round: CPU time a job, in multiples of a bare Litestar's."""
+    found: dict[tuple[str, str], list[float]] = {}
+    unknown: set[tuple[str, str]] = set()
+    for number in range(options.rounds + 1):
+        print(f"round {number} of {options.rounds}", file=sys.stderr, flush=True)
+        floor = server.measure(bare, work.bare(), options.jobs, options.connections).cpu
+        for name, job in works.items():
+            count = options.jobs // (STREAM_JOBS if "stream" in name else 1)
+            for commit, gateway in gateways.items():
+                if (commit, name) in unknown:
+                    continue
+                try:
+                    figures = server.measure(gateway, job, max(options.connections, count), options.connections)
+                except SystemExit as error:
+                    print(f"{commit}, {error}", file=sys.stderr)
+                    unknown.add((commit, name))
+                    continue
+                if number:  # the first round warms up
+                    found.setdefault((commit, name), []).append(figures.cpu / floor)
+    return found
+
+
+def report(works: Mapping[str, Job], found: Mapping[tuple[str, str], Sequence[float]]) -> None:
+    print(f"{'CPU, x ' + BARE:24}" + "".join(f"{name:>18}" for name in works))
+    for commit in dict.fromkeys(commit for commit, _ in found):
+        times = [found.get((commit, name)) for name in works]
+        print(f"{commit:24}" + "".join(f"{statistics.median(each):>18.1f}" if each else f"{'-':>18}" for each in times))
+
+
+if __name__ == "__main__":
+    main()
