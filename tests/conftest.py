@@ -126,7 +126,9 @@ def _refuse_database(*_: object, **__: object) -> NoReturn:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """A command that ran in this process, for an earlier test, has set up logging for all of it."""
-    logging.getLogger("babelgate").setLevel(logging.NOTSET)
+    log = logging.getLogger("babelgate")
+    if log.level != logging.NOTSET:  # to set it makes every logger forget which levels it has found
+        log.setLevel(logging.NOTSET)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -2,6 +2,7 @@
 they wait for it to begin with.
 """
 
+import signal
 from typing import Any, Final
 
 import hypothesis
@@ -9,7 +10,7 @@ from hypothesis.internal.conjecture import providers
 
 from tests.closing import close_connections
 from tests.compiled import keep_compiled
-from tests.examples import FEW
+from tests.examples import FEW, USUAL
 from tests.registration import quicken_registration
 
 _PROVIDERS: Final[Any] = providers
@@ -18,7 +19,7 @@ _PROVIDERS: Final[Any] = providers
 def make_ready(quick: bool) -> None:
     # How long an example takes tells of the machine, not of the code.
     hypothesis.settings.register_profile(
-        "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+        "any machine", max_examples=USUAL, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
     )
     any_machine = hypothesis.settings.get_profile("any machine")
     hypothesis.settings.register_profile("quick", parent=any_machine, max_examples=FEW)
@@ -29,3 +30,6 @@ def make_ready(quick: bool) -> None:
     quicken_registration()
     keep_compiled()
     close_connections()
+    # asyncio takes Ctrl-C over while a loop runs where Python's own handler has it, and asks each time which has: an
+    # answer that it makes of the text of the task. pytest-asyncio runs the loop eight times a test.
+    signal.signal(signal.SIGINT, lambda number, frame: signal.default_int_handler(number, frame))

@@ -248,7 +248,7 @@ DECODERS = (
 )
 
 
-@examples(200)
+@examples(100)
 @given(st.data())
 def test_json_of_any_kind_is_decoded_or_refused_and_nothing_else(data: st.DataObject) -> None:
     keys = st.sampled_from(
