@@ -23,6 +23,8 @@ _VALUE: Final = 64
 _PIECE: Final = 64 * 1024
 """Bytes that are sent at once, at least."""
 _WEIGHT: Final = 2**20
+_TOGETHER: Final = 256
+"""Values of a list that are looked at, and encoded, at once."""
 
 
 def json_response(
@@ -118,30 +120,43 @@ def is_large(value: Any) -> bool:
 def _subtract_weight(value: Any, left: int) -> int:
     """What is left of so many characters; of what weighs more no more than that is looked at."""
     todo: list[Iterable[Any]] = [(value,)]
+    kinds = _KINDS
     while todo and left >= 0:
         for item in todo.pop():
             left -= _VALUE
-            if item is None:
+            kind = kinds[type(item)]
+            if kind is None:
                 continue
-            if type(item) is str:
+            if kind is str:
                 left -= len(item)
-            elif isinstance(item, list | tuple):
-                items = cast("list[Any]", item)
-                left -= _VALUE * len(items)
-                todo.append(items)
-            elif isinstance(item, dict):
-                members = cast("dict[str, Any]", item)
-                left -= _VALUE * len(members)
-                todo += (members, members.values())
-            elif isinstance(item, BaseModel):
+            elif kind is BaseModel:
                 fields = item.__dict__
                 left -= _VALUE * len(fields)
                 todo.append(fields.values())
                 if item.__pydantic_extra__:
                     todo.append((item.__pydantic_extra__,))
+            else:
+                left -= _VALUE * len(item)
+                todo += (item, item.values()) if kind is dict else (item,)
             if left < 0:
                 break
     return left
+
+
+class _Kinds(dict[type, type | None]):
+    """By the type of a value: as what it is looked at, None where it has one weight whatever it says. To ask whether a
+    value is a model takes longer than the rest of the look at it."""
+
+    def __missing__(self, kind: type) -> type | None:
+        found = str if kind is str else None
+        for each, known in ((list, list), (tuple, list), (dict, dict), (BaseModel, BaseModel)):
+            if issubclass(kind, each):
+                found = known
+        self[kind] = found
+        return found
+
+
+_KINDS: Final = _Kinds()
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
@@ -180,13 +195,20 @@ def _pieces(value: Any) -> Iterator[bytes]:
 
 def _split(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """In order, as many at a time as are not large together: a call for each takes longer than to encode it."""
-    begun, left = 0, _LARGE
+    begun = 0
+    while begun < len(items):
+        some = items[begun : begun + _TOGETHER]
+        if _subtract_weight(some, _LARGE) < 0:
+            some = some[: _fitting(some)]
+        yield some
+        begun += len(some)
+
+
+def _fitting(items: Sequence[Any]) -> int:
+    """How many of the first are not large together, one at least."""
+    left = _LARGE
     for place, item in enumerate(items):
         left = _subtract_weight(item, left)
-        if left >= 0:
-            continue
-        if begun < place:
-            yield items[begun:place]
-        begun, left = place, _subtract_weight(item, _LARGE)
-    if begun < len(items):
-        yield items[begun:]
+        if left < 0:
+            return max(place, 1)
+    return len(items)
