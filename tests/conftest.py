@@ -46,6 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accept", action="store_true", help="rewrite the goldens; read the diff before you commit it")
     parser.addoption("--time", action="store_true", help="write tests/durations.json, by which files are ordered")
     parser.addoption(
+        "--postgres", action="store_true", help="of tests/pairs: every gateway keeps its data in PostgreSQL"
+    )
+    parser.addoption(
         "--whole-sets", action="store_true", help="show each violation to all requirements of its set: takes far longer"
     )
 

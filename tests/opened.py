@@ -26,6 +26,11 @@ class Opened:
     settings: Settings
 
 
+def database_in(folder: Path) -> str:
+    """The URL of the database of a gateway whose settings name none."""
+    return f"sqlite:///{folder / 'gateway.db'}"
+
+
 @asynccontextmanager
 async def opened(
     folder: Path,
@@ -39,7 +44,7 @@ async def opened(
     """With Python callables and Agents by name (the demo agents if there are none), on a database in `folder`. The
     same folder again is a restart. `configured` = agents as babelgate.yaml has them, `settings` = the rest of it;
     loopback may be fetched unless they say otherwise. A `registry` is the test's own, who closes it."""
-    given: dict[str, Any] = {"database": f"sqlite:///{folder / 'gateway.db'}", "network": {"allow": ["127.0.0.0/8"]}}
+    given: dict[str, Any] = {"database": database_in(folder), "network": {"allow": ["127.0.0.0/8"]}}
     named = {} if configured is None else {"agents": configured}
     loaded = Settings.model_validate({**given, **named, **settings})
     if loaded.database.startswith("sqlite:"):

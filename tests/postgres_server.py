@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -34,9 +34,10 @@ _SETTINGS: Final = {
 class PostgresServer:
     """`url` stays the same, whatever becomes of the server."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    def __init__(self, programs: Path, folder: Path, settings: Mapping[str, str]) -> None:
         """`folder` must be one that the server's user can enter."""
         self._programs, self._data = programs, folder / "data"
+        self._settings = {**_SETTINGS, **settings}
         self._user = "nobody" if os.getuid() == 0 else None
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port: int = free.getsockname()[1]
@@ -50,7 +51,7 @@ class PostgresServer:
         self._call(
             "initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C", "-N"
         )
-        settings = "".join(f"{name} = '{value}'\n" for name, value in {**_SETTINGS, "port": self._port}.items())
+        settings = "".join(f"{name} = '{value}'\n" for name, value in {**self._settings, "port": self._port}.items())
         with (self._data / "postgresql.conf").open("a") as file:
             file.write(settings)
 
@@ -142,8 +143,8 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server() -> Generator[PostgresServer]:
-    """One that runs; skips or fails the calling test if it cannot be had."""
+def postgres_server(**settings: str) -> Generator[PostgresServer]:
+    """One that runs; skips or fails the calling test if it cannot be had. `settings`: of postgresql.conf."""
     package = subprocess.run(
         [peer_python("postgres"), "-c", _BINARIES], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -151,7 +152,7 @@ def postgres_server() -> Generator[PostgresServer]:
     try:
         if os.getuid() == 0:
             shutil.chown(folder, "nobody", "nogroup")
-        server = PostgresServer(Path(package) / "pginstall" / "bin", folder)
+        server = PostgresServer(Path(package) / "pginstall" / "bin", folder, settings)
         server.make()
         server.start()
         try:

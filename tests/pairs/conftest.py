@@ -1,14 +1,19 @@
 """Which pairs there are, and what one consists of."""
 
-from collections.abc import AsyncGenerator
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import pytest_asyncio
 
 from adapters.mcp.server import calls
+from tests import opened
 from tests.pairs.caller import Caller
 from tests.pairs.house import HOUSES, House
+from tests.postgres_server import postgres_server
 
 
 class Houses:
@@ -26,8 +31,21 @@ class Houses:
         return self._started[kind]
 
 
+@pytest.fixture(scope="session")
+def databases(request: pytest.FixtureRequest) -> Generator[None]:
+    """With `--postgres`, each gateway of this process that is told of no database has a schema of PostgreSQL. There are
+    more of them than a server takes by default."""
+    if not request.config.option.postgres:
+        yield
+        return
+    with postgres_server(max_connections="1000") as server, pytest.MonkeyPatch.context() as patch:
+        schemas = defaultdict[Path, str](lambda: server.add_schema(f"pair_{uuid4().hex}"))
+        patch.setattr(opened, "database_in", schemas.__getitem__)
+        yield
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def houses(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Houses]:
+async def houses(databases: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Houses]:
     async with AsyncExitStack() as stack:
         yield Houses(stack, tmp_path_factory)
 
