@@ -53,6 +53,8 @@ class Checks:
         self.looked = 0
         self.upstream_lost = False
         """The gateway behind was killed as well."""
+        self.has_stopped_node = False
+        """What it was asked for may still be done when it goes on, so whatever is in doubt stays so."""
 
     def fault(self, kind: str, words: object) -> None:
         self.faults.append(f"{kind}: {words}")
@@ -93,7 +95,8 @@ class Checks:
     def _compare(self, what: str, known: Known, found: Any) -> None:
         if not known.holds(found):
             self.fault("lost", f"{what} is {found}, and was acknowledged as {known.value}, or perhaps {known.doubt}")
-        known.is_settled_as(found)
+        if not self.has_stopped_node:
+            known.is_settled_as(found)
 
     async def _uploads(self, task_id: str, files: dict[str, Known]) -> None:
         url = f"/agent/again/ap/v1/agent/tasks/{task_id}/artifacts"

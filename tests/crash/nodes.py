@@ -178,9 +178,11 @@ class NodeCampaign(Tally):
             await cluster.start(victim)
         load.move(cluster.new_client())
         await load.send_again()
+        checks.has_stopped_node = kind == "stop"
         await checks.settle()
         self.longest = max(self.longest, monotonic() - started)
         await checks.all()
+        checks.has_stopped_node = False
         if kind == "stop":
             victim.signal(signal.SIGCONT)
             async with asyncio.timeout(_BOUND):  # what it had begun to write is refused, and it is a node again
