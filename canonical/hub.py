@@ -4,7 +4,7 @@ an adapter's routes get one.
 Every call takes the owner first, and another owner's thing is not found. Whatever a call acknowledges is committed.
 """
 
-from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
@@ -213,6 +213,20 @@ class RunPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What was said at once on a thread: in a run, with its input, or by a caller outside of any."""
+
+    seq: int
+    """Of the record that begins it. Turns are in this order."""
+    until: int | None
+    """Of the last record of a run; None = it goes on."""
+    run_id: str | None = None
+    task_id: str | None = None
+    message_id: str | None = None
+    """Of what was said outside of runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateUpdate:
     """A revision that a caller makes (`canonical.history`)."""
 
@@ -266,6 +280,26 @@ class Reads(Protocol):
     async def run_page(self, owner: str, thread_id: str, agent: str, *, limit: int, offset: int = 0) -> RunPage | None:
         """What a page of an agent's runs on a thread needs, however long the thread is. None where it is too large to
         be read at once, and where steps were marked on the thread, so that a run may be several. Raises not_found."""
+        ...
+
+    async def turns(
+        self, owner: str, thread_id: str, *, limit: int, beyond: int | None = None, descending: bool = True
+    ) -> Sequence[Turn]:
+        """The newest turns of a thread, or the oldest; or those that come in this order after the one that begins with
+        the record `beyond`. Without runs that were removed. Fewer than `limit` where they are long, and none only where
+        there are no more. Raises not_found."""
+        ...
+
+    def turn_log(
+        self, owner: str, thread_id: str, turns: Sequence[Turn], *, inline: bool = False
+    ) -> AsyncGenerator[Sequence[Record]]:
+        """The records that tell of turns that follow each other, in order: theirs, those that create their tasks, and
+        the questions, answers and calls of these tasks until then. Where a message outside of runs was said again under
+        its id, that, too. Some others may be among them. Raises not_found."""
+        ...
+
+    async def removed_messages(self, owner: str, thread_id: str) -> Set[str]:
+        """Ids of the messages that a revision of the thread has left out. Raises not_found."""
         ...
 
     async def thread(self, owner: str, thread_id: str) -> Thread: ...

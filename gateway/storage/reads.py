@@ -17,6 +17,7 @@ from canonical.hub import (
     TaskPage,
     ThreadFilter,
     ThreadOrder,
+    Turn,
     Webhook,
 )
 from canonical.json import contains
@@ -26,6 +27,7 @@ from canonical.thread import Interrupt, Run, Task, Thread, ThreadView
 from gateway.storage import listing, queries, thread_values
 from gateway.storage.run_page import run_page
 from gateway.storage.subscription import LogReader
+from gateway.storage.turns import find_records, find_turns, read_turns, removed_messages
 
 T = TypeVar("T")
 
@@ -70,6 +72,30 @@ class Reads(LogReader):
     async def run_page(self, owner: str, thread_id: str, agent: str, *, limit: int, offset: int = 0) -> RunPage | None:
         pk = await self.key(owner, thread_id)
         return await self._journal.query(run_page, pk, agent, limit, offset)
+
+    async def turns(
+        self, owner: str, thread_id: str, *, limit: int, beyond: int | None = None, descending: bool = True
+    ) -> Sequence[Turn]:
+        pk = await self.key(owner, thread_id)
+        return await self._journal.query(find_turns, pk, limit=limit, beyond=beyond, descending=descending)
+
+    async def turn_log(
+        self, owner: str, thread_id: str, turns: Sequence[Turn], *, inline: bool = False
+    ) -> AsyncGenerator[Sequence[Record]]:
+        if not turns:
+            return
+        pk = await self.key(owner, thread_id)
+        wanted = await self._journal.query(find_records, pk, owner, turns)
+        after, has_more = 0, True
+        while has_more:
+            records, has_more = await self._journal.query(read_turns, pk, wanted, after)
+            async for batch in self._batches(records, inline=inline):
+                yield batch
+            after = records[-1].seq if records else after
+
+    async def removed_messages(self, owner: str, thread_id: str) -> Set[str]:
+        pk = await self.key(owner, thread_id)
+        return await self._journal.query(removed_messages, pk)
 
     async def thread(self, owner: str, thread_id: str) -> Thread:
         return _require_found(await self._journal.row(Thread, owner, thread_id), f"Thread {thread_id} not found")

@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 from sqlalchemy import (
     BigInteger,
     Dialect,
+    Integer,
     Table,
     bindparam,
     delete,
@@ -17,7 +18,10 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import ClauseElement
+from sqlalchemy.sql.functions import GenericFunction
 
 from gateway.storage.prepared import Statement, inserting
 from gateway.storage.tables import (
@@ -38,6 +42,20 @@ PAGE: Final = 2 * 2**20
 
 def table_of(model: Any) -> Table:
     return cast("Table", model.__table__)
+
+
+class Position(GenericFunction[int]):
+    """Where bytes stand in others, from 1; 0 where they do not."""
+
+    name = "instr"
+    type = Integer()
+    inherit_cache = True
+
+
+@compiles(Position, "postgresql")
+def _in_postgresql(element: Position, compiler: SQLCompiler, **options: Any) -> str:
+    value, wanted = (compiler.process(each, **options) for each in element.clauses)
+    return f'pg_catalog."position"({value}, {wanted})'
 
 
 class Sql:

@@ -13,7 +13,6 @@ import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Integer,
     LargeBinary,
     and_,
     bindparam,
@@ -25,15 +24,12 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import GenericFunction
 
 from canonical.history import StateHistory
 from canonical.json import contains
 from canonical.value import JsonObject
 from gateway.storage.prepared import Statement
-from gateway.storage.statements import table_of
+from gateway.storage.statements import Position, table_of
 from gateway.storage.tables import EventRow, ThreadRow, ThreadValueRow
 from gateway.storage.transaction import Transaction
 
@@ -60,20 +56,6 @@ _ALL: Final = (
 )
 
 
-class _Position(GenericFunction[int]):
-    """Where bytes stand in others, from 1; 0 where they do not."""
-
-    name = "instr"
-    type = Integer()
-    inherit_cache = True
-
-
-@compiles(_Position, "postgresql")
-def _in_postgresql(element: _Position, compiler: SQLCompiler, **options: Any) -> str:
-    value, wanted = (compiler.process(each, **options) for each in element.clauses)
-    return f'pg_catalog."position"({value}, {wanted})'
-
-
 @dataclass(frozen=True, slots=True)
 class Found:
     matching: set[int]
@@ -89,7 +71,7 @@ def find(connection: Connection, owner: str, values: JsonObject) -> Found:
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     needles = list(islice(_needles(values), _MOST_NEEDLES))
     names = [f"needle_{number}" for number in range(len(needles))]
-    holds = and_(*(_Position(_VALUE.c.body, bindparam(name, type_=LargeBinary)) > _NONE for name in names))
+    holds = and_(*(Position(_VALUE.c.body, bindparam(name, type_=LargeBinary)) > _NONE for name in names))
     # Rows are read in the database: to make an object of each of thousands takes longer than all else.
     wanted = _ALL.where(or_(_VALUE.c.body.is_(None), _VALUE.c.seq != _NEWEST, holds))
     rows = Statement(wanted, connection.dialect, ("owner", *names)).iterate(connection, (owner, *needles))

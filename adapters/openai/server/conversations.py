@@ -13,6 +13,7 @@ from adapters._server.own_files import resolve_own_files
 from adapters.openai.codec.items import decode_items
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.names import CONVERSATION, encode_id
+from adapters.openai.server.item_pages import ItemPages
 from adapters.openai.server.lookup import find_conversation
 from adapters.openai.server.page import page_of
 from adapters.openai.wire import responses as w
@@ -28,6 +29,7 @@ AnyRequest = Request[Any, Any, Any]
 class Conversations:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._pages = ItemPages(hub)
 
     def __deepcopy__(self, _: object) -> "Conversations":
         return self  # as in `Models`
@@ -71,11 +73,10 @@ class Conversations:
     # Items
 
     async def list_items(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, invalid, too_large."""
+        """Raises not_found, invalid."""
         who = caller(request)
         thread = await self._find(who, request)
-        items = [each.item for each in await self._items(who, thread)]
-        return json_response(page_of(items, request.query_params))
+        return json_response(await self._pages.read(who.owner, thread.thread_id, request.query_params))
 
     async def _items(self, who: Caller, thread: Thread) -> Sequence[ConversationItem]:
         writer = ConversationWriter(thread.thread_id, who.owner)

@@ -1,7 +1,7 @@
 """Pages of items."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from adapters.openai.codec.messages import refuse
 from canonical.value import JsonObject
@@ -22,17 +22,32 @@ def limit_of(text: str | None) -> int:
 def page_of(items: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:
     """Of items in the order in which they were said: the newest first, unless `order` says otherwise. Raises
     invalid."""
-    # resources/responses/input_items.py, list.
-    limit, order = limit_of(query.get("limit")), query.get("order", "desc")
-    if order not in ("asc", "desc"):
-        refuse("order", "It is neither asc nor desc.")
-    found = list(items) if order == "asc" else list(items)[::-1]
+    limit, descending = limit_of(query.get("limit")), is_descending(query.get("order"))
+    found = list(items)[::-1] if descending else list(items)
     after = query.get("after")
     if after is not None:
         place = next((number for number, item in enumerate(found) if item["id"] == after), None)
         if place is None:
-            refuse("after", f"There is no item with the id {after[:100]!r}.")
+            refuse_cursor(after)
         found = found[place + 1 :]
+    return encode_page(found, limit)
+
+
+def is_descending(order: str | None) -> bool:
+    """The newest first, unless it says otherwise. Raises invalid."""
+    if order not in (None, "asc", "desc"):
+        refuse("order", "It is neither asc nor desc.")
+    return order != "asc"
+
+
+def refuse_cursor(after: str) -> NoReturn:
+    """Raises invalid."""
+    refuse("after", f"There is no item with the id {after[:100]!r}.")
+
+
+def encode_page(found: Sequence[JsonObject], limit: int) -> JsonObject:
+    """`found` = the items of the page, and at least one more if there is one."""
+    # resources/responses/input_items.py, list.
     page = found[:limit]
     return {
         "object": "list",

@@ -1,6 +1,6 @@
 """Records of a thread → the items of a conversation."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from adapters.openai.codec.items import encode_input
@@ -29,6 +29,8 @@ class ConversationItem:
     item: JsonObject
     message_id: str | None
     """None = it is of no message, and cannot be taken out."""
+    turn: int
+    """The seq of the record that began the turn in which it was said."""
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class _Task:
 class _Block:
     """What was said at once: by a caller, or in one run."""
 
+    turn: int
     run_id: str | None
     said: list[str] = field(default_factory=list[str])
     """Ids of messages."""
@@ -51,16 +54,17 @@ class _Block:
 
 
 class ConversationWriter:
-    """Feed it all records of a thread, in order."""
+    """Feed it all records of a thread, in order, or all that tell of some turns."""
 
-    def __init__(self, thread_id: str, owner: str) -> None:
+    def __init__(self, thread_id: str, owner: str, forgotten: Iterable[str] = ()) -> None:
+        """`forgotten` = ids of messages that are left out, beside those of which the records say it."""
         self._fold = Fold(thread_id, owner)
         """Of what belongs to no run."""
         self._tasks: dict[str, _Task] = {}
         self._blocks: list[_Block] = []
         self._removed: set[str] = set()
         """Runs."""
-        self._forgotten: set[str] = set()
+        self._forgotten: set[str] = set(forgotten)
         """Messages."""
 
     def write(self, record: Record) -> None:
@@ -78,7 +82,7 @@ class ConversationWriter:
             case StateSaved():
                 self._forgotten |= {*event.removed_ids}
             case MessageStarted() if record.run_id is None:
-                self._blocks.append(_Block(None, said=[event.message_id or ""]))
+                self._blocks.append(_Block(record.seq, None, said=[event.message_id or ""]))
             case _:
                 pass
         if task is None:
@@ -94,25 +98,26 @@ class ConversationWriter:
         for told in task.told:
             writer.write(told)
         task.writers.append(writer)
-        self._blocks += [_Block(event.run_id, messages=event.messages), _Block(event.run_id, writer=writer)]
+        said = _Block(record.seq, event.run_id, messages=event.messages)
+        self._blocks += [said, _Block(record.seq, event.run_id, writer=writer)]
 
-    def items(self) -> list[ConversationItem]:
-        """Raises too_large."""
+    def items(self, turns: Container[int] | None = None) -> list[ConversationItem]:
+        """Those of the turns that these records began, or all. Raises too_large."""
         found: list[ConversationItem] = []
-        for each in self._items():
+        for each in self._items(turns):
             found.append(each)
             if len(found) > _MOST:
                 raise FaultError(FaultCode.TOO_LARGE, f"The conversation has more than {_MOST} items.", limit=_MOST)
         return found
 
-    def _items(self) -> Iterator[ConversationItem]:
+    def _items(self, turns: Container[int] | None) -> Iterator[ConversationItem]:
         for block in self._blocks:
-            if block.run_id in self._removed:
+            if block.run_id in self._removed or (turns is not None and block.turn not in turns):
                 continue
             said = [message for each in block.said if (message := self._fold.message(each)) is not None]
             for message in (*said, *block.messages):
                 if message.message_id not in self._forgotten:
-                    yield ConversationItem(encode_input(message), message.message_id)
+                    yield ConversationItem(encode_input(message), message.message_id, block.turn)
             for item, message_id in block.writer.items() if block.writer is not None else ():
                 if message_id is None or message_id not in self._forgotten:
-                    yield ConversationItem(item, message_id)
+                    yield ConversationItem(item, message_id, block.turn)

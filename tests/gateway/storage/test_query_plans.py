@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event
 
 from canonical import RunFilter, TaskFilter, ThreadFilter
-from canonical.hub import ThreadOrder
+from canonical.hub import ThreadOrder, Turn
 from canonical.state import RunStatus
 from gateway.runs import expiry, lifecycle
 from gateway.storage import listing, queries
@@ -19,6 +19,7 @@ from gateway.storage.prepared import Statement
 from gateway.storage.run_page import run_page
 from gateway.storage.sqlite import open_engine
 from gateway.storage.statements import Sql
+from gateway.storage.turns import TurnRecords, find_records, find_turns, read_turns, removed_messages
 
 PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob", "thread_expires")
 """Indexes that hold only what is open, or that a sweep has to walk through."""
@@ -93,6 +94,16 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
         listing.runs_at(connection, "o", keys=["r", "s"])
         listing.tasks_at(connection, "o", keys=["t", "u"])
         run_page(connection, 1, "a", 10, 0)
+        find_turns(connection, 1, limit=10, beyond=None, descending=True)
+        find_records(connection, 1, "o", [Turn(seq=3, until=9, task_id="t"), Turn(seq=2, until=2, message_id="m")])
+        some: Any = {
+            "runs": frozenset({"r"}),
+            "tasks": frozenset({"t"}),
+            "tasks_begun": frozenset({1}),
+            "said": [(2, 2)],
+        }
+        read_turns(connection, 1, TurnRecords(first=1, until=9, **some), 0)
+        removed_messages(connection, 1)
         queries.open_interrupts(connection, "o", "t")
         queries.thread_of(connection, "o", "p", "a", "x")
         queries.aliases(connection, "o", "p", ["t"])

@@ -1,0 +1,216 @@
+"""Pages of a conversation's items are what a reading of the whole conversation shows at their places."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+
+from adapters.openai.server.item_pages import ItemPages
+from adapters.openai.server.page import page_of
+from adapters.openai.write.conversation import ConversationWriter
+from canonical import FaultCode, FaultError, FilePart, Message, Receipt, RunStatus, Scope, TaskState, TextPart
+from canonical.event import (
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    RunEnded,
+    StateSaved,
+    ToolEnded,
+    ToolStarted,
+)
+from canonical.hub import StateUpdate, ThreadChange
+from canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
+from canonical.value import JsonObject
+from gateway.hub import Hub
+from gateway.storage import turns
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Scripted,
+    answer,
+    ends,
+    reaches,
+    registered,
+    run_is,
+    submit,
+)
+
+EACH_DATABASE: Final = True
+ORDERS: Final = ("asc", "desc")
+
+
+async def whole(hub: Hub, thread_id: str) -> list[JsonObject]:
+    writer = ConversationWriter(thread_id, OWNER)
+    for record in await hub.reads.records(OWNER, Scope(thread_id), inline=True):
+        writer.write(record)
+    return [each.item for each in writer.items()]
+
+
+def queries(items: Sequence[JsonObject], *limits: int) -> list[dict[str, str]]:
+    """After every item, and of none, in both orders."""
+    cursors: tuple[dict[str, str], ...] = ({}, *({"after": str(item["id"])} for item in items))
+    return [{**at, "order": order, "limit": str(limit)} for at in cursors for order in ORDERS for limit in limits]
+
+
+async def check(hub: Hub, thread_id: str, *limits: int) -> list[JsonObject]:
+    """All pages of these sizes, by themselves and one after the other, as somebody reads them who goes through all."""
+    items = await whole(hub, thread_id)
+    for query in queries(items, *limits):
+        page = await ItemPages(hub).read(OWNER, thread_id, query)
+        assert json.dumps(page) == json.dumps(page_of(items, query)), query
+    await check_walk(hub, thread_id, items)
+    return items
+
+
+async def check_walk(hub: Hub, thread_id: str, items: Sequence[JsonObject]) -> None:
+    for order in ORDERS:
+        pages, found, after = ItemPages(hub), list[JsonObject](), dict[str, str]()
+        while len(found) <= len(items):
+            page: Any = await pages.read(OWNER, thread_id, {**after, "order": order, "limit": "3"})
+            found += page["data"]
+            if not page["has_more"]:
+                break
+            after = {"after": page["last_id"]}
+        assert json.dumps(found) == json.dumps(items[::-1] if order == "desc" else items)
+
+
+async def update(hub: Hub, thread_id: str, *messages: Message, forget: Sequence[str] = ()) -> None:
+    await hub.update_state(OWNER, StateUpdate(thread_id=thread_id, messages=messages, removed_ids=tuple(forget)))
+
+
+def message(words: str, message_id: str, role: Any = "user") -> Message:
+    return Message.of(words, role).replace(message_id=message_id)
+
+
+async def run(hub: Hub, agent: Scripted, thread_id: str, *said: Any, ended: RunEnded | None = None) -> Receipt:
+    receipt = await submit(hub, "a", thread_id=thread_id)
+    (await agent.called()).say(*said).end(ended)
+    await ends(hub, receipt)
+    return receipt
+
+
+def called(call_id: str, side: Any = "agent") -> list[Any]:
+    part = ToolCallPart(call_id=call_id, name="look", arguments='{"at": 1}', side=side)
+    return [MessageStarted(), PartAdded(part=part), MessageEnded()]
+
+
+def result(call_id: str, output: str) -> list[Any]:
+    part = ToolResultPart(call_id=call_id, output=output)
+    return [MessageStarted(role="tool"), PartAdded(part=part), MessageEnded()]
+
+
+async def start(hubs: House) -> tuple[Hub, Scripted, str]:
+    agent = Scripted()
+    hub = await hubs.start(registered("a", agent), registered("echo", Echo()))
+    thread = await hub.create_thread(OWNER, ThreadChange())
+    return hub, agent, thread.thread_id
+
+
+async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, agent, thread_id = await start(hubs)
+    assert await check(hub, thread_id) == []
+
+    await update(hub, thread_id, message("given", "m1"), message("given, too", "m2", "agent"))
+    for words in ("one", "two", "three"):
+        await ends(hub, await submit(hub, "echo", words, thread_id=thread_id))
+    picture = FilePart(name="a.png", media_type="image/png", inline=b"\x89PNG" * 20)
+    seen = Message(role="user", parts=(TextPart(text="look"), picture), message_id="m3")
+    await update(hub, thread_id, seen, message("said anew", "m1"))
+    thought = [MessageStarted(), PartAdded(part=ReasoningPart(text="hm")), MessageEnded()]
+    tool = [ToolStarted(call_id="t1", name="add", input={"a": 1}), ToolEnded(call_id="t1", name="add", output="2")]
+    await run(hub, agent, thread_id, *thought, *called("c1"), *result("c1", "found"), *tool, "done")
+    failed = await run(hub, agent, thread_id, "as far as", ended=RunEnded(status=RunStatus.ERROR))
+    assert (await hub.reads.run(OWNER, failed.run_id)).status is RunStatus.ERROR
+    await check(hub, thread_id)
+
+    # A task of several runs, with questions that are answered one by one and a result that comes in a later run.
+    asking = await submit(hub, "a", thread_id=thread_id)
+    (await agent.called()).say(*called("c2"), *called("c3", "caller"), "wait").ask("q1", "q2").end()
+    await reaches(hub, asking, TaskState.INPUT_REQUIRED)
+    await check(hub, thread_id)
+    await answer(hub, asking.task_id, values={"q1": "yes"})
+    await check(hub, thread_id)
+    await answer(hub, asking.task_id, values={"q2": "no"})
+    (await agent.called()).say(*result("c2", "late"), *result("c3", "the caller's")).ask("q3").end()
+    await reaches(hub, asking, TaskState.INPUT_REQUIRED)
+    await answer(hub, asking.task_id, bare="go on")
+    (await agent.called()).say("at last").end(RunEnded(output={"a": 1}))
+    await ends(hub, asking)
+
+    # What was taken out: by callers, by the agent, before it is said again, and a whole run.
+    removed = await run(hub, agent, thread_id, "nobody sees this")
+    await hub.remove_run(OWNER, removed.run_id)
+    await run(hub, agent, thread_id, MessageStarted(message_id="x1"), PartAdded(part=TextPart(text="x")))
+    await run(hub, agent, thread_id, StateSaved(values={}, removed_ids=("x1", "x2")), "without x")
+    await run(hub, agent, thread_id, MessageStarted(message_id="x2"), PartAdded(part=TextPart(text="y")))
+    await update(hub, thread_id, forget=("m2",))
+    await update(hub, thread_id, message("at the end", "m9"))
+    cancelled = await submit(hub, "a", thread_id=thread_id)
+    going = await agent.called()
+    going.open("so far")
+    await run_is(hub, cancelled.run_id, thread_id, RunStatus.RUNNING)
+    await hub.cancel(OWNER, cancelled.task_id)
+    await ends(hub, cancelled)
+
+    # A run that waits for its turn, and one that is at work.
+    first = await submit(hub, "a", thread_id=thread_id)
+    working = (await agent.called()).open("still")
+    await run_is(hub, first.run_id, thread_id, RunStatus.RUNNING)
+    second = await submit(hub, "echo", "queued", thread_id=thread_id, strategy="enqueue")
+    items = await check(hub, thread_id)
+    assert len(items) > 30
+    working.end()
+    await ends(hub, first)
+    await ends(hub, second)
+    items = await check(hub, thread_id, 1, 20)
+
+    # Whatever is read at once.
+    for name, value in (("PAGE", 300), ("_MOST", 2), ("_SPAN", 5)):
+        monkeypatch.setattr(turns, name, value)
+    await check_walk(hub, thread_id, items)
+    with pytest.raises(FaultError) as caught:
+        await ItemPages(hub).read(OWNER, thread_id, {"after": "msg_unknown"})
+    assert caught.value.fault.code is FaultCode.INVALID
+    with pytest.raises(FaultError) as caught:
+        await ItemPages(hub).read("somebody else", thread_id, {})
+    assert caught.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_a_conversation_of_what_callers_said_alone(hubs: House) -> None:
+    hub, _, thread_id = await start(hubs)
+    for number in range(30):
+        await update(hub, thread_id, message(f"{number}", f"m{number}"), message("again", f"m{number // 3}"))
+    items = await whole(hub, thread_id)
+    assert len(items) == 60
+    for query in queries(items[:9], 2):
+        assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
+
+
+async def test_messages_that_are_said_again_under_their_ids(hubs: House) -> None:
+    """Callers that tell everything that was said with each request."""
+    hub, agent, thread_id = await start(hubs)
+    for number in range(5):
+        said = tuple(message(f"{each}", f"m{each}") for each in range(number + 1))
+        receipt = await submit(hub, "a", thread_id=thread_id)
+        assert receipt.thread_id == thread_id
+        (await agent.called()).say(f"{number}").end()
+        await ends(hub, receipt)
+        await update(hub, thread_id, *said)
+    items = await whole(hub, thread_id)
+    for query in queries(items[::2], 4):
+        assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
+
+
+async def test_a_cursor_that_was_taken_out_is_refused(hubs: House) -> None:
+    hub, _, thread_id = await start(hubs)
+    await update(hub, thread_id, message("one", "m1"), message("two", "m2"))
+    pages = ItemPages(hub)
+    page: Any = await pages.read(OWNER, thread_id, {"limit": "1"})
+    after = {"after": page["last_id"]}
+    assert (await pages.read(OWNER, thread_id, after))["last_id"] == "msg_m1"
+    await update(hub, thread_id, forget=("m2",))
+    with pytest.raises(FaultError) as caught:
+        await pages.read(OWNER, thread_id, after)
+    assert caught.value.fault.code is FaultCode.INVALID
