@@ -35,7 +35,7 @@ from canonical import (
 from canonical import hub as contract
 from canonical.assistant import Assistants
 from canonical.cron import Crons
-from canonical.hub import StateUpdate
+from canonical.hub import StateUpdate, Turn
 from canonical.store import Store
 from gateway.hub import Hub
 from tests.gateway.owning import Made, Place, look, two_owners, unknown
@@ -53,6 +53,11 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Plac
 async def _first(hub: Hub, owner: str, scope: Scope) -> object:
     async with aclosing(hub.reads.follow(owner, scope)) as reading:
         return await anext(reading)
+
+
+async def _turn_log(hub: Hub, owner: str, made: Made) -> object:
+    turns = await hub.reads.turns("alice", made.thread_id, limit=1)
+    return await anext(hub.reads.turn_log(owner, made.thread_id, turns or [Turn(seq=1, until=1)]))
 
 
 def _hook(made: Made) -> Webhook:
@@ -141,6 +146,9 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     "upload": lambda hub, owner, made: hub.upload(owner, made.steps, _file()),
     "run_input": lambda hub, owner, made: hub.reads.run_input(owner, _run(made)),
     "run_page": lambda hub, owner, made: hub.reads.run_page(owner, made.thread_id, "echo", limit=10),
+    "turns": lambda hub, owner, made: hub.reads.turns(owner, made.thread_id, limit=10),
+    "turn_log": _turn_log,
+    "removed_messages": lambda hub, owner, made: hub.reads.removed_messages(owner, made.thread_id),
     "runs": lambda hub, owner, made: _all(hub.reads.runs(owner, RunFilter(thread_id=made.thread_id), limit=10)),
     "thread_view": lambda hub, owner, made: hub.reads.thread_view(owner, made.thread_id),
     "threads": lambda hub, owner, made: _threads(hub, owner, made.thread_id),
