@@ -409,6 +409,12 @@ class Fold:
         said = self._messages.get(message_id)
         return None if said is None else said.value()
 
+    def find_messages(self, message_ids: Iterable[str]) -> tuple[Message, ...]:
+        """Those of these ids that there are."""
+        known = self._messages
+        found = (known[message_id] for message_id in message_ids if message_id in known)
+        return tuple([said.whole or said.value() for said in found])
+
     def open_interrupts(self, task_id: str | None = None) -> list[Interrupt]:
         """Unanswered questions, oldest first."""
         return [i for i in self.interrupts.values() if i.open and (task_id is None or i.task_id == task_id)]

@@ -130,6 +130,8 @@ class StateHistory:
         """The state of one revision, most likely the parent of the next that is asked for."""
         self._frames: dict[str, _State] = {}
         """Those of some others."""
+        self._children: dict[str | None, list[str]] | None = None
+        """What came of each revision; None until somebody asks."""
         for record in records:
             self.apply(record)
 
@@ -160,6 +162,7 @@ class StateHistory:
         event, run_id = record.event, record.run_id
         if type(event) is PartDelta:  # most events of a long answer
             return None
+        self._children = None
         match event:
             case TaskCreated():
                 self._agents[event.task_id] = event
@@ -506,12 +509,13 @@ class StateHistory:
 
     def then(self, revision: Revision) -> list[Revision]:
         """The revisions of the same state that came of one, newest first."""
+        if self._children is None:
+            self._children = {}
+            for checkpoint_id, node in self._nodes.items():
+                if not self._is_hidden(node):
+                    self._children.setdefault(self._parent(node), []).append(checkpoint_id)
         found = [
-            checkpoint_id
-            for checkpoint_id, node in self._nodes.items()
-            if node.made.ns == revision.ns
-            and not self._is_hidden(node)
-            and self._parent(node) == revision.checkpoint_id
+            each for each in self._children.get(revision.checkpoint_id, ()) if self._nodes[each].made.ns == revision.ns
         ]
         return [self._build_revision(checkpoint_id) for checkpoint_id in reversed(found)]
 
@@ -550,10 +554,9 @@ class StateHistory:
     def _build_revision(self, checkpoint_id: str) -> Revision:
         values, said = self._state(checkpoint_id)
         self._known = (checkpoint_id, (values, said))
-        messages = [self.fold.message(message_id) for message_id in said]
         node = self._nodes[checkpoint_id]
         made, parent = self._without_withdrawn(node.made), self._parent(node)
-        return replace(made, parent_id=parent, values=values, messages=tuple(m for m in messages if m is not None))
+        return replace(made, parent_id=parent, values=values, messages=self.fold.find_messages(said))
 
     def _without_withdrawn(self, made: Revision) -> Revision:
         """A question that was taken back is asked no more, and who asked it does not go on. An agent with a state of

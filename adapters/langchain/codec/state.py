@@ -204,9 +204,14 @@ Inner = Callable[[str], JsonObject]
 
 
 def encode_state(
-    thread_id: str, revision: Revision | None, then: Sequence[Revision] = (), inner: Inner | None = None
+    thread_id: str,
+    revision: Revision | None,
+    then: Sequence[Revision] = (),
+    inner: Inner | None = None,
+    values: JsonObject | None = None,
 ) -> JsonObject:
-    """`then` = the revisions that came of it: with them a state tells what its tasks wrote."""
+    """`then` = the revisions that came of it: with them a state tells what its tasks wrote. `values` = what is told of
+    them, where that is not `encode_values`."""
     if revision is None:
         return {
             # langgraph-api 0.16.7, of a thread that nothing ran on.
@@ -222,7 +227,7 @@ def encode_state(
             "parent_checkpoint_id": None,
         }
     return {
-        "values": encode_values(revision),
+        "values": encode_values(revision) if values is None else values,
         "next": list(revision.next),
         "tasks": encode_tasks(revision, then, inner),
         "metadata": encode_metadata(thread_id, revision),

@@ -1,6 +1,6 @@
 """The state of a thread and its revisions: look at them, make one."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any, Final
 
 from litestar import Response, get, post
@@ -8,10 +8,12 @@ from litestar.types import ControllerRouterHandler
 
 from adapters._aside import Turns
 from adapters._server.encoding import LargeJson, encode
-from adapters._server.listed import list_response
+from adapters._server.listed import Large, list_response
+from adapters._server.shared_lists import MARK, SharedList, with_list
 from adapters.langchain.codec import agent_protocol
 from adapters.langchain.codec import state as codec
 from adapters.langchain.codec.content import as_object
+from adapters.langchain.codec.message import encode_message
 from adapters.langchain.server.answers import answer, select_members
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.lookup import read_history, thread_not_found
@@ -142,18 +144,52 @@ class States:
         revisions = history.newest(_ns(search.checkpoint), seq)
         if exactly is not None:
             revisions = (revision for revision in revisions if revision.checkpoint_id == exactly)
-        bodies = (_encode_state(request, thread_id, revision, history) for revision in revisions)
-        shown = _encode_history(bodies, search.metadata or {}, search.limit, names)
+
+        def tell(revision: Revision, values: JsonObject | None = None) -> JsonObject:
+            return _encode_state(request, thread_id, revision, history, values=values)
+
+        shown = _encode_history(revisions, tell, search.metadata or {}, search.limit, names)
         return await list_response(b"[]", shown, headers={"Babelgate-Thread": thread_id})
 
 
+class _Messages:
+    """Those of a thread's states, each encoded once."""
+
+    def __init__(self) -> None:
+        self._said = SharedList(encode_message)
+        self._held = SharedList[Any](lambda message: message)
+        """Of agents with a state of their own."""
+
+    @staticmethod
+    def mark(revision: Revision) -> JsonObject | None:
+        """Its values, with `MARK` in the place of the messages. None where there are none, or some of both kinds."""
+        if bool(revision.messages) == isinstance(revision.values.get("messages"), list):
+            return None
+        return {**revision.values, "messages": MARK}
+
+    async def encode(self, revision: Revision) -> Sequence[bytes | LargeJson]:
+        if revision.messages:
+            return await self._said.encode(revision.messages)
+        return await self._held.encode(revision.values["messages"])
+
+
 async def _encode_history(
-    bodies: Iterator[JsonObject], metadata: JsonObject, limit: int, names: Sequence[str]
-) -> AsyncGenerator[bytes | LargeJson]:
-    turns = Turns()
-    for body in bodies:
+    revisions: Iterator[Revision],
+    tell: Callable[[Revision, JsonObject | None], JsonObject],
+    metadata: JsonObject,
+    limit: int,
+    names: Sequence[str],
+) -> AsyncGenerator[bytes | Large]:
+    turns, messages = Turns(), _Messages()
+    for revision in revisions:
+        values = messages.mark(revision)
+        body = tell(revision, values)
         if contains(body.get("metadata") or {}, metadata):
-            yield encode(select_members(body, names))
+            body, told = select_members(body, names), None
+            if values is not None and body.get("values") is values:
+                told = with_list(body, await messages.encode(revision))
+                body = body if told is not None else select_members(tell(revision, None), names)
+            yield encode(body) if told is None else told
             limit -= 1
         if not limit:
             return
@@ -195,12 +231,14 @@ def _encode_state(
     history: StateHistory,
     *,
     subgraphs: bool = False,
+    values: JsonObject | None = None,
 ) -> JsonObject:
+    """`values` = what LangGraph's own dialect tells of them, where that is not all."""
     if dialect_of(request) == "agent-protocol" and revision is not None:
         return agent_protocol.encode_state(thread_id, revision)
     then = history.then(revision) if revision is not None and revision.next else ()
     inner = None if revision is None else _inner(thread_id, revision, history, whole=subgraphs)
-    return codec.encode_state(thread_id, revision, then, inner)
+    return codec.encode_state(thread_id, revision, then, inner, values)
 
 
 def _inner(thread_id: str, outer: Revision, history: StateHistory, *, whole: bool) -> codec.Inner:

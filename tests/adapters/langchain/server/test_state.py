@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from canonical.event import StateSaved
 from tests.adapters.langchain.site import NOBODY, Site, said
 
 
@@ -109,6 +110,36 @@ async def test_a_state_is_not_updated_while_a_run_is_in_flight(site: Site) -> No
     going = await site.agent.called()
     assert (await site.post(f"/threads/{thread_id}/state", {"values": {"a": 1}})).status_code == 409
     going.end()
+
+
+async def test_each_entry_of_a_history_is_the_state_at_its_checkpoint(site: Site) -> None:
+    thread_id = await site.thread()
+    state = f"/threads/{thread_id}/state"
+    held = [{"type": "human", "content": f"{n}", "id": f"h{n}"} for n in range(3)]
+    await site.ok(state, {"values": {"a": 1}})
+    for values in (held[:1], held[:2], [{**held[0], "content": "new"}, held[2]]):
+        run_id = await site.run(thread_id, input=None)
+        (await site.agent.called()).say(StateSaved(values={"messages": values, "b": [2]})).end()
+        await site.ends(thread_id, run_id)
+    await site.wait(thread_id, input={**said("hi"), "n": 1})  # what was said, beside what a state holds
+
+    fresh = await site.thread()
+    state = f"/threads/{fresh}/state"
+    for words in ("one", "two"):
+        await site.wait(fresh, input=said(words))
+    await site.wait(fresh, agent="fail")
+    second = (await site.look(f"/threads/{fresh}/history"))[1]["checkpoint_id"]
+    await site.ok(state, {"values": said("a branch"), "checkpoint_id": second})
+    await site.ok(state, {"values": {"messages": [{"type": "remove", "id": "__remove_all__"}]}})
+    await site.wait(fresh, input=said("three"))
+    for thread in (thread_id, fresh):
+        ids = [each["checkpoint_id"] for each in await site.look(f"/threads/{thread}/history?limit=100")]
+        assert len(ids) > 5
+        for select in ((), ("values",), ("next", "metadata")):
+            shown = (await site.post(f"/threads/{thread}/history", {"limit": 100, "select": select})).content
+            query = "&".join(f"select={name}" for name in select)
+            states = [(await site.get(f"/threads/{thread}/state/{each}?{query}")).content for each in ids]
+            assert shown == b"[" + b",".join(states) + b"]"
 
 
 async def test_a_history_is_paged_and_filtered(site: Site) -> None:
