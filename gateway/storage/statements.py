@@ -6,14 +6,17 @@ from typing import Any, Final, cast
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Dialect,
     Integer,
     Table,
+    and_,
     bindparam,
     delete,
     false,
     func,
     literal_column,
+    or_,
     select,
     text,
     update,
@@ -24,6 +27,7 @@ from sqlalchemy.sql.expression import ClauseElement
 from sqlalchemy.sql.functions import GenericFunction
 
 from gateway.storage.prepared import Statement, inserting
+from gateway.storage.short_form import beginnings
 from gateway.storage.tables import (
     LIVE,
     OPEN,
@@ -38,10 +42,20 @@ from gateway.storage.tables import (
 
 PAGE: Final = 2 * 2**20
 """Bytes of events that are read at once: each becomes objects some times its size."""
+_JSON: Final = b"{"
+"""What a record of an earlier release begins with, whatever its kind is."""
 
 
 def table_of(model: Any) -> Table:
     return cast("Table", model.__table__)
+
+
+def of_kind(*kinds: str) -> ColumnElement[bool]:
+    """Whether a record is of one of these kinds, or may be, because it is of an earlier release. A comparison of bytes
+    takes half the time that the look at the first one takes."""
+    event = table_of(EventRow)
+    heads = {_JSON, *(head[:1] for kind in kinds for head in beginnings(kind))}
+    return or_(*(and_(event.c.body >= head, event.c.body < bytes((head[0] + 1,))) for head in sorted(heads)))
 
 
 class Position(GenericFunction[int]):

@@ -4,10 +4,11 @@ from typing import Final
 
 import pytest
 
-from canonical import FaultCode, FaultError, Receipt
+from canonical import FaultCode, FaultError, Receipt, Scope, TaskState
 from canonical.event import RunCreated, StepStarted
+from canonical.hub import ThreadChange
 from gateway.storage import run_page
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, registered, submit
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, answer, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True
 
@@ -31,6 +32,30 @@ async def test_a_page_holds_the_records_of_its_runs_and_counts_all(hubs: House) 
     with pytest.raises(FaultError) as caught:
         await hub.reads.run_page("somebody else", thread_id, "echo", limit=2)
     assert caught.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_a_page_holds_all_that_the_log_has_of_its_tasks_and_of_those_that_wait(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(registered("a", agent), registered("echo", Echo()))
+    thread_id = (await hub.create_thread(OWNER, ThreadChange())).thread_id
+    asking: list[Receipt] = []
+    for _ in range(3):
+        asking.append(await submit(hub, "a", thread_id=thread_id))
+        (await agent.called()).ask("q").end()
+        await reaches(hub, asking[-1], TaskState.INPUT_REQUIRED)
+        await ends(hub, await submit(hub, "echo", thread_id=thread_id))
+    answered = await answer(hub, asking[0].task_id, bare="yes")
+    (await agent.called()).say("done").end()
+    await ends(hub, answered)
+    await hub.change_thread(OWNER, thread_id, ThreadChange(metadata={"a": 1}))
+    await hub.change_run(OWNER, answered.run_id, {"b": 1})
+    await hub.remove_run(OWNER, answered.run_id)
+    log = await hub.reads.records(OWNER, Scope(thread_id))
+    for offset, of_page in ((0, asking[:1]), (1, asking[1:2]), (3, [])):
+        page = await hub.reads.run_page(OWNER, thread_id, "a", limit=1, offset=offset)
+        assert page is not None and (page.run_ids, page.total) == ([each.run_id for each in of_page], 3)
+        tasks = {None, *(each.task_id for each in (*of_page, *asking[1:]))}
+        assert page.records == [record for record in log if record.task_id in tasks]
 
 
 async def test_there_is_no_page_where_steps_were_marked(hubs: House) -> None:
