@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -38,7 +38,7 @@ from adapters.acp.codec.messages import decode_answer, decode_message, request_e
 from adapters.acp.codec.parts import View, extra_of, resource_url
 from adapters.acp.errors import MISMATCH, encode_fault
 from adapters.acp.server.follow import RunStream
-from adapters.acp.write.session import Transcript
+from adapters.acp.write.session import SessionUrls, Transcript
 from canonical import (
     AgentInfo,
     Answers,
@@ -374,9 +374,20 @@ class Server:
         except FaultError as error:
             # The Python client asks for its own new id first, and goes on only if the code is not_found.
             raise _not_found(error, f"Session {thread_id} not found") from error
-        entries = (await self._transcript(who, Scope(thread_id))).entries()
+        urls = await self._session_urls(who, thread_id)
         # `state` stays null: an agent's state is its own, and nothing that runs elsewhere could read it.
-        return _json(w.Session(id=thread_id, history=[entry.url for entry in entries]))
+        return _json(w.Session(id=thread_id, history=urls))
+
+    async def _session_urls(self, who: Caller, thread_id: str) -> list[str]:
+        """Raises not_found."""
+        empty = partial(SessionUrls, thread_id, self._advertised_name)
+        try:
+            found = await self._hub.reads.snapshot(who.owner, thread_id, SessionUrls, empty)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.TOO_LARGE:  # of a task that has not ended
+                raise
+            return [entry.url for entry in (await self._transcript(who, Scope(thread_id))).entries()]
+        return found.urls(who.base_url)
 
     async def get_resource(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found."""
@@ -428,7 +439,7 @@ class Server:
             raise FaultError(FaultCode.INVALID, f"session.history: more than {MAX_HISTORY} messages")
         known: set[str] = set()
         try:
-            known = {entry.url for entry in (await self._transcript(who, Scope(session.id))).entries()}
+            known = {*await self._session_urls(who, session.id)}
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise

@@ -4,15 +4,27 @@
 nothing. A resource's id is the task (or, for messages that another server recorded, the thread) and a number.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from adapters.acp import wire as w
 from adapters.acp.codec.messages import encode_message
 from adapters.acp.codec.parts import View, extra_of, resource_url
 from adapters.acp.write.run_events import EventWriter
-from canonical import Fold, Message, Record
-from canonical.event import MessageStarted, RunCreated, RunRemoved, TaskCreated
+from canonical import Fold, Message, Record, TextPart
+from canonical.event import (
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    RunCreated,
+    RunRemoved,
+    TaskChanged,
+    TaskCreated,
+    encode_event,
+)
+from canonical.state import TERMINAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +63,107 @@ class _Group:
         self.messages.extend(new)
         self.output.extend(new)
 
-    def entries(self) -> Iterable[Entry]:
+    @classmethod
+    def of(cls, view: View) -> "_Group":
+        return cls(view, EventWriter(view))
+
+    def complete(self) -> Sequence[w.Message]:
         # SDK 1.0.3 appends on completion only: a run that failed or was cancelled is in no session.
-        if self.removed or self.writer.status != "completed":
-            return
-        for number, message in enumerate(self.messages):
+        return () if self.removed or self.writer.status != "completed" else self.messages
+
+    def entries(self) -> Iterable[Entry]:
+        for number, message in enumerate(self.complete()):
             resource_id = f"{self.view.run_id}.{number}"
             # Absolute: clients hand it to another server, which fetches it.
             yield Entry(resource_id, resource_url(self.view.base_url, resource_id), message)
+
+
+class SessionUrls:
+    """Where the messages of a session are: a snapshot (`canonical.hub.Snapshot`) that holds how many there are, and not
+    the messages. Feed it all records of the thread, in order."""
+
+    def __init__(self, thread_id: str, advertised: Callable[[str], str]) -> None:
+        """`advertised` = the name under which callers know an agent."""
+        self.seq = 0
+        self.size = 0
+        self._thread_id = thread_id
+        self._advertised = advertised
+        self._found: dict[str, int | str] = {}
+        """In order: by task, how many messages it has; by message of another server, where it is kept, or nothing."""
+        self._open: dict[str, list[Record]] = {}
+        """By task that has not ended, what there is of it: what it has said is counted when it is complete."""
+
+    def copy(self) -> "SessionUrls":
+        made = SessionUrls(self._thread_id, self._advertised)
+        made.seq, made.size, made._found = self.seq, self.size, dict(self._found)
+        made._open = {task_id: list(records) for task_id, records in self._open.items()}
+        return made
+
+    def apply(self, record: Record) -> None:
+        self.seq = record.seq
+        event, task_id = record.event, record.task_id
+        if task_id is None:
+            if isinstance(event, MessageStarted | MessageEnded) and event.message_id is not None:
+                self._import(event.message_id, event)
+            return
+        if isinstance(event, TaskCreated):
+            self._found[task_id], self._open[task_id] = 0, []
+            self.size += _THING
+        elif isinstance(event, RunRemoved):
+            self._found[task_id] = 0
+        records = self._open.get(task_id)
+        if records is None:
+            return
+        records.append(record)
+        self.size += _size_of(record)
+        if isinstance(event, TaskChanged) and event.state in TERMINAL:
+            self._found[task_id] = self._count(task_id, self._open.pop(task_id))
+            self.size -= sum(map(_size_of, records))
+
+    def _import(self, message_id: str, event: MessageStarted | MessageEnded) -> None:
+        url = extra_of(event.extra).get("url")
+        if isinstance(event, MessageStarted):
+            self._found[message_id] = url or ""
+            self.size += _THING
+        elif url and message_id in self._found:
+            self._found[message_id] = url
+
+    def _count(self, task_id: str, records: Iterable[Record]) -> int:
+        group: _Group | None = None
+        for record in records:
+            if isinstance(record.event, TaskCreated):
+                agent = self._advertised(record.event.agent)
+                group = _Group.of(View(run_id=task_id, session_id=self._thread_id, agent=agent))
+            if group is not None:
+                group.write(record)
+        return 0 if group is None else len(group.complete())
+
+    def urls(self, base_url: str) -> list[str]:
+        """As those of a `Transcript`."""
+        made: list[str] = []
+        number = 0
+        for key, found in self._found.items():
+            if isinstance(found, int):
+                made += [resource_url(base_url, f"{key}.{each}") for each in range(found)]
+            else:
+                made.append(found or resource_url(base_url, f"{self._thread_id}.{number}"))
+                number += 1
+        return made
+
+
+_THING: Final = 200
+"""Bytes of what is known of a task, a message or a record, without its words."""
+
+
+def _size_of(record: Record) -> int:
+    event = record.event
+    match event:
+        case PartDelta():
+            return _THING + len(event.text)
+        case PartAdded() if isinstance(event.part, TextPart):
+            return _THING + len(event.part.text)
+        case _:
+            return _THING + len(encode_event(event))
 
 
 class Transcript:
@@ -82,7 +187,7 @@ class Transcript:
                 agent=self._advertised(event.agent),
                 base_url=self._base_url,
             )
-            self._groups[event.task_id] = _Group(view, EventWriter(view))
+            self._groups[event.task_id] = _Group.of(view)
         if record.task_id is None:
             self._imported.apply(record)
             if isinstance(event, MessageStarted) and event.message_id is not None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.acp.write.session import SessionUrls
 from adapters.aief.write.task import TaskView
 from canonical import FaultCode, FaultError, Fold, Invocation, Message, Record, Scope, StateHistory
 from canonical.event import RunCreated, RunRemoved, ThreadChanged
@@ -37,6 +38,8 @@ def shown(view: Any) -> Any:
             return folded(view.fold), view.task_with_steps() if view.fold.thread else None, view.next()
         case Transcript():
             return folded(view.fold), view.messages_except("none"), view.started, view.branches
+        case SessionUrls():
+            return view.seq, view.size, view.urls("http://a")
         case _:
             raise AssertionError(f"What does a {type(view)} show?")
 
@@ -45,7 +48,9 @@ VIEWS: Sequence[Callable[[], Any]] = (
     partial(StateHistory, THREAD, OWNER),
     partial(TaskView, THREAD, "echo"),
     partial(Transcript, THREAD, OWNER),
+    partial(SessionUrls, THREAD, str),
 )
+NAMES: Sequence[str] = ("StateHistory", "TaskView", "Transcript", "SessionUrls")
 
 
 def over(empty: Callable[[], Any], records: Sequence[Record]) -> Any:
@@ -55,7 +60,7 @@ def over(empty: Callable[[], Any], records: Sequence[Record]) -> Any:
     return view
 
 
-@pytest.mark.parametrize("empty", VIEWS, ids=["StateHistory", "TaskView", "Transcript"])
+@pytest.mark.parametrize("empty", VIEWS, ids=NAMES)
 @given(log=strategies.records(), data=st.data())
 def test_a_copy_goes_on_by_itself_from_any_record(empty: Callable[[], Any], log: list[Record], data: Any) -> None:
     cut = data.draw(st.integers(0, len(log)))

@@ -7,11 +7,25 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import given
 from litestar import Litestar, Request, Response, get
 
-from canonical import Invocation
+from adapters.acp.write.session import SessionUrls, Transcript
+from canonical import Invocation, Message, Record, RunFilter, Scope
+from canonical.hub import StateUpdate
+from tests import strategies
 from tests.adapters.acp.site import NOBODY, Site, message, opened, texts
 from tests.serving import serving
+
+
+@given(strategies.records())
+def test_where_messages_are_is_known_without_them(log: list[Record]) -> None:
+    urls = SessionUrls("thread", str)
+    whole = Transcript("thread", base_url="http://a", advertised=str)
+    for record in log:
+        urls.apply(record)
+        whole.apply(record)
+        assert urls.urls("http://a") == [entry.url for entry in whole.entries()]
 
 
 async def history(site: Site, session_id: str) -> list[Any]:
@@ -70,6 +84,35 @@ async def test_runs_that_failed_were_cancelled_or_await_record_nothing(site: Sit
     assert await history(site, session_id) == []
     await site.http.post(f"/acp/runs/{run['run_id']}/cancel")
     assert await history(site, session_id) == []
+
+
+async def test_a_session_that_was_looked_at_before_is_as_its_records_tell(site: Site) -> None:
+    session_id = str(uuid4())
+
+    async def look() -> list[str]:
+        shown: list[str] = (await site.get(f"/sessions/{session_id}")).json()["history"]
+        whole = Transcript(session_id, base_url="http://127.0.0.1:8000", advertised=str)
+        for record in await site.hub.reads.records("default", Scope(session_id)):
+            whole.apply(record)
+        assert shown == [entry.url for entry in whole.entries()]
+        return shown
+
+    await site.run("echo", "One", session_id=session_id)
+    assert len(await look()) == 2
+    asking = await site.run("ask", "Hi", session_id=session_id)
+    assert len(await look()) == 2
+    await site.resume(asking["run_id"], "Ada")
+    assert len(await look()) == 5
+    said = [Message.of(words, "user").replace(message_id=words) for words in ("a", "b")]
+    for messages in (said, said[:1], [said[1].replace(extra={"acp": {"url": "http://elsewhere/1"}})]):
+        await site.hub.update_state("default", StateUpdate(thread_id=session_id, messages=tuple(messages)))
+        assert len(await look()) == 7
+    assert (await look())[-1] == "http://elsewhere/1"
+    runs = await (await site.hub.reads.runs("default", RunFilter(thread_id=session_id), limit=10)).all()
+    await site.hub.remove_run("default", runs[0].run_id)
+    assert len(await look()) == 4
+    await site.run("echo", "Two", session_id=session_id)
+    assert len(await look()) == 6
 
 
 async def test_what_was_asked_and_answered_is_recorded_with_the_run(site: Site) -> None:
