@@ -37,7 +37,8 @@ def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: in
     of_task = (_TASK.c.owner == _RUN.c.owner) & (_TASK.c.task_id == _RUN.c.task_id)
     runs = connection.execute(page.join(_TASK, of_task)).all()
     waits = (_TASK.c.agent == agent, text(f"task.{OPEN}"), _TASK.c.state.in_([str(state) for state in WAITING]))
-    waiting = connection.execute(select(*_OF_TASK).where(_TASK.c.thread_pk == pk, *waits).limit(_MOST)).all()
+    found = select(*_OF_TASK).where(_TASK.c.thread_pk == pk, *waits).limit(_MOST)
+    waiting = connection.execute(found.with_hint(_TASK, "INDEXED BY task_open", "sqlite")).all()
     if 2 * (len(runs) + len(waiting)) > _MOST:
         return None
     names = _names((*runs, *waiting))

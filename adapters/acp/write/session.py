@@ -92,11 +92,14 @@ class SessionUrls:
         """In order: by task, how many messages it has; by message of another server, where it is kept, or nothing."""
         self._open: dict[str, list[Record]] = {}
         """By task that has not ended, what there is of it: what it has said is counted when it is complete."""
+        self._sizes: dict[str, int] = {}
+        """Of these."""
 
     def copy(self) -> "SessionUrls":
         made = SessionUrls(self._thread_id, self._advertised)
         made.seq, made.size, made._found = self.seq, self.size, dict(self._found)
         made._open = {task_id: list(records) for task_id, records in self._open.items()}
+        made._sizes = dict(self._sizes)
         return made
 
     def apply(self, record: Record) -> None:
@@ -107,7 +110,7 @@ class SessionUrls:
                 self._import(event.message_id, event)
             return
         if isinstance(event, TaskCreated):
-            self._found[task_id], self._open[task_id] = 0, []
+            self._found[task_id], self._open[task_id], self._sizes[task_id] = 0, [], 0
             self.size += _THING
         elif isinstance(event, RunRemoved):
             self._found[task_id] = 0
@@ -115,10 +118,12 @@ class SessionUrls:
         if records is None:
             return
         records.append(record)
-        self.size += _size_of(record)
+        size = _size_of(record)
+        self.size += size
+        self._sizes[task_id] += size
         if isinstance(event, TaskChanged) and event.state in TERMINAL:
             self._found[task_id] = self._count(task_id, self._open.pop(task_id))
-            self.size -= sum(map(_size_of, records))
+            self.size -= self._sizes.pop(task_id)
 
     def _import(self, message_id: str, event: MessageStarted | MessageEnded) -> None:
         url = extra_of(event.extra).get("url")
