@@ -57,7 +57,7 @@ from canonical.event import (
     ToolStarted,
     encode_event,
 )
-from canonical.hub import Reads
+from canonical.hub import Reads, Turn
 from canonical.state import TERMINAL
 from gateway.clock import Clock
 from gateway.hub import Hub as TheHub
@@ -626,6 +626,9 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
         "cancel_run": hub.cancel_run(bob, run_id),
         "run_input": hub.reads.run_input(bob, run),
         "run_page": hub.reads.run_page(bob, thread_id, "a", limit=1),
+        "turns": hub.reads.turns(bob, thread_id, limit=1),
+        "turn_log": anext(hub.reads.turn_log(bob, thread_id, [Turn(seq=1, until=None, run_id=run_id)])),
+        "removed_messages": hub.reads.removed_messages(bob, thread_id),
         "last_begun": hub.reads.last_begun(bob, thread_id),
         "change_thread": hub.change_thread(bob, thread_id, ThreadChange()),
         "copy_thread": hub.copy_thread(bob, thread_id),
