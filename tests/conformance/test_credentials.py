@@ -19,6 +19,7 @@ from conformance.wire.exchange import as_object
 from gateway.cli import main
 from tests.conformance.bending import bending
 from tests.gateway.command import bound_socket
+from tests.gateway.forking import forked_embedded_gateways
 from tests.running import running
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -72,7 +73,8 @@ async def command(folder: Path, *arguments: str) -> tuple[int, str]:
             main(arguments)
         return int(ended.value.code or 0), shown.getvalue()
 
-    return await asyncio.to_thread(run)
+    with forked_embedded_gateways():
+        return await asyncio.to_thread(run)
 
 
 def check_hidden(text: str, where: object) -> None:

@@ -4,6 +4,7 @@ second to start, and not two seconds, nearly all of which go into imports.
 `python -m tests.gateway.forking FD` is that one: a job is a message on the socket FD, with the four files that it gets.
 """
 
+import asyncio
 import atexit
 import gc
 import json
@@ -13,15 +14,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
-_IMPORTED: Final = ("add", "bench", "check", "record", "run", "serve", "transfer", "validate")
+_IMPORTED: Final = ("add", "bench", "check", "embedded", "record", "run", "serve", "transfer", "validate")
+_RELAY: Final = Path(__file__).parent / "relay.py"
+_EMBEDDED: Final = "gateway.cli.embedded"
 _MOST: Final = 2**20
 """Bytes of one job."""
 _BOUND: Final = 30
@@ -83,6 +86,25 @@ def fork(arguments: Sequence[str], folder: Path, environment: Mapping[str, str],
             os.close(descriptor)
     answers = os.fdopen(told, "rb", buffering=0)
     return Forked(int(answers.readline()), answers, os.fdopen(out), os.fdopen(errors))
+
+
+@contextmanager
+def forked_embedded_gateways() -> Generator[None]:
+    """Until the end of the block, the gateway that a command of this process starts for its own use is a fork."""
+    import pytest  # which the process that is forked has no use for
+
+    start: Any = asyncio.create_subprocess_exec
+
+    async def started(*arguments: Any, **options: Any) -> Any:
+        if arguments != (sys.executable, "-m", _EMBEDDED):
+            return await start(*arguments, **options)
+        descriptor = _parent(os.getpid()).fileno()
+        relay = (sys.executable, "-I", "-S", str(_RELAY), str(descriptor), _EMBEDDED)
+        return await start(*relay, pass_fds=[descriptor], **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "create_subprocess_exec", started)
+        yield
 
 
 @cache
@@ -199,7 +221,7 @@ def _serve(control: socket.socket) -> None:
     os.chdir(job["folder"])
     sys.path[0] = job["folder"]
     sys.argv = [str(ROOT / "gateway" / "__main__.py"), *job["arguments"]]
-    import_module("gateway.cli").main()
+    import_module(job.get("module", "gateway.cli")).main()
 
 
 if __name__ == "__main__":

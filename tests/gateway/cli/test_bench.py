@@ -21,6 +21,7 @@ from conformance.bench.result import result_schema
 from gateway.cli import main
 from gateway.settings.model import DEMO
 from tests.gateway.command import BOUND, PROGRAM, ROOT, bound_socket, served
+from tests.gateway.forking import forked_embedded_gateways
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -50,7 +51,13 @@ class Done:
 def bench(folder: Path, *arguments: str) -> Done:
     """The command, in this process: its gateways are processes of their own."""
     out, errors = io.StringIO(), io.StringIO()
-    with chdir(folder), redirect_stdout(out), redirect_stderr(errors), pytest.raises(SystemExit) as ended:
+    with (
+        forked_embedded_gateways(),
+        chdir(folder),
+        redirect_stdout(out),
+        redirect_stderr(errors),
+        pytest.raises(SystemExit) as ended,
+    ):
         main(["bench", *arguments])
     return Done(int(ended.value.code or 0), out.getvalue(), errors.getvalue())
 
