@@ -80,7 +80,7 @@ def fork(arguments: Sequence[str], folder: Path, environment: Mapping[str, str],
     errors, stderr = os.pipe()
     job = json.dumps({"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}).encode()
     try:
-        socket.send_fds(_parent(os.getpid()), [job], [stdin, stdout, stderr, status])
+        socket.send_fds(_parent(os.getpid(), environment["PYTHONPATH"]), [job], [stdin, stdout, stderr, status])
     finally:
         for descriptor in (status, stdout, stderr):
             os.close(descriptor)
@@ -98,7 +98,7 @@ def forked_embedded_gateways() -> Generator[None]:
     async def started(*arguments: Any, **options: Any) -> Any:
         if arguments != (sys.executable, "-m", _EMBEDDED):
             return await start(*arguments, **options)
-        descriptor = _parent(os.getpid()).fileno()
+        descriptor = _parent(os.getpid(), str(ROOT)).fileno()
         relay = (sys.executable, "-I", "-S", str(_RELAY), str(descriptor), _EMBEDDED)
         return await start(*relay, pass_fds=[descriptor], **options)
 
@@ -108,13 +108,14 @@ def forked_embedded_gateways() -> Generator[None]:
 
 
 @cache
-def _parent(pid: int) -> socket.socket:
-    """Of this process, with which it ends."""
+def _parent(pid: int, path: str) -> socket.socket:
+    """Of this process, with which it ends. `path`: its PYTHONPATH, on which it depends what it has imported."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.gateway.forking", str(its.fileno())],
             cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
             pass_fds=[its.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
