@@ -570,6 +570,8 @@ def add_usage(first: JsonObject, second: JsonObject) -> JsonObject:
 
 def _usage(told: JsonObject) -> JsonObject:
     usage: JsonObject = {}
+    if not told:
+        return usage
     for name, ours in _TOKENS.items():
         count = _count(told.get(name))
         if count is not None:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from adapters.a2a.codec.asks import Question, Reply, decode_asked, decode_calls, encode_answers, is_answer
 from adapters.a2a.codec.marks import is_thought
-from adapters.a2a.read.parts import as_extra
+from adapters.a2a.read.parts import as_extra, own_of
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import PROTOCOL
 from canonical import DataPart, Invocation, Message, Part, Record, TextPart
@@ -64,21 +64,56 @@ def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only
     return [Question(tuple(said), value=data[0] if len(data) == 1 else None, schema=schema)]
 
 
-def held_questions(name: str | None, parts: Sequence[Part]) -> list[Question]:
+def _held_questions(name: str | None, parts: Sequence[Part]) -> list[Question]:
     """Those in an artifact, which are asked when the task stops for them: langgraph-api 0.16.7, ag2 1.2.1."""
     named = questions(parts, only_named=True) if name == _INTERRUPT else []
     return named or decode_calls(parts)
 
 
-def ask_held(asked: Sequence[Question], held: Sequence[Question]) -> Sequence[Question]:
-    """What is asked by a status that names no question: those that came before it in artifacts."""
-    if not held or asked[0].id is not None:
-        return asked
-    words = [asked[0].parts, *(() for _ in held[1:])]
-    return [
-        replace(each, parts=(*said, *each.parts) or in_words(each.value))
-        for said, each in zip(words, held, strict=True)
-    ]
+class QuestionAccount:
+    """Of one run: what was asked before, and what is held back until the task stops for it."""
+
+    def __init__(self) -> None:
+        self.held: Sequence[Question] = ()
+        self.marks: set[str] = set()
+        """Times and message ids of questions that were asked before."""
+        self._asked_before = False
+        self._asked: set[str] = set()
+        """The server's ids of questions."""
+
+    def recall(self, event: InterruptRaised) -> None:
+        own = own_of(event.extra)
+        self._asked_before = True
+        self.marks |= {own[name] for name in ("messageId", "timestamp") if name in own}
+        self._asked |= {own[name] for name in ("id",) if name in own}
+
+    def is_stale(self, status: w.TaskStatus) -> bool:
+        """Whether the task asks what was answered by now: servers show it so until their agent says something, some of
+        them without the message."""
+        if status.message is not None and status.message.messageId:
+            return status.message.messageId in self.marks
+        # The timestamp is optional in 1.0, too (`TaskStatus.timestamp`).
+        return self._asked_before and (status.timestamp is None or status.timestamp in self.marks)
+
+    def hold(self, name: str | None, parts: Sequence[Part]) -> bool:
+        """Whether the parts of an artifact are questions, which are asked when the task stops for them."""
+        asked = _held_questions(name, parts)
+        if asked:  # calls are an artifact each, and all other questions one
+            kept = [each for each in self.held if each.form]
+            known = self._asked | {each.id for each in kept}
+            self.held = [*kept, *(each for each in asked if each.id not in known)]
+        return bool(asked)
+
+    def ask(self, asked: Sequence[Question]) -> Sequence[Question]:
+        """What is asked by a status that names no question: those that came before it in artifacts."""
+        held, self.held = self.held, ()
+        if not held or asked[0].id is not None:
+            return asked
+        words = [asked[0].parts, *(() for _ in held[1:])]
+        return [
+            replace(each, parts=(*said, *each.parts) or in_words(each.value))
+            for said, each in zip(words, held, strict=True)
+        ]
 
 
 def _schema_in(metadata: JsonObject | None) -> JsonObject | None:

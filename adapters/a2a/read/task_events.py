@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from adapters._extension import URI, RecordReader, decode_said
-from adapters.a2a.codec.asks import SHARED, Question
+from adapters.a2a.codec.asks import SHARED
 from adapters.a2a.codec.dialect import DataRule
 from adapters.a2a.codec.marks import (
     Heard,
@@ -43,7 +43,8 @@ from adapters.a2a.read.parts import (
     says_something,
     since_caller,
 )
-from adapters.a2a.read.questions import ask_held, decode_interrupts, held_questions, in_words, questions
+from adapters.a2a.read.questions import QuestionAccount, decode_interrupts, in_words, questions
+from adapters.a2a.read.token import TokenReader
 from adapters.a2a.read.usage import UsageCounter
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import AGAIN, ASIDE, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
@@ -120,12 +121,7 @@ class EventReader:
         """Texts of answers that were no artifacts."""
         self._remarks: set[str] = set()
         """Ids of the status messages that were told."""
-        self._asked_before = False
-        self._marks: set[str] = set()
-        """Times and message ids of questions that were asked before."""
-        self._asked: set[str] = set()
-        """The server's ids of questions."""
-        self._held: list[Question] = []
+        self._questions = QuestionAccount()
         self._losses: set[tuple[str, str]] = set()
         self._spoken: ArtifactTracker | None = None
         """Of the answer that comes in pieces in the messages of the status."""
@@ -138,6 +134,7 @@ class EventReader:
         """What an artifact may repeat: then it is the answer."""
         self._activity = Activity(run_id)
         self._usage = UsageCounter()
+        self._tokens = TokenReader()
         self._output: Json = None
         self._mirror = Mirror()
         self._ends_with_task = False
@@ -176,7 +173,8 @@ class EventReader:
                 case ArtifactAdded():
                     self._recall_artifact(event, mine=mine)
                 case InterruptRaised():
-                    self._recall_question(event, mine=mine)
+                    self._questions.recall(event)
+                    self.stopped = self.stopped or mine
                 case Custom():
                     self._activity.recall_state(event)
                 case Native() if mine:
@@ -222,13 +220,6 @@ class EventReader:
             account.added = account.added or mine
             account.add(event.part)
 
-    def _recall_question(self, event: InterruptRaised, *, mine: bool) -> None:
-        own = own_of(event.extra)
-        self._asked_before = True
-        self._marks |= {own[name] for name in ("messageId", "timestamp") if name in own}
-        self._asked |= {own[name] for name in ("id",) if name in own}
-        self.stopped = self.stopped or mine
-
     # What is told now
 
     def bind(self, task_id: str | None, context_id: str | None) -> list[Event]:
@@ -264,6 +255,9 @@ class EventReader:
 
     def read(self, value: Json) -> list[Event]:
         """Raises invalid where the reply breaks the protocol."""
+        token = self._tokens.read(value)
+        if token is not None:
+            return [token]
         self._events, self._has_grown = [], False
         reply = decode_reply(value)
         if self._read_records(reply):
@@ -290,6 +284,7 @@ class EventReader:
         self.begun = True
         if not self._has_grown:
             self._events = self._mirror.reflect(reply, self._events, self.rule)
+        self._tokens.learn(value, self._events, self._accounts)
         return self._events
 
     def _read_records(self, reply: w.Reply | None) -> bool:
@@ -501,7 +496,7 @@ class EventReader:
         self._usage.count(beside, name, of_update=True)
         self._tell_author({**(beside or {}), **(said.metadata or {})} if task is None else None)
         if self.state in WAITING:
-            if task is None or not self._is_stale(status):
+            if task is None or not self._questions.is_stale(status):
                 self._tell_states(self._hear(message, beside), name, is_shown=True)
                 asked = self._draft.find_untold(message, self._read_parts(message).parts, self._spoken)
                 self._ask(status, asked, metadata)
@@ -537,21 +532,13 @@ class EventReader:
         self._tell(message, heard)
         return citations
 
-    def _is_stale(self, status: w.TaskStatus) -> bool:
-        """Whether the task asks what was answered by now: servers show it so until their agent says something, some of
-        them without the message."""
-        if status.message is not None and status.message.messageId:
-            return status.message.messageId in self._marks
-        # The timestamp is optional in 1.0, too (`TaskStatus.timestamp`).
-        return self._asked_before and (status.timestamp is None or status.timestamp in self._marks)
-
     def _ask(self, status: w.TaskStatus, parts: Sequence[Part], metadata: JsonObject | None) -> None:
         self._finish()
         self._tell_about(metadata)
         # opencode-a2a 1.4.0 asks in the metadata of an update that has no message.
         beside = {key: value for key, value in (metadata or {}).items() if key == SHARED}
         asked = questions(parts, {**beside, **((status.message.metadata if status.message else None) or {})})
-        asked, self._held = ask_held(asked, self._held), []
+        asked = self._questions.ask(asked)
         self._events += decode_interrupts(status, asked, auth=self.state is TaskState.AUTH_REQUIRED)
         self.stopped = True
 
@@ -567,7 +554,9 @@ class EventReader:
         self._finish()
         self.stopped, self._held_end = True, None
         self._tell_states(heard, message.messageId if message is not None else None, is_shown=True)
-        if left := [part for each in self._held for part in in_words(each.value)]:  # it did not stop for them after all
+        if left := [
+            part for each in self._questions.held for part in in_words(each.value)
+        ]:  # it did not stop for them after all
             self._whole(left, "answer")
         if is_failed:
             self._tell_about(metadata)
@@ -625,7 +614,7 @@ class EventReader:
         for message in said:
             self._usage.count_history(message.metadata, message.messageId)
         status = task.status or w.TaskStatus()
-        known: set[str | None] = {*self._remarks, *self._marks}
+        known: set[str | None] = {*self._remarks, *self._questions.marks}
         if status.message is not None:
             known.add(status.message.messageId)
         news = [(each, self._hear(each)) for each in said if each.messageId not in known]
@@ -695,7 +684,7 @@ class EventReader:
         if kind_of(artifact) == "output":  # which nobody said: the task's metadata tell it
             return
         # Nothing to show, although an artifact must have a part (specification 1.0, 4.1.7).
-        if not heard.parts or self._holds(artifact.name, heard.parts):
+        if not heard.parts or self._questions.hold(artifact.name, heard.parts):
             return
         if any(isinstance(part, ReasoningPart) for part in heard.parts):
             piece = None  # a piece that is thought is no piece of what A2A's callers see
@@ -747,15 +736,6 @@ class EventReader:
         account.close(self._events)
         account.added = False  # a file is replaced by what comes
         self._lose("artifact", _SAID_ANEW)
-
-    def _holds(self, name: str | None, parts: Sequence[Part]) -> bool:
-        """Whether these are questions, which are asked when the task stops for them."""
-        asked = held_questions(name, parts)
-        if asked:  # calls are an artifact each, and all other questions one
-            kept = [each for each in self._held if each.form]
-            known = self._asked | {each.id for each in kept}
-            self._held = [*kept, *(each for each in asked if each.id not in known)]
-        return bool(asked)
 
     def _tell_artifact(
         self,

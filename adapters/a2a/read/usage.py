@@ -22,6 +22,8 @@ class UsageCounter:
 
     def count(self, metadata: JsonObject | None, name: str | None, *, of_update: bool = False) -> None:
         """What is told of one call of a model, or of the task so far. `name` = the id of what tells it."""
+        if not metadata:  # as with most pieces of an answer
+            return
         so_far = usage_so_far(metadata, of_update=of_update)
         self._so_far = so_far or self._so_far
         self._traced = tokens_of_trace(metadata) or self._traced

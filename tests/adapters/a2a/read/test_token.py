@@ -1,0 +1,128 @@
+"""Pieces of an answer that are read as the one before them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.a2a.read.task_events import EventReader
+from adapters.a2a.read.token import TokenReader
+from canonical import Event
+from canonical.event import PartDelta
+from canonical.value import Json
+
+RUN = "01a217c3-6e41-7327-a262-c35c66819b1e"
+IDS = {"taskId": "t", "contextId": "c"}
+
+
+def update(text: str, *, old: bool = False, artifact: dict[str, Any] | None = None, **more: Any) -> Any:
+    part = {"kind": "text", "text": text} if old else {"text": text}
+    said = {**IDS, "artifact": {"artifactId": "said", "parts": [part], **(artifact or {})}, "append": True, **more}
+    return {"kind": "artifact-update", **said} if old else {"artifactUpdate": said}
+
+
+class LookingReader(EventReader):
+    """Looks at each reply."""
+
+    def read(self, value: Json) -> list[Event]:
+        self._tokens = TokenReader()
+        return super().read(value)
+
+
+def replies(*, old: bool) -> st.SearchStrategy[Any]:
+    texts = st.sampled_from(["", "a", "aa", "aaa", "b ", "\u2028", "{}"])
+    artifacts = st.sampled_from(
+        [
+            {},
+            {},
+            {},
+            {"name": "answer"},
+            {"artifactId": "other"},
+            {"metadata": {"adk_event_id": "1"}},
+            {"metadata": {"usage": {"input_tokens": 1}}},
+            {"parts": [{"data": {"a": 1}}]},
+            {"parts": [{"text": "x", "metadata": {"thought": True}}]},
+            {"parts": [{"text": "x"}, {"text": "y"}]},
+        ]
+    )
+    more = st.sampled_from(
+        [
+            *({}, {}, {}, {"append": False}, {"append": False}, {"lastChunk": True}, {"lastChunk": False}),
+            *({"metadata": {"k": 1}}, {"new": 1}),
+        ]
+    )
+
+    def piece(text: str, artifact: dict[str, Any], rest: dict[str, Any]) -> Any:
+        return update(text, old=old, artifact=artifact, **rest)
+
+    pieces = st.builds(piece, texts, artifacts, more)
+    status: dict[str, Any] = {**IDS, "status": {"state": "working"}}
+    saying = {
+        **IDS,
+        "status": {"state": "working", "message": {"messageId": "m", "role": "agent", "parts": [{"text": "hm"}]}},
+    }
+    said: list[Any] = [{"artifactId": "said", "parts": [{"text": "aaa"}]}]
+    task: dict[str, Any] = {"id": "t", "contextId": "c", "status": {"state": "working"}, "artifacts": said}
+    others: list[Any] = (
+        [{"kind": "status-update", **status}, {"kind": "status-update", **saying}, {"kind": "task", **task}]
+        if old
+        else [{"statusUpdate": status}, {"statusUpdate": saying}, {"task": task}]
+    )
+    return st.one_of(pieces, pieces, pieces, st.sampled_from(others))
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["1.0", "0.3"])
+@given(data=st.data())
+def test_whatever_is_read_is_what_a_look_at_each_reply_finds(data: st.DataObject, old: bool) -> None:
+    said = data.draw(st.lists(replies(old=old), max_size=12))
+    quick, looking = EventReader(RUN), LookingReader(RUN)
+    for reply in said:
+        assert quick.read(reply) == looking.read(reply)
+    assert quick.close() == looking.close()
+    again: Any = {"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": []}}
+    assert quick.read(again) == looking.read(again)
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["1.0", "0.3"])
+def test_a_piece_that_differs_in_its_text_is_not_looked_at(old: bool) -> None:
+    reader = EventReader(RUN)
+    for text in ("a", "b"):
+        reader.read(update(text, old=old))
+    tokens = reader._tokens  # pyright: ignore[reportPrivateUsage]
+    piece = update("c", old=old)
+    assert tokens.read(piece) == PartDelta(message_id=_message_of(reader.read(update("d", old=old))), text="c")
+    assert piece == update("c", old=old), "what came is left as it was"
+
+
+def _message_of(events: Sequence[Event]) -> str | None:
+    [event] = events
+    assert isinstance(event, PartDelta)
+    return event.message_id
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        update("c", lastChunk=True),
+        update("c", append=False),
+        update("c", metadata={"k": 1}),
+        update("c", artifact={"name": "other"}),
+        update("c", artifact={"artifactId": "other"}),
+        update("c", artifact={"metadata": {"k": 1}}),
+        update("c", artifact={"parts": [{"text": "c", "metadata": {"thought": True}}]}),
+        update("c", artifact={"parts": [{"text": ""}]}),
+        update("c", artifact={"parts": []}),
+        {"statusUpdate": {**IDS, "status": {"state": "TASK_STATE_WORKING"}}},
+        None,
+    ],
+    ids=str,
+)
+def test_any_other_reply_is_looked_at_and_the_one_after_it_too(other: Json) -> None:
+    reader = EventReader(RUN)
+    for text in ("a", "b"):
+        reader.read(update(text))
+    tokens = reader._tokens  # pyright: ignore[reportPrivateUsage]
+    assert tokens.read(other) is None
+    assert tokens.read(update("d")) is None
