@@ -199,8 +199,7 @@ CREATE TABLE task (
 	first_seq INTEGER NOT NULL,
 	last_seq INTEGER NOT NULL,
 	continues VARCHAR COLLATE "C",
-	body BYTEA NOT NULL,
-	PRIMARY KEY (owner, task_id)
+	body BYTEA NOT NULL
 );
 
 CREATE INDEX task_changed ON task (owner, changed_at, task_id);
@@ -210,6 +209,10 @@ CREATE INDEX task_continues ON task (owner, continues) WHERE continues IS NOT NU
 CREATE INDEX task_open ON task (thread_pk) WHERE state IN ('submitted', 'working', 'input_required', 'auth_required', 'cancelling');
 
 CREATE INDEX task_thread ON task (thread_pk);
+
+-- The newest index of its table: of those that cost the same, as all do before anything is known of the table, PostgreSQL
+-- takes that one, and task_changed holds all tasks of an owner.
+ALTER TABLE task ADD PRIMARY KEY (owner, task_id);
 
 CREATE TABLE thread (
 	pk BIGINT NOT NULL,

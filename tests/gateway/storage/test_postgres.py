@@ -2,6 +2,7 @@
 the journal does on it is what the other tests of this folder say of each database."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import event
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import Engine, make_url
 from sqlmodel import SQLModel
 
@@ -23,6 +25,7 @@ from gateway import demo
 from gateway.storage import unavailable
 from gateway.storage.database import HEAD, open_database
 from gateway.storage.journal import Journal
+from gateway.storage.statements import Sql
 from gateway.storage.transaction import Published, Transaction
 from gateway.storage.unavailable import Unreachable, Unstored
 from tests.gateway.hubs import turned, within
@@ -90,7 +93,7 @@ async def test_a_new_database_is_made_as_the_tables_say() -> None:
                 "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND indexdef LIKE '%% WHERE %%'"
             )
             indexes = [index for table in SQLModel.metadata.tables.values() for index in table.indexes]
-            partial = {index.name for index in indexes if index.dialect_options["postgresql"]["where"] is not None}
+            partial = {index.name for index in indexes if "postgresql_where" in index.info}
             assert set(found.scalars()) == partial
         engine.dispose()
 
@@ -128,6 +131,30 @@ async def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is() -> N
         assert "secret" not in error.value.fault.message
         assert other.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
         assert other.execute("SELECT count(*) FROM meta").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    {
+        "update_task": "task_pkey",
+        "update_run": "run_pkey",
+        "update_interrupt": "interrupt_pkey",
+        "thread": "thread_id",
+        "task": "task_pkey",
+        "run": "run_pkey",
+    }.items(),
+)
+def test_one_thing_is_found_by_its_key_before_anything_is_known_of_the_tables(statement: str, index: str) -> None:
+    """A statement is planned on a new database while it is empty, and not anew before it was analyzed."""
+    sql = vars(Sql(PGDialect_psycopg()))[statement].sql
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", sql)))
+    for number, name in enumerate(names, 1):
+        sql = sql.replace(f"%({name})s", f"${number}")
+    with new_tables() as schema, connect(schema) as connection:
+        run(connection, "SET plan_cache_mode = force_generic_plan", f"PREPARE made AS {sql}")
+        nulls = ", ".join(["NULL"] * len(names))
+        rows = connection.execute(cast("LiteralString", f"EXPLAIN EXECUTE made({nulls})")).fetchall()
+    assert any(f"using {index} " in step for (step,) in rows), rows
 
 
 async def test_the_rows_of_owners_are_counted_whatever_becomes_of_them(journal: Journal, url: str) -> None:
