@@ -24,8 +24,8 @@ PASSING: Final = "expires"
 
 
 def _partial(where: str, in_postgresql: str | None = None) -> dict[str, Any]:
-    """Of an index: the rows that are in it. For `postgresql_where` as an argument SQLAlchemy would import its dialect of
-    PostgreSQL, 2 MB, in each gateway on SQLite."""
+    """Of an index: the rows that are in it. For the argument `postgresql_where` SQLAlchemy would import its dialect
+    of PostgreSQL, 2 MB, in each gateway on SQLite."""
     return {"sqlite_where": text(where), "info": {"postgresql_where": in_postgresql or where}}
 
 
