@@ -5,7 +5,8 @@ Those modules are imported when their command runs: the web framework and the da
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
@@ -18,6 +19,20 @@ from gateway.cli.errors import FAILED, CliError
 from gateway.cli.log import one_line
 
 __all__ = ("babelgate", "main")
+
+
+@contextmanager
+def _without(*names: str) -> Generator[None]:
+    """What is imported meanwhile has to do without these modules. Afterwards they are there again: an agent in Python
+    may use one."""
+    hidden = [name for name in names if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = cast("ModuleType", None)
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 def _examples(*lines: str) -> str:
@@ -187,9 +202,8 @@ def serve(
     """
     # What nothing here uses, and libraries take along: httpx its own command line where rich and pygments are there,
     # 3.3 MB, and uvicorn what starts it anew when files change, 1 MB.
-    for unused in ("httpx._main", "watchfiles"):
-        sys.modules.setdefault(unused, cast("ModuleType", None))
-    from gateway.cli.serve import serve as run_gateway
+    with _without("httpx._main", "watchfiles"):
+        from gateway.cli.serve import serve as run_gateway
 
     given = {
         "host": host,
