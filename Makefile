@@ -1,10 +1,12 @@
-# serve: set up and start the gateway.  test, check: what a change must pass.  quick: the tests that open no connection.  crash-test: gateways that are killed, ROUNDS times or for MINUTES.  cluster-test: the same with three on one PostgreSQL.  mutate-test: REQUESTS that chance has changed.
+# serve: set up and start the gateway.  test: the tests but those marked slow, which slow-test runs.  check: what a change must pass: lint, test, slow-test.  quick: the tests that open no connection.  crash-test: gateways that are killed, ROUNDS times or for MINUTES.  cluster-test: the same with three on one PostgreSQL.  mutate-test: REQUESTS that chance has changed.
 # fix, accept, docs, lock: rewrite what can be.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-# One more than there are cores: tests wait, too. With two more, what tests/limits measures is the other tests.
-PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+# Two more than there are cores: tests wait, too.
+PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 2))')
+# With so many, what tests/limits measures is the other tests.
+SLOW_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 # Tests of the tier `unit` wait for hardly anything, and each process imports them all first.
 QUICK_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() or 1))')
 
@@ -16,13 +18,16 @@ CRASHES := $(if $(MINUTES),--minutes $(MINUTES),--rounds $(ROUNDS))
 REQUESTS ?= 10000
 SEED ?= 1
 
-.PHONY: serve test quick crash-test cluster-test mutate-test check lint fix accept docs lock
+.PHONY: serve test slow-test quick crash-test cluster-test mutate-test check lint fix accept docs lock
 
 serve: .venv/serve.stamp
 	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
 test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
-	@$(PYTEST) -n $(PROCESSES) --dist loadfile --durations 10
+	@$(PYTEST) -m "not slow" -n $(PROCESSES) --dist loadfile --durations 10
+slow-test: .venv/dev.stamp
+	@$(BIN)/python -m tests.interop.peers
+	@$(PYTEST) -m slow -n $(SLOW_PROCESSES) --dist loadfile --durations 10
 quick: .venv/dev.stamp
 	@$(PYTEST) -q --quick -n $(QUICK_PROCESSES) --dist loadfile --durations 10
 crash-test: .venv/dev.stamp
@@ -31,7 +36,7 @@ cluster-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.crash --nodes 3 $(CRASHES) --seed $(SEED)
 mutate-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.mutate --requests $(REQUESTS) --seed $(SEED)
-check: lint test
+check: lint test slow-test
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 PACKAGES = ("canonical", "adapters", "gateway", "conformance")
 DATA = (
     "gateway/babelgate.schema.json",
+    "gateway/storage/migrations/script.py.mako",
     "conformance/bench/result.schema.json",
     "conformance/bench/task.schema.json",
     "conformance/report/page.css",
@@ -77,12 +78,12 @@ def test_the_wheel_holds_the_packages_and_their_data_and_no_tests(wheel: Path) -
         names = set(archive.namelist())
     top = {name.partition("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            assert str(path.relative_to(ROOT)) in names
+    modules = {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    assert {name for name in names if name.endswith(".py")} == modules
     for path in DATA:
         assert path in names
     assert not [name for name in names if "__pycache__" in name]
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 
 def test_the_wheel_serves_where_there_is_no_tree(program: Path, tmp_path: Path) -> None:
@@ -92,8 +93,10 @@ def test_the_wheel_serves_where_there_is_no_tree(program: Path, tmp_path: Path) 
         assert answer["output"][0]["parts"][0]["content"] == "Hello"
         done = babelgate(tmp_path, "run", "echo", "Hello", "--url", gateway.url, program=(str(program),), PYTHONPATH="")
         assert (done.returncode, done.stdout.strip()) == (0, "Hello"), done.stderr
-        gateway.stop()
+        assert "Traceback" not in gateway.stop()
     assert (tmp_path / "babelgate.db").is_file()
+    done = babelgate(tmp_path, "--version", program=(str(program),), PYTHONPATH="")
+    assert done.stdout.startswith("babelgate ")
 
 
 def test_the_installed_schema_is_the_one_that_is_printed(program: Path, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tests.pairs.house import CALLERS
 from tests.postgres import empty, url_of
 from tests.running import running
 
+pytestmark = pytest.mark.slow
+
 
 async def test_every_protocol_goes_on_after_a_kill(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)

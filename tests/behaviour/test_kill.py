@@ -23,7 +23,7 @@ from tests.pairs.caller import Caller
 from tests.running import running
 from tests.serving import serving
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @dataclass(frozen=True)

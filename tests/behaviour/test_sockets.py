@@ -148,7 +148,7 @@ def asked(ids: Made) -> Mapping[str, JsonObject]:
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_the_ids_of_another_owner_are_ids_of_nothing(place: Place, path: str) -> None:
-    made, before = await place.take()
+    made, before = await place.things()
     told: list[list[str]] = []
     for ids in (made, unknown()):
         async with bob(place, path, ids.thread_id) as socket:
@@ -156,13 +156,12 @@ async def test_the_ids_of_another_owner_are_ids_of_nothing(place: Place, path: s
             assert socket.events == []
     assert told[0] == told[1]
     assert await look(place.alice, made) == before, "and nothing happened to them"
-    place.keep(made, before)
 
 
 @pytest.mark.parametrize("path", PATHS[:4])
 async def test_a_thread_of_another_owner_tells_nothing_and_is_not_joined(place: Place, path: str) -> None:
     """Neither of what was, nor of what happens there meanwhile. Under the same id the caller gets one of his own."""
-    made, _ = await place.take()
+    made = await place.make()
     async with bob(place, path, made.thread_id) as socket:
         assert (await socket.tell("subscription.subscribe", **EVERYTHING))["type"] == "success"
         said = {"assistant_id": "ask", "command": {"resume": "an answer of alice"}}
@@ -181,7 +180,7 @@ async def test_a_thread_of_another_owner_tells_nothing_and_is_not_joined(place: 
 
 async def test_an_owner_s_own_ids_lead_somewhere(place: Place) -> None:
     """So the tests above compare with something."""
-    made, _ = await place.take()
+    made = await place.make()
     headers = {"Authorization": place.alice.headers["authorization"]}
     async with talking(
         place.gateway.url, PATHS[0].format(thread_id=made.thread_id), additional_headers=headers

@@ -2,7 +2,8 @@
 other than those that cannot but fail with it.
 
 A violation is shown to the requirements that can see it, which one run against the right server finds out: those for
-which the server came to a place where it asks whether to do it. `pytest --whole-sets` shows every violation to all.
+which the server came to a place where it asks whether to do it. What all can see, because the judge meets it before it
+asks anything (a card), is shown to those of its groups. `pytest --whole-sets` shows every violation to all.
 """
 
 import asyncio
@@ -92,13 +93,15 @@ class _Sight:
     of: Mapping[str, frozenset[str]]
     """By the name of the requirement; `*` stands for all violations."""
     known: frozenset[str]
-    """The violations of which that can be said."""
+    """The violations of which that can be said; any other can be seen by all."""
 
     def selects(self, violation: Violation, requirement: Requirement, *, alone: bool) -> bool:
         """What is on the form of messages looks at those of all requirements that are selected; those of one group may
         need what the others have left behind, the tasks of a list for instance: unless they are to stand `alone`."""
-        if violation.name not in self.known or requirement.schemas or _is_named(violation, requirement):
+        if requirement.schemas or _is_named(violation, requirement):
             return True
+        if violation.name not in self.known:
+            return requirement.group in _groups(violation)
         if not alone and requirement.group in _groups(violation):
             return True
         return not {violation.name, _EVERYTHING}.isdisjoint(self.of[requirement.name])
@@ -120,7 +123,7 @@ async def _sight_of(server: Server) -> _Sight:
             for result in report.results
         }
         known = frozenset[str]().union(*of.values()) - finding.asked
-        # On a machine so busy that the right server was found wanting, probes were not through: all see everything.
+        # On a machine so busy that the right server was found wanting, probes were not through: nothing can be said.
         is_whole = all(each.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE) for each in report.results)
         _SIGHTS[server.set] = _Sight(of, known if is_whole else frozenset())
     return _SIGHTS[server.set]

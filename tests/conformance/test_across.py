@@ -30,7 +30,7 @@ from tests.conformance.bending import DROPPED, Bend, bending
 from tests.gateway.command import bound_socket
 from tests.running import Running, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 PROTOCOLS = [
     *("acp", "a2a-0.3", "a2a-1.0", "aief", "langgraph", "agent-protocol"),

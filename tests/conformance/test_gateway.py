@@ -17,6 +17,8 @@ from gateway import demo
 from tests.conformance.recorded import assert_recorded
 from tests.running import running
 
+pytestmark = pytest.mark.slow
+
 BOB = {"Authorization": "Bearer bobs-secret"}
 ALICE = {"Authorization": "Bearer alices-secret"}
 KEYS = {"alice": "alices-secret", "bob": "bobs-secret"}
@@ -36,7 +38,6 @@ def wrong(report: Report) -> list[str]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_the_demo_agents_keep_a2a_of_both_revisions(tmp_path: Path, accept: bool) -> None:
     options = Options(triggers=read_triggers("demo"))
@@ -47,7 +48,6 @@ async def test_the_demo_agents_keep_a2a_of_both_revisions(tmp_path: Path, accept
     assert_recorded("babelgate", report, accept)
 
 
-@pytest.mark.slow
 async def test_the_demo_agents_keep_the_agent_protocol_in_both_layouts(tmp_path: Path, accept: bool) -> None:
     options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
     settings = {"keys": KEYS, "default_agent": "echo", "limits": {"ephemeral_ttl": 0.1}}
@@ -58,7 +58,6 @@ async def test_the_demo_agents_keep_the_agent_protocol_in_both_layouts(tmp_path:
     assert_recorded("babelgate", report, accept)
 
 
-@pytest.mark.slow
 async def test_the_demo_agents_keep_what_langgraph_platform_asks(tmp_path: Path, accept: bool) -> None:
     options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
     report = await judged(tmp_path, "langgraph", options, "", keys=KEYS)
@@ -68,7 +67,6 @@ async def test_the_demo_agents_keep_what_langgraph_platform_asks(tmp_path: Path,
     assert_recorded("babelgate", report, accept)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_with_keys_nobody_sees_what_is_anothers_in_a2a(tmp_path: Path) -> None:
     options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
@@ -77,7 +75,6 @@ async def test_with_keys_nobody_sees_what_is_anothers_in_a2a(tmp_path: Path) -> 
     assert wrong(report) == []
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_the_demo_agents_keep_acp(tmp_path: Path, accept: bool) -> None:
     report = await judged(tmp_path, "acp", Options(triggers=read_triggers("demo")), "/acp")
@@ -86,7 +83,6 @@ async def test_the_demo_agents_keep_acp(tmp_path: Path, accept: bool) -> None:
     assert_recorded("babelgate", report, accept)
 
 
-@pytest.mark.slow
 async def test_the_demo_agents_keep_aief(tmp_path: Path, accept: bool) -> None:
     options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
     report = await judged(tmp_path, "aief", options, "/agent/echo", keys=KEYS)
@@ -95,7 +91,6 @@ async def test_the_demo_agents_keep_aief(tmp_path: Path, accept: bool) -> None:
     assert_recorded("babelgate", report, accept)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_the_demo_agents_keep_mcp_of_both_eras(tmp_path: Path, accept: bool) -> None:
     triggers = read_triggers("demo")
@@ -127,7 +122,6 @@ async def suite(call: Invocation) -> AsyncGenerator[Any, Any]:
         yield call.text
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_an_agent_that_takes_tools_keeps_open_responses(tmp_path: Path, accept: bool) -> None:
     agents = {"suite": suite, "fail": demo.fail, "slow": demo.slow}
@@ -143,7 +137,6 @@ async def test_an_agent_that_takes_tools_keeps_open_responses(tmp_path: Path, ac
     assert_recorded("babelgate", report, accept)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_with_keys_nobody_sees_what_is_anothers_in_acp(tmp_path: Path) -> None:
     options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))

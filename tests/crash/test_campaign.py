@@ -7,8 +7,9 @@ import pytest
 from tests.crash.campaign import campaign
 from tests.postgres_server import postgres_server
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.timeout(300)
 async def test_what_was_acknowledged_outlives_kills(tmp_path: Path) -> None:
     async with campaign(tmp_path, seed=7, together=6) as made:
@@ -17,7 +18,6 @@ async def test_what_was_acknowledged_outlives_kills(tmp_path: Path) -> None:
     assert sum(made.acknowledged.values()) > 3
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_what_was_acknowledged_outlives_kills_of_the_server_of_the_database_too(tmp_path: Path) -> None:
     with postgres_server() as server:

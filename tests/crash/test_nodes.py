@@ -7,8 +7,9 @@ import pytest
 from tests.crash.nodes import KINDS, node_campaign
 from tests.postgres_server import postgres_server
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.timeout(400)
 async def test_what_one_of_several_gateways_acknowledged_is_there_for_all_whatever_is_killed(tmp_path: Path) -> None:
     with postgres_server() as server:

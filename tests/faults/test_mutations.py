@@ -23,6 +23,7 @@ COUNT: Final = int(os.environ.get("BABELGATE_FUZZ", "16"))
 SEED: Final = int(os.environ.get("BABELGATE_FUZZ_SEED", "1"))
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(0 if "BABELGATE_FUZZ" in os.environ else 120),
 ]

@@ -1,5 +1,6 @@
 """The command `babelgate` as people start it: a process of its own, in a folder of its own."""
 
+import asyncio
 import os
 import re
 import signal
@@ -8,9 +9,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from queue import Empty, Queue
 
@@ -160,7 +161,24 @@ def served(
     folder: Path, *arguments: str, program: Sequence[str] = PROGRAM, command: str = "serve", **variables: str
 ) -> Generator[Served]:
     """`babelgate serve`, or another command that serves, on a free port, ready to be called."""
-    asked = (command, "--port", "0", *arguments)
+    with _started(folder, (command, "--port", "0", *arguments), program, variables) as running:
+        running.ready()
+        yield running
+
+
+@asynccontextmanager
+async def served_in_loop(folder: Path, *arguments: str) -> AsyncGenerator[Served]:
+    """The same while the loop goes on: a gateway looks at the servers of its agents when it starts, and waits ten
+    seconds for those that are in a loop which waits for it."""
+    with _started(folder, ("serve", "--port", "0", *arguments), PROGRAM, {}) as running:
+        await asyncio.to_thread(running.ready)
+        yield running
+
+
+@contextmanager
+def _started(
+    folder: Path, asked: Sequence[str], program: Sequence[str], variables: Mapping[str, str]
+) -> Generator[Served]:
     process: subprocess.Popen[str] | Forked
     if _may_fork(program, variables):
         with Path(os.devnull).open() as nothing:
@@ -176,7 +194,6 @@ def served(
         )
     running = Served(process)
     try:
-        running.ready()
         yield running
     finally:
         if process.poll() is None:

@@ -39,18 +39,18 @@ class Place:
     nobody: httpx.AsyncClient
     heard: Heard
     said: list[str] = field(default_factory=list[str])
-    _kept: "list[tuple[Made, str]]" = field(default_factory=list["tuple[Made, str]"])
+    _things: "tuple[Made, str] | None" = None
 
-    async def take(self) -> "tuple[Made, str]":
-        """Things of Alice's, and how they look."""
-        if self._kept:
-            return self._kept.pop()
-        made = await make(self.alice)
-        return made, await look(self.alice, made)
+    async def make(self) -> "Made":
+        """Things of Alice's, with which a test may do what it likes."""
+        return await make(self.alice)
 
-    def keep(self, made: "Made", seen: str) -> None:
-        """For the next who takes: nothing has happened to them."""
-        self._kept.append((made, seen))
+    async def things(self) -> "tuple[Made, str]":
+        """Things of Alice's, and how they look: the same each time, so a test leaves them as they are."""
+        if self._things is None:
+            made = await self.make()
+            self._things = made, await look(self.alice, made)
+        return self._things
 
 
 @asynccontextmanager

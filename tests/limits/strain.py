@@ -13,7 +13,7 @@ import httpx
 import yaml
 
 from tests import loopback
-from tests.gateway.command import ROOT, Served, served
+from tests.gateway.command import ROOT, Served, served_in_loop
 
 MB: Final = 2**20
 BOUND: Final = 100.0
@@ -126,12 +126,12 @@ async def strained(folder: Path, **settings: Any) -> AsyncGenerator[Strained]:
     """`settings` are those of babelgate.yaml; loopback may be fetched unless they say otherwise."""
     given: dict[str, Any] = {"network": {"allow": ["127.0.0.0/8"]}, "log_level": "warning", **settings}
     (folder / "babelgate.yaml").write_text(yaml.safe_dump(given))
-    with served(folder, "--config", "babelgate.yaml") as process:
-        async with (
-            loopback.client(base_url=process.url, timeout=httpx.Timeout(BOUND)) as http,
-            _probing(_port(process.url), process.process.pid) as probe,
-        ):
-            yield Strained(process, http, probe)
+    async with (
+        served_in_loop(folder, "--config", "babelgate.yaml") as process,
+        loopback.client(base_url=process.url, timeout=httpx.Timeout(BOUND)) as http,
+        _probing(_port(process.url), process.process.pid) as probe,
+    ):
+        yield Strained(process, http, probe)
 
 
 def _port(url: str) -> int:

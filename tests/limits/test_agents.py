@@ -20,7 +20,7 @@ AGENTS: Final = {
 }
 """Of `hostile`, and what is said of each. Only the gateway imports that: it takes seconds and 600 MB."""
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

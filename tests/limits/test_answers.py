@@ -12,7 +12,7 @@ import pytest_asyncio
 from canonical.value import JsonObject
 from tests.limits.strain import MB, MOST_MEMORY, Strained, strained
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 TEXT: Final = "x" * (7 * MB)
 MANY: Final = 6

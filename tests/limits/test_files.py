@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.limits.strain import MB, Strained, strained
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 SIZE: Final = 60 * MB
 MEMORY: Final = 25 * MB

@@ -10,7 +10,7 @@ import pytest_asyncio
 from canonical.value import JsonObject
 from tests.limits.strain import MB, Strained, strained
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 V1: Final = {"A2A-Version": "1.0"}
 MOST: Final = 8 * MB

@@ -11,7 +11,7 @@ import pytest_asyncio
 from canonical.value import JsonObject
 from tests.limits.strain import MB, Strained, strained
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 SIZE: Final = 2 * MB
 MANY: Final = 25

@@ -11,7 +11,7 @@ from gateway.runs.output_schema import schema_error
 from tests.limits.schemas import AGENTS
 from tests.limits.strain import MB, Strained, strained
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -23,7 +23,7 @@ from tests.gateway.command import babelgate
 from tests.limits.strain import MB, Strained, strained
 from tests.running import running
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 
 def bomb(start: bytes, unit: bytes, end: bytes, most: int = 4 * 2**30) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from canonical.value import JsonObject
 from tests.limits.strain import BOUND, MB, MOST_MEMORY, Strained, strained
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 V1: Final = {"A2A-Version": "1.0"}
 

@@ -17,6 +17,8 @@ from tests.gateway.runs.test_webhooks import Receiver
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.running import Running, running
 
+pytestmark = pytest.mark.slow
+
 _THREADS = 8
 
 

@@ -12,6 +12,8 @@ from conformance.verdict import Verdict
 from tests.conformance.recorded import assert_recorded
 from tests.interop.driver import start_server
 
+pytestmark = pytest.mark.slow
+
 BASELINE = Path(__file__).parent / "baselines" / "acp-sdk-1.0.3.yaml"
 
 

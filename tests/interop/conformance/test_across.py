@@ -11,6 +11,8 @@ from conformance.trigger import Trigger, Triggers, read_triggers
 from tests.interop.driver import start_server
 from tests.running import running
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.timeout(60)
 async def test_the_official_servers_of_two_protocols_mean_the_same() -> None:

@@ -2,12 +2,16 @@
 
 from typing import Final
 
+import pytest
+
 from conformance.examine import Selection, examine
 from conformance.probe import Options
 from conformance.trigger import Trigger, Triggers
 from conformance.verdict import Verdict
 from tests.conformance.recorded import assert_recorded
 from tests.interop.driver import start_server
+
+pytestmark = pytest.mark.slow
 
 KNOWN: Final = {
     "task.additional-input": "agent-protocol 1.0.2 makes {} of it; repaired in its repository only",

@@ -14,6 +14,8 @@ from conformance.verdict import Verdict
 from tests.conformance.recorded import assert_recorded
 from tests.interop.langgraph_dev import langgraph_dev
 
+pytestmark = pytest.mark.slow
+
 BASELINE: Final = Path(__file__).parent / "baselines" / "langgraph-api-0.16.7.yaml"
 CHANCE: Final = "resume.own-id"
 """The server in memory numbers events by the millisecond (langgraph#8112): whether two have the same id is chance."""

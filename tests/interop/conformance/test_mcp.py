@@ -9,6 +9,8 @@ from conformance.verdict import Verdict
 from tests.conformance.recorded import assert_recorded
 from tests.interop.driver import start_server
 
+pytestmark = pytest.mark.slow
+
 TRIGGERS = Triggers(
     {
         "plain": Trigger("Hello", agent="echo"),

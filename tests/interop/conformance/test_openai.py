@@ -12,6 +12,8 @@ from conformance.verdict import Verdict
 from tests.conformance.recorded import assert_recorded
 from tests.interop.driver import start_server
 
+pytestmark = pytest.mark.slow
+
 BASELINE = Path(__file__).parent / "baselines" / "graphserve-0.2.3.yaml"
 NEVER = Trigger("", is_never=True)
 TRIGGERS = Triggers(
