@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from adapters._client.status import is_gone
+from adapters._client.status import may_return
 from adapters._extension import blobs_of, with_bytes
-from canonical import Event, FaultCode, FaultError, Feature
+from canonical import Event, FaultError, Feature
 from canonical.event import LossNoted
 
 NO_FILE: Final = LossNoted(
@@ -31,6 +31,6 @@ async def _try(fetch: Callable[[str], Awaitable[bytes]], blob: str) -> bytes | N
     try:
         return await fetch(blob)
     except FaultError as error:
-        if is_gone(error.fault) or error.fault.code is FaultCode.AGENT_TIMEOUT:
+        if may_return(error.fault):
             raise
         return None

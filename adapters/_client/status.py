@@ -25,6 +25,11 @@ def fault_code(status: int) -> FaultCode:
     return _CODES.get(status, FaultCode.AGENT_FAILED)
 
 
+def may_return(fault: Fault) -> bool:
+    """Whether another look may succeed: the server is gone for the moment, or too slow."""
+    return is_gone(fault) or fault.code is FaultCode.AGENT_TIMEOUT
+
+
 def is_gone(fault: Fault) -> bool:
     """Whether the server may be back in a moment: nobody answered, or something in front of it did."""
     return fault.code is FaultCode.AGENT_UNREACHABLE or fault.details.get("status") == 504

@@ -14,9 +14,10 @@ from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, MAX_FA
 from adapters._client.blame import blaming_the_agent
 from adapters._client.blobs import with_files
 from adapters._client.calls import Connection
+from adapters._client.catch_up import catch_up
 from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN
-from adapters._client.status import UNAVAILABLE, is_gone
+from adapters._client.status import UNAVAILABLE
 from adapters._extension import NOT_FORKED, RecordReader, is_refusal, starts, without_start
 from adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
 from adapters.a2a.client.binding import Binding, Replies, create_binding
@@ -284,32 +285,23 @@ class _Run(UpstreamRun):
         reader.rule, reader.speaks_in_status = binding.rule, interface.speaks_in_status
         reader.says_all_again = interface.says_all_again
 
-    async def _catch_up(self, binding: Binding) -> Stage:
-        """The records that were missed, and those that come: a gateway repeats them from any of them on."""
-        reader, backoff = self._reader, Backoff(FIRST_WAIT, LAST_WAIT)
+    def _catch_up(self, binding: Binding) -> Stage:
+        reader = self._reader
+        return catch_up(reader.records, partial(self._tell_again, binding), lambda: reader.stopped)
+
+    async def _tell_again(self, binding: Binding, start: int) -> Stage:
+        reader = self._reader
         assert reader.task_id is not None
-        while not reader.stopped:
-            before = reader.records.seq
-            try:
-                start = reader.records.seq or 0
-                async with (
-                    binding.open_subscription(reader.task_id, start=start) as replies,
-                    aclosing(_Listener(reader, binding, replies)) as heard,
-                ):
-                    async for reply in heard:
-                        yield await self._read_whole(binding, reply)
-                        if reader.stopped:
-                            await heard.drain()
-                            return
-                        if reader.records.behind:
-                            break
-            except FaultError as error:
-                if not is_gone(error.fault) and error.fault.code is not FaultCode.AGENT_TIMEOUT:
-                    raise
-                backoff.count_failure(error)
-            if reader.records.seq != before:
-                backoff.reset()
-            await backoff.wait()
+        async with (
+            binding.open_subscription(reader.task_id, start=start) as replies,
+            aclosing(_Listener(reader, binding, replies)) as heard,
+        ):
+            async for reply in heard:
+                yield await self._read_whole(binding, reply)
+                if reader.stopped:
+                    await heard.drain()
+                if reader.stopped or reader.records.behind:
+                    return
 
     async def _read_whole(self, binding: Binding, reply: Json) -> Sequence[Event]:
         events = self._read(reply)

@@ -15,6 +15,7 @@ from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, Backof
 from adapters._client.blame import blaming_the_agent, decode_reply
 from adapters._client.blobs import with_files
 from adapters._client.calls import Connection
+from adapters._client.catch_up import catch_up
 from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream, is_stream
 from adapters._client.status import is_gone
@@ -235,37 +236,28 @@ class _Run(UpstreamRun):
                 await backoff.wait()
 
     async def _catch_up(self, known: str | None) -> Stage:
-        """The records that were missed, and those that come: a gateway tells them again from any of them on."""
         if not self._has_begun:
             yield self._begin(known)
-        reader, backoff = self._reader, Backoff(FIRST_WAIT, LAST_WAIT)
-        assert reader.run_id is not None
-        path = f"{run_path(reader.run_id)}/events"
+        reader = self._reader
         if reader.records.seq is None:
             reader.records.seq = 0
-        while not reader.stopped:
-            before = reader.records.seq
-            try:
-                async with (
-                    self._http.open_response("GET", path, start=before) as response,
-                    aclosing(FrameStream(response)) as frames,
-                ):
-                    async for frame in frames:
-                        yield await self._read(await parse_answer(frame.data))
-                        if reader.stopped:
-                            await frames.drain(DRAIN)
-                            return
-                        if reader.records.behind:
-                            break
-                if reader.records.behind and reader.records.seq == before:
-                    raise FaultError(FaultCode.AGENT_INVALID, "The agent's server leaves out records of its run")
-            except FaultError as error:
-                if not is_gone(error.fault) and error.fault.code is not FaultCode.AGENT_TIMEOUT:
-                    raise
-                backoff.count_failure(error)
-            if reader.records.seq != before:
-                backoff.reset()
-            await backoff.wait()
+        async with aclosing(catch_up(reader.records, self._tell_again, lambda: reader.stopped)) as told:
+            async for events in told:
+                yield events
+
+    async def _tell_again(self, start: int) -> Stage:
+        reader = self._reader
+        assert reader.run_id is not None
+        async with (
+            self._http.open_response("GET", f"{run_path(reader.run_id)}/events", start=start) as response,
+            aclosing(FrameStream(response)) as frames,
+        ):
+            async for frame in frames:
+                yield await self._read(await parse_answer(frame.data))
+                if reader.stopped:
+                    await frames.drain(DRAIN)
+                if reader.stopped or reader.records.behind:
+                    return
 
     async def _look(self) -> tuple[w.Run, list[Json]]:
         """The run first: whatever it says has its event in the list that is read after it."""

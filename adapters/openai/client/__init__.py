@@ -11,13 +11,13 @@ from urllib.parse import quote
 import httpx
 
 from adapters._client.answers import LISTING_LIMIT, parse_answer, read_bytes
-from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, Backoff
 from adapters._client.blame import blaming_the_agent
 from adapters._client.blobs import with_files
 from adapters._client.calls import Connection
+from adapters._client.catch_up import catch_up
 from adapters._client.driver import DrivenClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream, is_stream
-from adapters._client.status import is_gone
+from adapters._client.status import may_return
 from adapters._extension import HEADER, URI, encode_request, encode_start, encode_uploads, is_named, split_uploads
 from adapters._sse import Frame
 from adapters.openai.agents import decode_models, upstream_name
@@ -98,7 +98,7 @@ class _Server:
             async with self.http.open_response("GET", path, headers={HEADER: URI}) as response:
                 self.extended = is_named(response.headers.get(HEADER))
         except FaultError as error:  # the run itself tells of it
-            if not is_gone(error.fault) and error.fault.code is not FaultCode.AGENT_TIMEOUT:
+            if not may_return(error.fault):
                 self.extended = False
 
     async def file(self, blob: str) -> bytes:
@@ -267,34 +267,26 @@ class _Run(UpstreamRun):
         told = value.get(URI) if isinstance(value, dict) else None
         return await with_files(self._records.read(told), self._server.file)
 
-    async def _catch_up(self) -> Stage:
-        """The records that were missed, and those that come: a response is told again from its start."""
-        records, backoff = self._records, Backoff(FIRST_WAIT, LAST_WAIT)
-        while not records.has_stopped:
-            before = records.seq
-            if records.response_id is None:
-                raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
-            path = f"/responses/{records.response_id}?stream=true"
-            try:
-                async with (
-                    self._server.http.open_response("GET", path, headers=self._server.headers) as response,
-                    aclosing(FrameStream(response)) as frames,
-                ):
-                    async for frame in frames:
-                        if frame.event == RECORDS:
-                            yield await self._read_records(await parse_answer(frame.data))
-                        if records.has_stopped:
-                            await frames.drain(DRAIN)
-                            return
-            except FaultError as error:
-                if not is_gone(error.fault):
-                    raise
-                backoff.count_failure(error)
-            if records.seq != before:
-                backoff.reset()
-            else:
-                backoff.count_failure(FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream brings nothing new"))
-            await backoff.wait()
+    def _catch_up(self) -> Stage:
+        records = self._records
+        if records.response_id is None:
+            raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
+        return catch_up(records.reader, self._tell_again, lambda: records.has_stopped)
+
+    async def _tell_again(self, start: int) -> Stage:
+        """A response is told again from its start, whatever was told of it: what is not new is left out."""
+        records = self._records
+        path = f"/responses/{records.response_id}?stream=true"
+        async with (
+            self._server.http.open_response("GET", path, headers=self._server.headers) as response,
+            aclosing(FrameStream(response)) as frames,
+        ):
+            async for frame in frames:
+                if frame.event == RECORDS:
+                    yield await self._read_records(await parse_answer(frame.data))
+                if records.has_stopped:
+                    await frames.drain(DRAIN)
+                    return
 
     @property
     def _config(self) -> JsonObject:

@@ -16,7 +16,7 @@ class RecordsReader:
     """Of one run. `binds` = it can be come back to, as a response."""
 
     def __init__(self, *, binds: bool) -> None:
-        self._records = RecordReader(of_run=True)
+        self.reader = RecordReader(of_run=True)
         self._binds = binds
         self._bound = False
         self._asks = False
@@ -24,24 +24,20 @@ class RecordsReader:
     @property
     def active(self) -> bool:
         """From then on native events are not looked at."""
-        return self._records.active
+        return self.reader.active
 
     @property
     def has_stopped(self) -> bool:
-        return self._records.stopped
-
-    @property
-    def seq(self) -> int | None:
-        return self._records.seq
+        return self.reader.stopped
 
     @property
     def response_id(self) -> str | None:
-        run_id = self._records.run_id
+        run_id = self.reader.run_id
         return encode_id(RESPONSE, run_id) if self._binds and run_id is not None and is_uuid(run_id) else None
 
     def read(self, envelope: Json) -> Sequence[Event]:
         """What is new in it."""
-        told = self._records.read(envelope)
+        told = self.reader.read(envelope)
         events: list[Event] = []
         if not self._bound and self.response_id is not None:
             self._bound = True
@@ -60,7 +56,7 @@ class RecordsReader:
 
     def _answerable(self, event: InterruptRaised) -> InterruptRaised:
         """With the id of the call by which it is answered there."""
-        task_id = self._records.task_id
+        task_id = self.reader.task_id
         event = named_question(event)
         if task_id is None or not is_uuid(task_id):
             return event
