@@ -6,6 +6,7 @@ outside is checked where it is read (the wire models of the adapters, `gateway.r
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
+from uuid import UUID
 
 import msgspec
 
@@ -70,3 +71,14 @@ class Value(msgspec.Struct, metaclass=_ValueType):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """Nobody changes it, nor the data in it, which may be large."""
         return self
+
+
+def is_uuid(text: str) -> bool:
+    """Whether `text` is a UUID in the spelling that all protocols emit: 36 characters, lower case or upper."""
+    if len(text) != 36:
+        return False
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -22,7 +22,7 @@ TERMS: Final = {
     "fan-out": "adapters/_server/fanout.py",
     "load balancing": "gateway/agents/failover.py",
     "replay of paused generators": "canonical/replay.py",
-    "server-sent events": "adapters/_sse.py",
+    "server-sent events": "adapters/_server/sse.py",
     "ssrf": "gateway/outbound.py",
     "state machine": "canonical/state.py",
     "ttl": "gateway/runs/expiry.py",

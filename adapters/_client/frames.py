@@ -8,7 +8,7 @@ from typing import Final
 import httpx
 
 from adapters._client.answers import ANSWER_LIMIT, pieces
-from adapters._sse import Frame, Frames
+from adapters._client.sse import Frame, Frames
 from canonical import FaultError
 
 DRAIN: Final = 0.2

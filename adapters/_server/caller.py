@@ -4,7 +4,6 @@ every server."""
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from uuid import UUID
 
 import msgspec
 from litestar.connection import ASGIConnection
@@ -42,17 +41,6 @@ def caller(connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
 def has_siblings(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
     """Whether the next request of this caller may come to another process, which knows nothing of what is kept here."""
     return connection.scope["state"].get("has_siblings", False)
-
-
-def is_uuid(text: str) -> bool:
-    """Whether `text` is a UUID in the spelling that all protocols emit: 36 characters, lower case or upper."""
-    if len(text) != 36:
-        return False
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 def run_headers(made: Receipt | Task, run_id: str | None = None) -> dict[str, str]:

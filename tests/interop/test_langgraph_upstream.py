@@ -11,7 +11,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from adapters._sse import Frames
+from adapters._client.sse import Frames
 from adapters.langchain import upstream
 from adapters.langchain.client import Client
 from canonical import Record, Scope

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Request
 
 from adapters._extension import START_HEADER, is_named
-from adapters._server.caller import Caller, caller, is_uuid
+from adapters._server.caller import Caller, caller
 from adapters._server.encoding import LargeJson
 from adapters._server.fanout import FanoutCache
 from adapters.a2a.agents.card import relayed_extensions
@@ -17,7 +17,7 @@ from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import a2a_error
 from adapters.a2a.wire.task import PROTOCOL
 from canonical import AgentInfo, FaultCode, FaultError, Hub, Task
-from canonical.value import JsonObject
+from canonical.value import JsonObject, is_uuid
 
 EXTENSION_HEADERS: Final = ("A2A-Extensions", "X-A2A-Extensions")
 """Specification 1.0, 3.2.6; that of 0.3 has the other name (topics/extensions). Either version takes either, as the

@@ -14,7 +14,7 @@ from adapters._server.encoding import LargeJson, json_response
 from adapters._server.fanout import FanoutCache
 from adapters._server.jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
 from adapters._server.listed import list_response
-from adapters._sse import LargeFrame, event_stream, frame, frame_of, frames, pieces_of
+from adapters._server.sse import LargeFrame, event_stream, frame, frame_of, frames, pieces_of
 from adapters.a2a.codec import v0_3, v1_0
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import error_object

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from adapters._extension import START_HEADER, URI, decode_request, with_uploads
-from adapters._server.caller import is_uuid, loss_header, run_headers
+from adapters._server.caller import loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.own_files import resolve_own_files
 from adapters.a2a.codec.dialect import Dialect
@@ -35,7 +35,7 @@ from canonical import (
     TextPart,
 )
 from canonical.listed import Listed
-from canonical.value import Json, JsonObject
+from canonical.value import Json, JsonObject, is_uuid
 
 from .call import EXTENSION_HEADERS, Answer, Call, Stream, context_of, find_task
 from .follow import TaskStream, fold_task, tells_of_a_task, wait_for_stop

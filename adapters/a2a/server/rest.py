@@ -18,7 +18,7 @@ from adapters._json import ABSENT, read_json
 from adapters._server.encoding import json_response
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import list_response
-from adapters._sse import event_stream, frame, frame_of, pieces_of
+from adapters._server.sse import event_stream, frame, frame_of, pieces_of
 from adapters.a2a.codec import v0_3_rest, v1_0
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import rest_error, rest_error_0_3

@@ -28,7 +28,7 @@ from adapters._server.extended import confirm, is_asked
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces, list_response
 from adapters._server.own_files import resolve_own_files
-from adapters._sse import event_stream
+from adapters._server.sse import event_stream
 from adapters._time import encode_time
 from adapters._values import count_values
 from adapters.acp import wire as w

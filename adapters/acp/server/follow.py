@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from adapters._server.encoding import encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
 from adapters._server.passages import split_passages
+from adapters._server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
 from adapters._server.whole_states import tell_states_whole
-from adapters._sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
 from adapters.acp import wire as w
 from adapters.acp.codec.parts import View
 from adapters.acp.write.recorded import RecordedWriter

@@ -27,7 +27,7 @@ from adapters._extension import (
 )
 from adapters._extension import Request as ExtensionRequest
 from adapters._json import ABSENT, read_bytes, read_json, validate
-from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
+from adapters._server.caller import Caller, caller, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode, json_response
 from adapters._server.extended import answer_file, confirm, is_asked
 from adapters._server.listed import Pieces, each, list_response
@@ -64,7 +64,7 @@ from canonical import (
 )
 from canonical.listed import Listed
 from canonical.thread import Loss, ThreadView
-from canonical.value import Json, JsonObject
+from canonical.value import Json, JsonObject, is_uuid
 
 __all__ = ("answer_fault", "routes")
 

@@ -16,8 +16,8 @@ import httpx
 from adapters._client.backoff import Backoff
 from adapters._client.blame import decode_reply
 from adapters._client.frames import is_stream
+from adapters._client.sse import Frame
 from adapters._client.status import is_gone
-from adapters._sse import Frame
 from adapters.langchain.client.http import HttpClient
 from adapters.langchain.client.urls import Route, run_id_in
 from adapters.langchain.errors.decode import status_of

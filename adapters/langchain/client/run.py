@@ -11,6 +11,7 @@ from adapters._client.blame import blaming_the_agent, decode_reply
 from adapters._client.blobs import with_files
 from adapters._client.driver import Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream
+from adapters._client.sse import Frame
 from adapters._extension import (
     HEADER,
     NOT_FORKED,
@@ -25,7 +26,6 @@ from adapters._extension import (
     starts,
     without_start,
 )
-from adapters._sse import Frame
 from adapters.langchain.client.attempt import Attempt
 from adapters.langchain.client.resume import ResumableStream
 from adapters.langchain.client.server import Server

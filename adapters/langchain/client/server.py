@@ -8,7 +8,6 @@ import httpx
 
 from adapters._client.answers import read_bytes
 from adapters._extension import HEADER, URI, is_named
-from adapters._server.caller import is_uuid
 from adapters.langchain.agents import decode_schemas
 from adapters.langchain.client.http import HttpClient
 from adapters.langchain.client.resume import NOT_THERE
@@ -19,7 +18,7 @@ from adapters.langchain.codec.stream_modes import Dialect
 from adapters.langchain.errors.decode import status_of
 from adapters.langchain.request import InputSchema
 from canonical import FaultCode, FaultError, Invocation
-from canonical.value import JsonObject
+from canonical.value import JsonObject, is_uuid
 
 
 class Server:

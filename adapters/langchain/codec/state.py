@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from adapters._server.caller import is_uuid
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import encode_asked
 from adapters.langchain.codec.message import (
@@ -35,7 +34,7 @@ from canonical.event import RunCreated
 from canonical.history import members
 from canonical.json import is_identical
 from canonical.thread import ThreadStatus
-from canonical.value import Json, JsonObject
+from canonical.value import Json, JsonObject, is_uuid
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = 253_402_300_799_999_999

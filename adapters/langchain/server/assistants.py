@@ -11,7 +11,7 @@ from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel, Field
 
-from adapters._server.caller import caller, is_uuid
+from adapters._server.caller import caller
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.extended import answer_file, confirm, is_asked
 from adapters._server.listed import list_response
@@ -44,7 +44,7 @@ from canonical import (
 )
 from canonical.assistant import AssistantOrder
 from canonical.json import contains
-from canonical.value import JsonObject
+from canonical.value import JsonObject, is_uuid
 
 _SCHEMAS: Final = ("input_schema", "output_schema", "state_schema", "config_schema")
 _ORDERS: Final[Mapping[str, AssistantOrder]] = {

@@ -19,8 +19,8 @@ from litestar.types import ControllerRouterHandler
 from adapters._aside import Turns
 from adapters._json import ABSENT, most_values, parse, read_json
 from adapters._server.encoding import as_bytes, encode
+from adapters._server.sse import LargeFrame, frame_of, pieces_of
 from adapters._server.websocket import FAILED, GOING_AWAY, POLICY, Left, detect_leaving
-from adapters._sse import LargeFrame, frame_of, pieces_of
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription

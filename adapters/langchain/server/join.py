@@ -11,7 +11,7 @@ from adapters._server.disconnect import DisconnectNotifier, canceller
 from adapters._server.extended import confirm, is_asked
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces
-from adapters._sse import frame
+from adapters._server.sse import frame
 from adapters.langchain.codec.stream_modes import Dialect, View, parse_event_id, parse_modes, parse_thread_modes
 from adapters.langchain.server.answers import answer, ids, run_paths
 from adapters.langchain.server.dialect import both, dialect_of

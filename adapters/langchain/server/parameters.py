@@ -9,9 +9,10 @@ from litestar.connection import ASGIConnection
 from pydantic import BaseModel
 
 from adapters._json import ABSENT, read_json, validate
-from adapters._server.caller import caller, is_uuid
+from adapters._server.caller import caller
 from adapters.langchain.wire.requests import Checkpoint
 from canonical import FaultCode, FaultError
+from canonical.value import is_uuid
 
 AnyRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]

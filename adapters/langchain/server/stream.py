@@ -9,8 +9,8 @@ from typing import Final
 
 from adapters._aside import Turns
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
+from adapters._server.sse import EventStream, LargeFrame, event_stream, pieces_of
 from adapters._server.whole_states import tell_states_whole
-from adapters._sse import EventStream, LargeFrame, event_stream, pieces_of
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.server.lookup import read_history
 from adapters.langchain.write.run_frames import EventWriter

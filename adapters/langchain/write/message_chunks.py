@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from adapters._sse import TextFrames
+from adapters._server.sse import TextFrames
 from adapters.langchain.codec.content import decode_arguments, encode_block, encode_citation, is_plain
 from adapters.langchain.codec.message import encode_usage
 from canonical import AnnotationPart, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart

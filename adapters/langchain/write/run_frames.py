@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from adapters._extension import URI, envelope
 from adapters._server.encoding import LargeJson, encode
-from adapters._sse import LargeFrame, TextFrames, frame_of
+from adapters._server.sse import LargeFrame, TextFrames, frame_of
 from adapters.langchain.codec.content import as_object, encode_block
 from adapters.langchain.codec.interrupts import encode_asked, encode_interrupts
 from adapters.langchain.codec.message import encode_message, encode_said, encode_usage

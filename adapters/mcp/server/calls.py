@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from adapters._extension import Request, Slice, answer_message, given_config, with_uploads
 from adapters._json import validate
-from adapters._server.caller import Caller, is_uuid
+from adapters._server.caller import Caller
 from adapters._server.disconnect import accept, task_canceller
 from adapters._server.own_files import resolve_own_files
 from adapters._server.whole_states import tell_states_whole
@@ -46,7 +46,7 @@ from canonical import (
     TaskState,
 )
 from canonical.state import TERMINAL, WAITING
-from canonical.value import Json, JsonObject
+from canonical.value import Json, JsonObject, is_uuid
 
 PROTOCOL: Final = "mcp"
 

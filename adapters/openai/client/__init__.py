@@ -17,9 +17,9 @@ from adapters._client.calls import Connection
 from adapters._client.catch_up import catch_up
 from adapters._client.driver import DrivenClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream, is_stream
+from adapters._client.sse import Frame
 from adapters._client.status import may_return
 from adapters._extension import HEADER, URI, encode_request, encode_start, encode_uploads, is_named, split_uploads
-from adapters._sse import Frame
 from adapters.openai.agents import decode_models, upstream_name
 from adapters.openai.carries import CHAT_VERSION, RESPONSES_VERSION
 from adapters.openai.client.http import HttpClient

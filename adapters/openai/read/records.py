@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 from adapters._extension import RecordReader, named_question
-from adapters._server.caller import is_uuid
 from adapters.openai.codec.call_id import encode_call_id
 from adapters.openai.codec.names import RESPONSE, encode_id
 from adapters.openai.codec.questions import ASK
 from canonical import Event
 from canonical.event import InterruptRaised, RunEnded, UpstreamBound
-from canonical.value import Json
+from canonical.value import Json, is_uuid
 
 
 class RecordsReader:

@@ -9,11 +9,11 @@ from litestar import Request, Response
 
 from adapters._extension import decode_request, given_messages, take_answer, with_uploads
 from adapters._json import read_json, validate
-from adapters._server.caller import Caller, caller, is_uuid, run_headers
+from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from adapters._server.extended import confirm, is_asked
 from adapters._server.own_files import resolve_own_files
-from adapters._sse import event_stream
+from adapters._server.sse import event_stream
 from adapters.openai.carries import CHAT, CHAT_VERSION
 from adapters.openai.codec.call_id import changed_id, find_interrupt
 from adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
@@ -38,7 +38,7 @@ from canonical import (
 )
 from canonical.event import InterruptRaised
 from canonical.thread import Loss
-from canonical.value import Json, JsonObject
+from canonical.value import Json, JsonObject, is_uuid
 
 AnyRequest = Request[Any, Any, Any]
 

@@ -16,7 +16,7 @@ from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from adapters._server.extended import confirm, is_asked
 from adapters._server.own_files import resolve_own_files
-from adapters._sse import event_stream
+from adapters._server.sse import event_stream
 from adapters.openai.carries import RESPONSES, RESPONSES_VERSION
 from adapters.openai.codec.call_id import changed_id, find_interrupt
 from adapters.openai.codec.items import Conversation, decode_item_answer, decode_items

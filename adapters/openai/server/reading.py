@@ -11,8 +11,8 @@ from adapters._extension import URI, Slice, envelope
 from adapters._json import ABSENT, parse_text
 from adapters._server.caller import loss_header
 from adapters._server.encoding import LargeJson, as_bytes, encode, json_response
+from adapters._server.sse import LargeFrame, frame_of, pieces_of
 from adapters._server.whole_states import tell_states_whole
-from adapters._sse import LargeFrame, frame_of, pieces_of
 from adapters.openai.codec.model import schema_of
 from adapters.openai.codec.names import RECORDS
 from adapters.openai.server.answers import error_response

@@ -9,7 +9,7 @@ from litestar import Request, Response
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.encoding import json_response
 from adapters._server.extended import confirm, is_asked
-from adapters._sse import event_stream
+from adapters._server.sse import event_stream
 from adapters.openai.codec.items import encode_inputs
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import object_in

@@ -6,7 +6,7 @@ from typing import Final
 from pydantic_core import to_json
 
 from adapters._extension import URI, envelope
-from adapters._sse import TextFrames, frame
+from adapters._server.sse import TextFrames, frame
 from adapters.openai.errors.encode import encode_error
 from adapters.openai.wire import replies as w
 from adapters.openai.wire.replies import Beside

@@ -8,11 +8,11 @@ from uuid import UUID
 from litestar import Request, Response, Router, get, patch, post
 
 from adapters._json import ABSENT, parse_text, read_json, validate
-from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
+from adapters._server.caller import Caller, caller, loss_header, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from adapters._server.encoding import json_response
 from adapters._server.own_files import resolve_own_files
-from adapters._sse import event_stream
+from adapters._server.sse import event_stream
 from adapters.runtime import wire as w
 from adapters.runtime.carries import VERSION
 from adapters.runtime.codec import (
@@ -50,7 +50,7 @@ from canonical import (
 )
 from canonical.event import RunCreated
 from canonical.state import WAITING
-from canonical.value import JsonObject
+from canonical.value import JsonObject, is_uuid
 
 __all__ = ("answer_fault", "routes")
 

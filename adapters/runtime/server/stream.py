@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Final
 
 from adapters._server.encoding import encode
-from adapters._sse import LargeFrame, frame_of, pieces_of
+from adapters._server.sse import LargeFrame, frame_of, pieces_of
 from adapters.runtime.codec import encode_event
 from canonical import Fold, Hub, Record, Run, Scope
 from canonical.event import RunCreated

@@ -16,7 +16,6 @@ from langchain_core.messages import (
 from langgraph.types import Command, Send
 from pydantic import ValidationError
 
-from adapters._server.caller import is_uuid
 from adapters.langchain import request
 from adapters.langchain.codec.caller_tools import encode_input as encode_tools
 from adapters.langchain.codec.content import as_object
@@ -26,7 +25,7 @@ from adapters.langchain.codec.state import assistant_id
 from adapters.langchain.request import callers_configurable, with_tools
 from canonical import DataPart, FaultCode, FaultError, Invocation, Message
 from canonical.event import InterruptAnswered
-from canonical.value import Json, JsonObject
+from canonical.value import Json, JsonObject, is_uuid
 
 _CLASSES: Final[Mapping[str, type[BaseMessage]]] = {
     "human": HumanMessage,

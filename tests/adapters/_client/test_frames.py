@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from adapters._client.frames import FrameStream
-from adapters._sse import Frame
+from adapters._client.sse import Frame
 from canonical import FaultCode, FaultError
 from tests.driving import BOUND, all_of
 

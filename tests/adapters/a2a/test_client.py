@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from adapters._client import driver
-from adapters._sse import frame
+from adapters._server.sse import frame
 from adapters.a2a import client as client_module
 from adapters.a2a.client import Client
 from adapters.a2a.client.http import HttpClient

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from adapters._sse import Frames, frame
+from adapters._client.sse import Frames
+from adapters._server.sse import frame
 from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.write.task_events import EventWriter

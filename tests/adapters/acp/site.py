@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from adapters._sse import Frames
+from adapters._client.sse import Frames
 from gateway import demo
 from gateway.agents.python.agent import wrap
 from gateway.hub import Hub

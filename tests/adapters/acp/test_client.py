@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from adapters._client.backoff import MAX_FAILURES
-from adapters._sse import frame
+from adapters._server.sse import frame
 from adapters.acp import client as client_module
 from adapters.acp.agents import upstream_name
 from adapters.acp.client import Client, discover

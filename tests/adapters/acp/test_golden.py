@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from adapters._client.sse import Frames
 from adapters._json import parse_json
-from adapters._sse import Frames, frame
+from adapters._server.sse import frame
 from adapters.acp import wire as w
 from adapters.acp.codec.messages import View
 from adapters.acp.read import EventReader, decode_event

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from adapters._sse import Frames
+from adapters._client.sse import Frames
 from canonical import Ask, Invocation, Message, RunInput, Scope, Submission, TextPart
 from canonical.event import Custom, TaskCreated
 from tests.adapters.acp.site import BOUND, NOBODY, Site, message, opened, texts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters._sse import frame
+from adapters._server.sse import frame
 from canonical import Invocation, Message
 from tests.given import make
 

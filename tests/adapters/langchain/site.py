@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 
-from adapters._sse import Frame, Frames
+from adapters._client.sse import Frame, Frames
 from gateway import demo
 from gateway.registered_agent import RegisteredAgent
 from gateway.settings.model import DEMO

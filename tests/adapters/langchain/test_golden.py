@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from adapters._sse import Frames
+from adapters._client.sse import Frames
 from adapters.langchain.codec import agent_protocol
 from adapters.langchain.codec import state as codec
 from adapters.langchain.codec.stream_modes import Dialect, View

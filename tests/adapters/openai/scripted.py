@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, cast
 
 import httpx
 
-from adapters._sse import frame
+from adapters._server.sse import frame
 from adapters.openai.client import Client
 from canonical import AgentInfo
 from gateway.registered_agent import RegisteredAgent

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from adapters._sse import frame
+from adapters._server.sse import frame
 from adapters.openai import client as client_module
 from adapters.openai.agents import upstream_name
 from adapters.openai.client import Client, discover

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from adapters._client.sse import Frames
 from adapters._extension import HEADER, URI, RecordReader
-from adapters._sse import Frames
 from adapters.openai.codec.names import RECORDS
 from canonical import Event
 from canonical.event import ToolEnded

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from adapters._server.encoding import encode
-from adapters._sse import frame_of
+from adapters._server.sse import frame_of
 from adapters.runtime.codec import encode_event, encode_run
 from canonical import Fold, Record
 from canonical.event import RunCreated

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from adapters._sse import Frames
+from adapters._client.sse import Frames
 from canonical import Ask, DataPart, FilePart, Invocation, Message, TextPart, UseTool
 from gateway import demo
 from tests.running import Running, running

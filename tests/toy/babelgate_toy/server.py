@@ -9,7 +9,7 @@ from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
 from adapters._json import read_json, validate
-from adapters._server.caller import caller, is_uuid, loss_header, run_headers
+from adapters._server.caller import caller, loss_header, run_headers
 from babelgate_toy.carries import CARRIES, VERSION
 from canonical import (
     AnnotationPart,
@@ -32,6 +32,7 @@ from canonical import (
 )
 from canonical.event import Custom, MessageEnded, PartAdded, RunEnded, StepStarted, ToolStarted
 from canonical.thread import Loss
+from canonical.value import is_uuid
 
 Asked = Request[Any, Any, Any]
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from adapters._sse import Frames
+from adapters._client.sse import Frames
 from adapters.langchain.server import stream
 from canonical.event import (
     Custom,
