@@ -4,12 +4,11 @@ with those that its callers have configured."""
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 from uuid import uuid4
 
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
-from pydantic import BaseModel, Field
 
 from adapters._server.caller import caller
 from adapters._server.encoding import LargeJson, encode
@@ -30,7 +29,8 @@ from adapters.langchain.server.parameters import (
     read_optional_body,
     uuid,
 )
-from adapters.langchain.wire.requests import MAX_PAGE, Config, Limit, Offset
+from adapters.langchain.wire import assistants as w
+from adapters.langchain.wire.requests import MAX_PAGE
 from canonical import (
     AgentInfo,
     Assistant,
@@ -71,62 +71,6 @@ _FIELDS: Final = frozenset(
 )
 
 
-class _Page(BaseModel):
-    metadata: JsonObject | None = None
-    limit: Limit = 10
-    offset: Offset = 0
-
-
-class _AgentSearch(_Page):
-    name: str | None = None
-
-
-class _AssistantCount(BaseModel):
-    metadata: JsonObject | None = None
-    graph_id: str | None = None
-    name: str | None = None
-
-
-class _AssistantWords(BaseModel):
-    """What is said of an assistant when it is made, and of its next version."""
-
-    config: Config | None = None
-    context: JsonObject | None = None
-    metadata: JsonObject | None = None
-    name: str | None = None
-    description: str | None = None
-
-    @property
-    def given_config(self) -> JsonObject | None:
-        """Raises the 400 of LangGraph's server where `context` is given, too."""
-        if self.config is None:
-            return None
-        if self.config.configurable and self.context:
-            # langgraph-api 0.16.7: 400, in these words.
-            raise bad_request("Cannot specify both configurable and context: use one of them.")
-        return self.config.model_dump(exclude_unset=True)
-
-
-class _AssistantCreate(_AssistantWords):
-    graph_id: str
-    assistant_id: str | None = None
-    if_exists: Literal["raise", "do_nothing"] | None = None
-
-
-class _AssistantPatch(_AssistantWords):
-    graph_id: str | None = None
-
-
-class _Latest(BaseModel):
-    version: Annotated[int, Field(strict=True, ge=1, lt=2**31)]
-
-
-class _AssistantSearch(_AssistantCount, _Page):
-    sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
-    sort_order: Literal["asc", "desc"] | None = None
-    select: list[str] | None = None
-
-
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     server = Agents(hub)
     one = "/assistants/{assistant_id:str}"
@@ -160,7 +104,7 @@ class Agents:
     # The Agent Protocol's
 
     async def search_agents(self, request: AnyRequest) -> Response[Any]:
-        body = await read_optional_body(request, _AgentSearch)
+        body = await read_optional_body(request, w.AgentSearch)
         agents = [
             agent
             for agent in map(encode_agent, self._visible_agents(request))
@@ -190,7 +134,7 @@ class Agents:
 
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found, conflict, too_large."""
-        body = await read_body(request, _AssistantCreate)
+        body = await read_body(request, w.AssistantCreate)
         info = next((each for each in self._visible_agents(request) if each.name == body.graph_id), None)
         if info is None:
             names = ", ".join(each.name for each in self._visible_agents(request))
@@ -204,7 +148,7 @@ class Agents:
             # langgraph-api 0.16.7 names it so.
             name="Untitled" if body.name is None else body.name,
             description=body.description,
-            config=body.given_config or {},
+            config=_config_of(body) or {},
             context=body.context or {},
             metadata=body.metadata or {},
             created_at=0,
@@ -223,10 +167,10 @@ class Agents:
     async def change(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found, too_large."""
         known = await self._path_assistant(request)
-        body = await read_body(request, _AssistantPatch)
+        body = await read_body(request, w.AssistantPatch)
         if body.graph_id is not None and self._find(request, body.graph_id) is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Graph {body.graph_id[:100]!r} not found.")
-        config, context = body.given_config, body.context
+        config, context = _config_of(body), body.context
         if context is not None and config is None:  # what was configurable of it is said anew
             config = {name: value for name, value in known.config.items() if name != "configurable"}
         elif config is not None and context is None:
@@ -247,7 +191,7 @@ class Agents:
     async def use_version(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found."""
         known = await self._path_assistant(request)
-        body = await read_body(request, _Latest)
+        body = await read_body(request, w.Latest)
         if not await self._hub.assistants.versions(owner_of(request), known.assistant_id) and body.version == 1:
             return answer(_encode_assistant(known))
         made = await self._hub.assistants.use_version(owner_of(request), known.assistant_id, body.version)
@@ -277,7 +221,7 @@ class Agents:
                         raise
 
     async def search(self, request: AnyRequest) -> Response[Any]:
-        body = await read_optional_body(request, _AssistantSearch)
+        body = await read_optional_body(request, w.AssistantSearch)
         select = None if body.select is None else check_selection(body.select, _FIELDS, "select")
         order = _ORDERS[body.sort_by or "created_at"]
         descending = body.sort_order != "asc"
@@ -288,11 +232,11 @@ class Agents:
         return await list_response(b"[]", _encode_assistants(found, shown, select), headers=headers)
 
     async def count(self, request: AnyRequest) -> Response[Any]:
-        query = self._query(request, await read_optional_body(request, _AssistantCount))
+        query = self._query(request, await read_optional_body(request, w.AssistantCount))
         return answer(await self._hub.assistants.count(owner_of(request), query))
 
     def _query(
-        self, request: AnyRequest, asked: _AssistantCount, order: AssistantOrder = "created_at", **page: Any
+        self, request: AnyRequest, asked: w.AssistantCount, order: AssistantOrder = "created_at", **page: Any
     ) -> AssistantQuery:
         infos = self._visible_agents(request)
         agents = None if len(infos) == len(self._hub.agents()) else frozenset(info.name for info in infos)
@@ -311,7 +255,7 @@ class Agents:
         return answer(_encode_assistant(await self._path_assistant(request)))
 
     async def versions(self, request: AnyRequest) -> Response[Any]:
-        body = await read_optional_body(request, _Page)
+        body = await read_optional_body(request, w.Page)
         known = await self._path_assistant(request)
         numbers = await self._hub.assistants.versions(owner_of(request), known.assistant_id)
         versions = _each_version(self._hub, owner_of(request), known, numbers)
@@ -394,7 +338,17 @@ class Agents:
         return found
 
 
-def _page(found: Sequence[JsonObject], asked: _Page) -> Response[Any]:
+def _config_of(words: w.AssistantWords) -> JsonObject | None:
+    """Raises the 400 of LangGraph's server where `context` is given, too."""
+    if words.config is None:
+        return None
+    if words.config.configurable and words.context:
+        # langgraph-api 0.16.7: 400, in these words.
+        raise bad_request("Cannot specify both configurable and context: use one of them.")
+    return words.config.model_dump(exclude_unset=True)
+
+
+def _page(found: Sequence[JsonObject], asked: w.Page) -> Response[Any]:
     end = asked.offset + asked.limit
     page = found[asked.offset : end]
     return answer(page, headers=pagination(asked.offset, len(page), more=len(found) > end))
@@ -465,7 +419,7 @@ async def _each_version(hub: Hub, owner: str, known: Assistant, numbers: Sequenc
             yield found
 
 
-async def _encode_versions(versions: AsyncGenerator[Assistant], asked: _Page) -> AsyncGenerator[bytes | LargeJson]:
+async def _encode_versions(versions: AsyncGenerator[Assistant], asked: w.Page) -> AsyncGenerator[bytes | LargeJson]:
     skip, left = asked.offset, asked.limit
     async with aclosing(versions):
         async for made in versions:

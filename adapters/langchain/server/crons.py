@@ -3,12 +3,11 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 from uuid import uuid4
 
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
-from pydantic import BaseModel, ConfigDict, Field
 
 from adapters._json import validate
 from adapters._server.caller import Caller
@@ -28,10 +27,11 @@ from adapters.langchain.server.parameters import (
     read_optional_body,
     uuid,
 )
-from adapters.langchain.wire.requests import Config, Limit, Offset, RunCreate
+from adapters.langchain.wire import crons as w
+from adapters.langchain.wire.requests import RunCreate
 from canonical import Cron, CronQuery, FaultCode, FaultError, Hub, Listed
 from canonical.cron import CronOrder
-from canonical.value import Json, JsonObject
+from canonical.value import JsonObject
 
 _FIELDS: Final = frozenset(
     {
@@ -60,68 +60,8 @@ _ORDERS: Final[dict[str, CronOrder]] = {
     "created_at": "created_at",
     "updated_at": "updated_at",
 }
-_OF_CRON: Final = frozenset(
-    {"assistant_id", "schedule", "timezone", "end_time", "enabled", "on_run_completed", "metadata"}
-)
-"""Members of a request that are the cron's; all others are its runs'."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PROTOCOL: Final = "langgraph"
-
-
-class _CronFields(BaseModel):
-    """Of a cron and of its runs; None = not said."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    input: Json = None
-    metadata: JsonObject | None = None
-    config: Config | None = None
-    context: JsonObject | None = None
-    webhook: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
-    interrupt_before: Literal["*"] | list[str] | None = None
-    interrupt_after: Literal["*"] | list[str] | None = None
-    multitask_strategy: Literal["reject", "rollback", "interrupt", "enqueue"] | None = None
-    stream_mode: str | list[str] | None = None
-    stream_subgraphs: bool | None = None
-    stream_resumable: bool | None = None
-    durability: Literal["sync", "async", "exit"] | None = None
-    checkpoint_during: bool | None = None
-    end_time: datetime | None = None
-    enabled: bool | None = None
-    timezone: str | None = None
-    on_run_completed: Literal["delete", "keep"] | None = None
-
-    @property
-    def request(self) -> JsonObject:
-        """Of its runs."""
-        given = self.model_dump(mode="json", exclude_unset=True, exclude=set(_OF_CRON))
-        return {name: value for name, value in given.items() if value is not None or name == "input"}
-
-
-class _CronCreate(_CronFields):
-    assistant_id: str
-    schedule: str
-
-
-class _CronPatch(_CronFields):
-    schedule: str | None = None
-
-
-class _CronCount(BaseModel):
-    assistant_id: str | None = None
-    thread_id: str | None = None
-    metadata: JsonObject | None = None
-
-
-class _CronSearch(_CronCount):
-    enabled: bool | None = None
-    limit: Limit = 10
-    offset: Offset = 0
-    sort_by: (
-        Literal["cron_id", "assistant_id", "thread_id", "next_run_date", "end_time", "created_at", "updated_at"] | None
-    ) = None
-    sort_order: Literal["asc", "desc"] | None = None
-    select: list[str] | None = None
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -162,7 +102,7 @@ class Crons:
         """Raises invalid, not_found, too_large, queue_full."""
         owner = owner_of(request)
         thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
-        body = await read_body(request, _CronCreate)
+        body = await read_body(request, w.CronCreate)
         _check(body)
         agent, own = await find_assistant(self._hub, owner, body.assistant_id)
         made = Cron(
@@ -198,7 +138,7 @@ class Crons:
     async def change(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found, too_large."""
         known = await self._path_cron(request)
-        body = await read_body(request, _CronPatch)
+        body = await read_body(request, w.CronPatch)
         _check(body)
         changes: JsonObject = {
             name: getattr(body, name)
@@ -225,7 +165,7 @@ class Crons:
         return empty_answer(204)
 
     async def search(self, request: AnyRequest) -> Response[Any]:
-        body = await read_optional_body(request, _CronSearch)
+        body = await read_optional_body(request, w.CronSearch)
         select = None if body.select is None else check_selection(body.select, _FIELDS, "select")
         query = await self._query(
             request,
@@ -243,10 +183,10 @@ class Crons:
         return await list_response(b"[]", crons, headers=headers)
 
     async def count(self, request: AnyRequest) -> Response[Any]:
-        query = await self._query(request, await read_optional_body(request, _CronCount))
+        query = await self._query(request, await read_optional_body(request, w.CronCount))
         return answer(await self._hub.crons.count(owner_of(request), query))
 
-    async def _query(self, request: AnyRequest, asked: _CronCount, **more: Any) -> CronQuery:
+    async def _query(self, request: AnyRequest, asked: w.CronCount, **more: Any) -> CronQuery:
         assistant_id = asked.assistant_id
         if assistant_id is not None:
             agent, own = await find_assistant(self._hub, owner_of(request), assistant_id)
@@ -255,7 +195,7 @@ class Crons:
         return CronQuery(assistant_id=assistant_id, thread_id=thread_id, metadata=asked.metadata or {}, **more)
 
 
-def _check(body: _CronFields) -> None:
+def _check(body: w.CronFields) -> None:
     """What would be wrong with each of its runs. Raises invalid."""
     if body.config is not None and body.config.configurable and body.context:
         raise bad_request("Cannot specify both configurable and context: use one of them.")

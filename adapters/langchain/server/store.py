@@ -3,11 +3,10 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from math import ceil
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from litestar import Response, delete, get, post, put
 from litestar.types import ControllerRouterHandler
-from pydantic import BaseModel, Field, RootModel
 
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.listed import list_response
@@ -15,45 +14,9 @@ from adapters.langchain.codec.state import format_time
 from adapters.langchain.server.answers import answer, empty_answer
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, read_optional_body
-from adapters.langchain.wire.requests import Limit, Minutes, Offset
+from adapters.langchain.wire import store as w
 from canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Listed, NamespaceQuery
 from canonical.value import JsonObject
-
-
-class _Put(BaseModel):
-    """`index` is taken and has no use: there is no index of meanings."""
-
-    namespace: list[str]
-    key: str
-    value: JsonObject
-    ttl: Minutes | None = None
-
-
-class _Value(RootModel[JsonObject]):
-    """Of an item that its path names."""
-
-
-class _Delete(BaseModel):
-    namespace: list[str] | None = None
-    key: str
-
-
-class _Search(BaseModel):
-    namespace_prefix: list[str] | None = None
-    filter: JsonObject | None = None
-    query: str | None = None
-    limit: Limit = 10
-    offset: Offset = 0
-    refresh_ttl: bool | None = None
-
-
-class _Namespaces(BaseModel):
-    prefix: list[str] | None = None
-    suffix: list[str] | None = None
-    max_depth: Annotated[int, Field(strict=True, ge=1)] | None = None
-    limit: Limit = 100
-    offset: Offset = 0
-
 
 _AT: Final = "/store/{labels:str}/{key:str}"
 """One item, by its namespace with dots between the labels, and its key. No server of the family has this path."""
@@ -82,7 +45,7 @@ class Memory:
         return self
 
     async def put(self, request: AnyRequest) -> Response[Any]:
-        body = await read_body(request, _Put)
+        body = await read_body(request, w.Put)
         # Minutes in LangGraph.
         ttl = None if body.ttl is None else ceil(body.ttl * 60)
         await self._hub.store.put(owner_of(request), tuple(body.namespace), body.key, body.value, ttl)
@@ -103,7 +66,7 @@ class Memory:
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found."""
-        body = await read_body(request, _Delete)
+        body = await read_body(request, w.Delete)
         there = await self._hub.store.delete(owner_of(request), tuple(body.namespace or ()), body.key)
         # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 204, whatever there was.
         if not there and dialect_of(request) == "agent-protocol":
@@ -122,7 +85,7 @@ class Memory:
 
     async def put_at(self, request: AnyRequest) -> Response[Any]:
         """The body is the value. Raises invalid, too_large."""
-        body = await read_body(request, _Value)
+        body = await read_body(request, w.Value)
         await self._hub.store.put(owner_of(request), _labels(request), request.path_params["key"], body.root)
         return answer(_encode(await self._item_at(request)))
 
@@ -133,7 +96,7 @@ class Memory:
         return empty_answer(204)
 
     async def search(self, request: AnyRequest) -> Response[Any]:
-        owner, body = owner_of(request), await read_optional_body(request, _Search)
+        owner, body = owner_of(request), await read_optional_body(request, w.Search)
         found = await self._hub.store.search(
             owner,
             ItemQuery(
@@ -149,7 +112,7 @@ class Memory:
         return await list_response(b'{"items":[]}', _encode_items(found), name="items")
 
     async def namespaces(self, request: AnyRequest) -> Response[Any]:
-        body = await read_optional_body(request, _Namespaces)
+        body = await read_optional_body(request, w.Namespaces)
         found = await self._hub.store.namespaces(
             owner_of(request),
             NamespaceQuery(

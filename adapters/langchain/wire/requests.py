@@ -13,6 +13,9 @@ MAX_PAGE: Final = 1000
 Limit = Annotated[int, Field(strict=True, ge=1, le=MAX_PAGE)]
 Offset = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Minutes = Annotated[float, Field(gt=0, le=10**9, strict=True)]
+WebhookUrl = Annotated[str, Field(min_length=1, max_length=65536)]
+Multitask = Literal["reject", "rollback", "interrupt", "enqueue"]
+Durability = Literal["sync", "async", "exit"]
 Status = Literal["idle", "busy", "interrupted", "error"]
 
 
@@ -130,19 +133,19 @@ class RunCreate(BaseModel):
     metadata: JsonObject | None = None
     config: Config | None = None
     context: JsonObject | None = None
-    webhook: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
+    webhook: WebhookUrl | None = None
     interrupt_before: Literal["*"] | list[str] | None = None
     interrupt_after: Literal["*"] | list[str] | None = None
     stream_mode: str | list[str] | None = None
     stream_subgraphs: bool | None = None
     stream_resumable: bool | None = None
     feedback_keys: list[str] | None = None
-    multitask_strategy: Literal["reject", "rollback", "interrupt", "enqueue"] | None = None
+    multitask_strategy: Multitask | None = None
     if_not_exists: Literal["create", "reject"] | None = None
     on_disconnect: Literal["cancel", "continue"] | None = None
     on_completion: Literal["delete", "keep"] | None = None
     after_seconds: Annotated[float, Field(ge=0, le=10**9, strict=True)] | None = None
-    durability: Literal["sync", "async", "exit"] | None = None
+    durability: Durability | None = None
     checkpoint_during: bool | None = None
     """What was before `durability`."""
 
