@@ -314,12 +314,48 @@ def test_public_functions_say_what_they_raise(trees: Mapping[Path, ast.Module]) 
     assert not silent
 
 
+def test_what_a_docstring_says_is_raised_is_what_is_raised(trees: Mapping[Path, ast.Module]) -> None:
+    """Of functions of any kind, private ones too, that say it at all: every code that stands in one of their `raise`."""
+    wrong = [
+        f"{module.relative_to(ROOT)}: {function.name}: {code}"
+        for module, tree in trees.items()
+        for function in functions(tree)
+        for code in unnamed_codes(function)
+    ]
+    assert not wrong
+
+
+def unnamed_codes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    words = ast.get_docstring(function) or ""
+    if "aise" not in words:
+        return []
+    return [code for code in sorted(raised_codes(function)) if not re.search(rf"\b{code}\b", words)]
+
+
+@pytest.mark.parametrize("words", ["Raises internal.", "Raises unavailable_soon.", "Raises UNAVAILABLE."])
+def test_a_code_that_a_docstring_does_not_name_is_found(words: str) -> None:
+    code = f'def put():\n    """{words}"""\n    raise FaultError(FaultCode.UNAVAILABLE, "It could not be stored.")'
+    [function] = functions(ast.parse(code))
+    assert unnamed_codes(function) == ["unavailable"]
+
+
 def public_functions(parent: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in parent.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield from public_functions(node)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_public(node.name):
             yield node
+
+
+def is_public(name: str) -> bool:
+    """Whoever makes an object calls `__init__`."""
+    return name == "__init__" or not name.startswith("_")
+
+
+def raised_codes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Those of faults that stand in its own `raise`, in the lower case of docstrings."""
+    made = [ast.unparse(node.exc) for node in statements(function) if isinstance(node, ast.Raise) and node.exc]
+    return {code.lower() for each in made for code in re.findall(r"\bFaultCode\.([A-Z_]+)", each)}
 
 
 def raises(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
