@@ -303,6 +303,28 @@ def is_participle(name: str) -> bool:
     return not rest or first in VAGUE or rest[0] in PREPOSITIONS
 
 
+def test_modules_that_a_docstring_names_exist(trees: Mapping[Path, ast.Module]) -> None:
+    """Names with a dot that begin with a package or a job of an adapter, from the module's own folder up. What a name
+    without a dot is of cannot be told."""
+    first = "|".join([*PACKAGES, *sorted(VOCABULARY - {"__init__"})])
+    lost = [
+        f"{module.relative_to(ROOT)}: {name}"
+        for module, tree in trees.items()
+        for name in re.findall(rf"`((?:{first})(?:\.\w+)+)`", ast.get_docstring(tree) or "")
+        if not any(has_name(folder, name.split(".")) for folder in module.parents if folder.is_relative_to(ROOT))
+    ]
+    assert not lost
+
+
+def has_name(folder: Path, steps: list[str]) -> bool:
+    """Whether there is such a module, or a module before the last step that has its word in it."""
+    place = folder.joinpath(*steps)
+    if place.is_dir() or place.with_suffix(".py").is_file():
+        return True
+    holders = (place.parent.with_suffix(".py"), place.parent / "__init__.py")
+    return any(re.search(rf"\b{steps[-1]}\b", each.read_text(encoding="utf-8")) for each in holders if each.is_file())
+
+
 def test_public_functions_say_what_they_raise(trees: Mapping[Path, ast.Module]) -> None:
     silent = [
         f"{name}: {function.name}"
@@ -315,7 +337,7 @@ def test_public_functions_say_what_they_raise(trees: Mapping[Path, ast.Module]) 
 
 
 def test_what_a_docstring_says_is_raised_is_what_is_raised(trees: Mapping[Path, ast.Module]) -> None:
-    """Of functions of any kind, private ones too, that say it at all: every code that stands in one of their `raise`."""
+    """Of all functions that say it at all, private ones too: every code that stands in one of their `raise`."""
     wrong = [
         f"{module.relative_to(ROOT)}: {function.name}: {code}"
         for module, tree in trees.items()

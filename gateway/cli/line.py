@@ -54,7 +54,7 @@ _EXTENSION: Final = "extension"
 
 
 class ClientConversation:
-    """A conversation with one agent, in one protocol: as any client of it would have it, or `whole`, by the extension."""
+    """A conversation with one agent in one protocol, as any client would have it or, by the extension, `whole`."""
 
     def __init__(self, protocol: str, url: str, agent: str, key: str | None, *, whole: bool = False) -> None:
         """Raises ConversationError where the protocol has no extension and all was asked for."""

@@ -1,5 +1,5 @@
-"""Range reads of a log by turn: a turn is a run, or what a caller has said between runs. Some of them are found and read
-without the rest of the log."""
+"""Range reads of a log by turn: a turn is a run, or what a caller has said between runs. Some of them are found and
+read without the rest of the log."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
