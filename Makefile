@@ -24,12 +24,12 @@ serve: .venv/serve.stamp
 	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
 test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
-	@$(PYTEST) -m "not slow" -n $(PROCESSES) --dist loadfile --durations 10
+	@$(PYTEST) -m "not slow" -n $(PROCESSES) --dist loadfile
 slow-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
-	@$(PYTEST) -m slow -n $(SLOW_PROCESSES) --dist loadfile --durations 10
+	@$(PYTEST) -m slow -n $(SLOW_PROCESSES) --dist loadfile
 quick: .venv/dev.stamp
-	@$(PYTEST) -q --quick -n $(QUICK_PROCESSES) --dist loadfile --durations 10
+	@$(PYTEST) -q --quick -n $(QUICK_PROCESSES) --dist loadfile
 crash-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.crash $(CRASHES) --seed $(SEED) $(if $(POSTGRES),--postgres)
 cluster-test: .venv/dev.stamp

@@ -1,5 +1,5 @@
-"""A state as what is new in it: the log of a long conversation grows with what is said, and not with all that was said
-before each time that it goes on.
+"""Delta encoding of states: a state as what is new in it. The log of a long conversation grows with what is said, and
+not with all that was said before each time that it goes on.
 
 Most of what changes in a state is at the end of its lists and beside the members that its objects had, so that is what
 a difference can say:

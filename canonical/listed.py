@@ -1,4 +1,4 @@
-"""Search results, read lazily: what a search has found."""
+"""Lazy result sets (async iteration): what a search has found, read one by one."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is known not to be kept, and why: `--baseline FILE`.
+"""Baseline of known failures (`--baseline FILE`): what is known not to be kept, and why.
 
     a2a-1.0/list.bad-token: the SDK takes any text for a token, a2a-python#1234
 

@@ -28,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Raises pytest.UsageError for a URL in a run of several processes."""
     for level in ("must", "should", "may"):
         config.addinivalue_line("markers", f"babelgate_{level}: a requirement of level {level} (babelgate)")
     if config.getoption("--babelgate-url") and config.getoption("numprocesses", None):
@@ -102,6 +103,7 @@ class RequirementItem(pytest.Item):
         self.add_marker(f"babelgate_{result.requirement.level}")
 
     def runtest(self) -> None:
+        """Raises NotKept for a requirement that is not, and for a known failure that is none any more."""
         from conformance.report.text import failure
         from conformance.verdict import Verdict
         from conformance.wire.exchange import Redactor

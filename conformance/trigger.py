@@ -1,5 +1,5 @@
-"""How the agent is made to show what is judged: for each behaviour a text that brings it about, and where the server
-has several agents, the one that does it.
+"""Triggers (stimuli), by which the agent is made to show what is judged: for each behaviour a text that brings it
+about, and where the server has several agents, the one that does it.
 
 A file of triggers, or a preset (`presets/<name>.yaml`), is a mapping of behaviours:
 

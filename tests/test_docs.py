@@ -2,29 +2,42 @@
 
 import ast
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, get_args
 
 import pytest
 
 import canonical
 from adapters import ADAPTERS
-from canonical import Feature
+from canonical import Event, Feature
 from docs.generate import ROOT, pages, with_extension
 
 TERMS: Final = {
     "authentication": "gateway/http/middleware.py",
     "backpressure": "gateway/runs/pump.py",
+    "cassette": "gateway/cli/wire.py",
     "circuit breaker": "gateway/agents/failover.py",
+    "coalescing": "adapters/_server/passages.py",
     "cors": "gateway/http/middleware.py",
+    "cursor pagination": "adapters/openai/server/page.py",
+    "delta decoding": "adapters/_server/whole_states.py",
+    "delta encoding": "canonical/difference.py",
+    "dictionary compression": "gateway/storage/short_form.py",
+    "differential testing": "conformance/across/__init__.py",
     "dns rebinding": "gateway/http/host.py",
     "event sourcing": "canonical/event.py",
     "failover": "gateway/agents/failover.py",
     "fan-out": "adapters/_server/fanout.py",
     "load balancing": "gateway/agents/failover.py",
+    "pass-through": "adapters/a2a/read/mirror.py",
+    "per-connection cache": "adapters/openai/server/socket_memory.py",
     "replay of paused generators": "canonical/replay.py",
+    "sandbox": "conformance/bench/sandbox.py",
+    "search index": "gateway/storage/thread_values.py",
     "server-sent events": "adapters/_server/sse.py",
     "ssrf": "gateway/outbound.py",
     "state machine": "canonical/state.py",
+    "structural sharing": "adapters/_server/shared_lists.py",
     "ttl": "gateway/runs/expiry.py",
     "unit of work": "gateway/storage/transaction.py",
     "webhook delivery": "gateway/runs/webhooks.py",
@@ -78,7 +91,33 @@ def test_a_term_of_the_field_leads_to_the_module_that_does_it(term: str) -> None
 
 def test_the_glossary_has_every_public_name_of_the_canonical_model() -> None:
     glossary = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
-    assert {name for name in canonical.__all__ if f"`{name}`" not in glossary} == set()
+    names = {*canonical.__all__, *canonical_types()}
+    assert {name for name in names if f"`{name}`" not in glossary} == set()
+
+
+def canonical_types() -> Iterator[str]:
+    """Public classes, and names of types such as `Role = Literal[…]`."""
+    for module in (ROOT / "canonical").glob("*.py"):
+        tree = ast.parse(module.read_text(encoding="utf-8"))
+        within = [node for each in tree.body if isinstance(each, ast.If) for node in each.body]
+        for node in (*tree.body, *within):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name
+            elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):
+                names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+                yield from (name for name in names if re.fullmatch(r"[A-Z]+[a-z]\w*", name))
+
+
+def test_the_glossary_has_no_name_that_the_canonical_model_has_not() -> None:
+    glossary = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([A-Z]+[a-z]\w*)`", glossary))
+    # The port of adapters, which stands beside agents.
+    assert named - {"Upstream"} <= {*canonical.__all__, *canonical_types()}
+
+
+def test_the_glossary_has_a_row_for_every_event() -> None:
+    _, _, table = (ROOT / "docs/glossary.md").read_text(encoding="utf-8").partition("\n## Events\n")
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {each.__name__ for each in get_args(Event)}
 
 
 @pytest.mark.parametrize("adapter", ["a2a", "acp", "aief", "langchain", "mcp", "openai"])

@@ -303,6 +303,28 @@ def is_participle(name: str) -> bool:
     return not rest or first in VAGUE or rest[0] in PREPOSITIONS
 
 
+def test_modules_that_a_docstring_names_exist(trees: Mapping[Path, ast.Module]) -> None:
+    """Names with a dot that begin with a package or a job of an adapter, from the module's own folder up. What a name
+    without a dot is of cannot be told."""
+    first = "|".join([*PACKAGES, *sorted(VOCABULARY - {"__init__"})])
+    lost = [
+        f"{module.relative_to(ROOT)}: {name}"
+        for module, tree in trees.items()
+        for name in re.findall(rf"`((?:{first})(?:\.\w+)+)`", ast.get_docstring(tree) or "")
+        if not any(has_name(folder, name.split(".")) for folder in module.parents if folder.is_relative_to(ROOT))
+    ]
+    assert not lost
+
+
+def has_name(folder: Path, steps: list[str]) -> bool:
+    """Whether there is such a module, or a module before the last step that has its word in it."""
+    place = folder.joinpath(*steps)
+    if place.is_dir() or place.with_suffix(".py").is_file():
+        return True
+    holders = (place.parent.with_suffix(".py"), place.parent / "__init__.py")
+    return any(re.search(rf"\b{steps[-1]}\b", each.read_text(encoding="utf-8")) for each in holders if each.is_file())
+
+
 def test_public_functions_say_what_they_raise(trees: Mapping[Path, ast.Module]) -> None:
     silent = [
         f"{name}: {function.name}"
@@ -314,12 +336,48 @@ def test_public_functions_say_what_they_raise(trees: Mapping[Path, ast.Module]) 
     assert not silent
 
 
+def test_what_a_docstring_says_is_raised_is_what_is_raised(trees: Mapping[Path, ast.Module]) -> None:
+    """Of all functions that say it at all, private ones too: every code that stands in one of their `raise`."""
+    wrong = [
+        f"{module.relative_to(ROOT)}: {function.name}: {code}"
+        for module, tree in trees.items()
+        for function in functions(tree)
+        for code in unnamed_codes(function)
+    ]
+    assert not wrong
+
+
+def unnamed_codes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    words = ast.get_docstring(function) or ""
+    if "aise" not in words:
+        return []
+    return [code for code in sorted(raised_codes(function)) if not re.search(rf"\b{code}\b", words)]
+
+
+@pytest.mark.parametrize("words", ["Raises internal.", "Raises unavailable_soon.", "Raises UNAVAILABLE."])
+def test_a_code_that_a_docstring_does_not_name_is_found(words: str) -> None:
+    code = f'def put():\n    """{words}"""\n    raise FaultError(FaultCode.UNAVAILABLE, "It could not be stored.")'
+    [function] = functions(ast.parse(code))
+    assert unnamed_codes(function) == ["unavailable"]
+
+
 def public_functions(parent: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in parent.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield from public_functions(node)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_public(node.name):
             yield node
+
+
+def is_public(name: str) -> bool:
+    """Whoever makes an object calls `__init__`."""
+    return name == "__init__" or not name.startswith("_")
+
+
+def raised_codes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Those of faults that stand in its own `raise`, in the lower case of docstrings."""
+    made = [ast.unparse(node.exc) for node in statements(function) if isinstance(node, ast.Raise) and node.exc]
+    return {code.lower() for each in made for code in re.findall(r"\bFaultCode\.([A-Z_]+)", each)}
 
 
 def raises(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -1,5 +1,6 @@
-"""Passages: deltas that follow each other and do nothing but add text to one part. Most of a long answer is that, and
-what each of them becomes differs in the text only, so streams encode a passage at once."""
+"""Coalescing of text deltas (batching): deltas that follow each other and do nothing but add text to one part are a
+passage. Most of a long answer is that, and what each of them becomes differs in the text only, so streams encode a
+passage at once."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice

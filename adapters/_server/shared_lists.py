@@ -1,5 +1,5 @@
-"""Answers of values that share most of one long list, such as the states of a conversation with all of its messages:
-what they share is encoded once."""
+"""Structural sharing in JSON answers: of values that share most of one long list, such as the states of a conversation
+with all of its messages, what they share is encoded once."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing

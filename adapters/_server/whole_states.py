@@ -1,5 +1,5 @@
-"""States for readers of records who may not know the run before: a state that is told as its difference to a revision
-which they have not been told is told whole."""
+"""Delta decoding of states, for readers of records who may not know the run before: a state that is told as its
+difference to a revision which they have not been told is told whole."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

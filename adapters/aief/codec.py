@@ -1,4 +1,4 @@
-"""AIEF ↔ canonical: names and contents of files, times, pages, inputs and answers. `view` makes steps of a log.
+"""AIEF ↔ canonical: names and contents of files, times, pages, inputs and answers. `write` makes steps of a log.
 
 A file's name comes from outside, as an upload or from an agent, and the clients of this protocol save files under the
 names that they are told. So a name is one word without a way out, in whichever direction it goes.

@@ -1,4 +1,4 @@
-"""The minimal runtime: the resources of LangGraph Platform (threads, runs, events, interrupts) on eight routes, whose
+"""The minimal runtime: the resources of LangGraph Platform (threads, runs, events, interrupts) on nine routes, whose
 events are the records of the log. A server alone: what it says is the gateway's own."""
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Requests of the minimal runtime, and what their input may hold. Answers are made by `codec`.
 
+The contract is docs/protocols/runtime.md: nobody else specifies these resources, so there is no `SPEC` here.
+
 Models refuse members that they do not know: a runtime of one's own has no clients that must be put up with.
 """
 
@@ -9,10 +11,6 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from canonical.value import Json, JsonObject
-
-SPEC: Final = "https://github.com/langchain-ai/langgraph"
-"""Whose resources these are; the paths are those of a mapping of LangGraph Platform to a runtime of six resources
-(docs/protocols/runtime.md)."""
 
 MAX_MESSAGES: Final = 1000
 """Of one input."""

@@ -1,5 +1,5 @@
-"""The child of `sandbox`: what a check runs of its author's or of the agent's. It begins as `python -I jail.py`, takes
-its bounds upon itself, and only then reads what to do.
+"""Sandbox, child process of `sandbox`: runs what a check runs of its author's or of the agent's. It begins as
+`python -I jail.py`, takes its bounds upon itself, and only then reads what to do.
 
 On Linux the kernel refuses sockets to this process and to every program that it starts (seccomp, which needs no
 privileges). Elsewhere Python's audit hook does, which a library in C or another program can get around.

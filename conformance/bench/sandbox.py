@@ -1,5 +1,5 @@
-"""What a check runs of foreign code or foreign patterns, in a process of its own: with bounds on time and memory,
-without network, without the environment of the bench, in a folder that is thrown away.
+"""Sandbox (resource limits): what a check runs of foreign code or foreign patterns, in a process of its own, with
+bounds on time and memory, without network, without the environment of the bench, in a folder that is thrown away.
 
 It keeps mistakes and runaway loops from doing harm. It is no prison for code that wants to do harm: such a program
 still reads what its user may read.

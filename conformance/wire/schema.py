@@ -65,9 +65,10 @@ _Validator.descend = _descend
 
 
 class Schemas:
-    """Raises ValueError for a file that is no JSON Schema, or in which a `$ref` leads nowhere."""
+    """The definitions of a JSON Schema, each of which can be held against a value."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
+        """Raises SchemaError for a file that is no JSON Schema, and ValueError for a `$ref` that leads nowhere."""
         Draft202012Validator.check_schema(document)
         self._definitions: Mapping[str, Any] = document["$defs"]
         self._document = document

@@ -54,10 +54,10 @@ _EXTENSION: Final = "extension"
 
 
 class ClientConversation:
-    """A conversation with one agent, in one protocol: as any client of it would have it, or `whole`, by the extension.
-    Raises ConversationError where the protocol has none."""
+    """A conversation with one agent in one protocol, as any client would have it or, by the extension, `whole`."""
 
     def __init__(self, protocol: str, url: str, agent: str, key: str | None, *, whole: bool = False) -> None:
+        """Raises ConversationError where the protocol has no extension and all was asked for."""
         upstream = next(each for each in UPSTREAMS if each.protocol == protocol)
         if whole and _EXTENSION not in upstream.options:
             named = ", ".join(each.protocol for each in UPSTREAMS if _EXTENSION in each.options)

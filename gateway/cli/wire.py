@@ -1,4 +1,5 @@
-"""What is said on the wire while `babelgate record` runs: the HTTP exchanges of all clients, as JSON without secrets.
+"""HTTP recording (cassette): what is said on the wire while `babelgate record` runs, the exchanges of all clients, as
+JSON without secrets.
 
 `connect` sees the exchanges of every connection that is opened in its context: those with the agent's server, and,
 where the gateway is called by a client of the command's own, those with the gateway.

@@ -1,4 +1,4 @@
-"""Plain handlers, called without the framework's steps around them.
+"""Fast path around Litestar's handler chain: plain handlers, called without the framework's steps around them.
 
 Litestar takes each request through a hundred functions around its handler: error handlers by layer, arguments by type,
 an exit stack, hooks. Nearly all handlers here take the request and names from its path, and give a `Response`. They are

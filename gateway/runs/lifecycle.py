@@ -203,7 +203,7 @@ def _fence_attempt(tx: Transaction, start: Start) -> ThreadState:
 
 
 def _check_unmoved(state: ThreadState, seq: int | None) -> None:
-    """Raises Moved."""
+    """Raises Moved, which is a conflict."""
     if seq is not None and state.seq != seq:
         raise Moved(FaultCode.CONFLICT, f"Thread {state.thread.thread_id} has been written to")
 

@@ -1,4 +1,5 @@
-"""Revisions that callers make: committed here, or made by the agent that keeps the state of the thread."""
+"""State updates (`update_state`): revisions that callers make, committed here, or made by the agent that keeps the
+state of the thread."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

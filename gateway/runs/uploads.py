@@ -1,5 +1,5 @@
-"""Files that callers hand over are in the store before anything that names them is committed: those in messages, and
-those that are uploaded to a thread.
+"""Upload of files before commit: those that callers hand over, in messages or to a thread, are in the store before
+anything that names them is committed.
 """
 
 from collections.abc import Sequence

@@ -52,7 +52,7 @@ class Blobs(ABC):
 
     def put(self, data: bytes) -> str:
         """Store bytes and return their hash. They are there, by name, when this returns: the event that names them is
-        appended afterwards. Raises too_large, internal."""
+        appended afterwards. Raises too_large, unavailable."""
         blob = self._hash(data)
         self.put_file(BytesIO(data), blob)
         return blob
@@ -64,32 +64,32 @@ class Blobs(ABC):
 
     @abstractmethod
     def put_file(self, file: IO[bytes], blob: str) -> None:
-        """Store what a file holds from where it stands, and of which the hash is known. Raises internal."""
+        """Store what a file holds from where it stands, and of which the hash is known. Raises unavailable."""
 
     @abstractmethod
     def get(self, blob: str) -> bytes:
-        """Raises not_found, internal."""
+        """Raises not_found, unavailable."""
 
     @abstractmethod
     def sweep(self, used: set[str], older_than: float) -> int:
         """Remove the files that nothing names and that were written before `older_than` (seconds since 1970): younger
-        ones may be on their way into an event. Returns how many. Raises internal."""
+        ones may be on their way into an event. Returns how many. Raises unavailable."""
 
     # In the event loop
 
     @abstractmethod
     async def size(self, blob: str) -> int:
-        """Raises not_found, internal."""
+        """Raises not_found, unavailable."""
 
     @abstractmethod
     def pieces(self, blob: str) -> AsyncGenerator[bytes]:
         """The bytes of a stored file, some at a time. What is removed meanwhile can be read to its end. Raises
-        not_found, internal."""
+        not_found, unavailable."""
 
     @abstractmethod
     async def renew(self, blob: str) -> bool:
         """Make a stored file young again: the sweep leaves it alone until an event names it. Whether there is one.
-        Raises not_found, internal."""
+        Raises not_found, unavailable."""
 
     async def _put(self, data: bytes) -> str:
         return await asyncio.to_thread(self.put, data)
@@ -99,7 +99,7 @@ class Blobs(ABC):
 
     async def keep(self, part: Part) -> Part:
         """The part as the log may hold it: the bytes that it carried, or that it names, are in the store. Raises
-        not_found, too_large, internal."""
+        not_found, too_large, unavailable."""
         if not isinstance(part, FilePart) or (part.inline is None and part.blob is None):
             return part
         if part.inline is None:
@@ -172,7 +172,7 @@ class FolderBlobs(Blobs):
         return self.folder / check_hash(blob)[:2] / blob
 
     def put_file(self, file: IO[bytes], blob: str) -> None:
-        """Raises internal."""
+        """Raises unavailable."""
         if self._touch(blob):
             return
         try:

@@ -609,7 +609,7 @@ class Journal:
             raise
 
     def _reader(self) -> Connection:
-        """The connection of this thread. Raises internal."""
+        """The connection of this thread. Raises unavailable."""
         connection: Connection | None = getattr(self._reading, "connection", None)
         if connection is None:
             assert self._readers is not None

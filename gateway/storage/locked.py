@@ -1,4 +1,4 @@
-"""A database that another gateway uses."""
+"""Lock conflict: a database that another gateway uses."""
 
 from canonical.fault import FaultCode, FaultError
 

@@ -34,7 +34,11 @@ class Statement:
         *,
         bounded: bool = False,
     ) -> None:
-        """`bounded` = what a server gives fits into memory."""
+        """`bounded` = what a server gives fits into memory.
+
+        Raises:
+            ValueError: where the names are not those of the SQL.
+        """
         compiled = clause.compile(
             dialect=dialect,
             column_keys=list(columns or ()) or None,

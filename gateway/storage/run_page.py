@@ -1,5 +1,5 @@
-"""A page of an agent's runs on a thread, with the records that tell of them: the database looks through a log of any
-length, and little of it is decoded."""
+"""Pagination of a thread's runs: a page of those of one agent, with the records that tell of them. The database looks
+through a log of any length, and little of it is decoded."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing

@@ -95,7 +95,7 @@ class S3Blobs(Blobs):
         return None
 
     def put_file(self, file: IO[bytes], blob: str) -> None:
-        """Raises internal."""
+        """Raises unavailable."""
         with self._lock(blob), _faults("store a file"):
             if not self._is_young(blob):
                 self._store.put(_path(blob), file, chunk_size=_PART, max_concurrency=_PARTS)
@@ -104,7 +104,7 @@ class S3Blobs(Blobs):
         return await asyncio.get_running_loop().run_in_executor(self._pool, self.put, data)
 
     async def renew(self, blob: str) -> bool:
-        """Raises not_found, internal."""
+        """Raises not_found, unavailable."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._renew, check_hash(blob))
 
     def _renew(self, blob: str) -> bool:
@@ -137,7 +137,7 @@ class S3Blobs(Blobs):
         return found["last_modified"].timestamp() > self._clock.now() / 1e6 - self._young
 
     def sweep(self, used: set[str], older_than: float) -> int:
-        """Raises internal. Each is looked at again before it is removed: another node may have put it meanwhile."""
+        """Raises unavailable. Each is looked at again before it is removed: another node may have put it meanwhile."""
         removed = 0
         with _faults("look through the files"):
             for some in self._store.list():  # pyright: ignore[reportUnknownMemberType] - of Arrow, not used
@@ -152,7 +152,7 @@ class S3Blobs(Blobs):
         return removed
 
     def get(self, blob: str) -> bytes:
-        """Raises not_found, internal."""
+        """Raises not_found, unavailable."""
         with _faults("read a file", missing=True):
             return bytes(self._store.get(_path(blob)).bytes())
 
@@ -162,7 +162,7 @@ class S3Blobs(Blobs):
             return bytes(await found.bytes_async())
 
     async def size(self, blob: str) -> int:
-        """Raises not_found, internal."""
+        """Raises not_found, unavailable."""
         with _faults("read a file", missing=True):
             return (await self._store.head_async(_path(blob)))["size"]
 

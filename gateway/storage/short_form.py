@@ -1,4 +1,5 @@
-"""The form in which records and rows are kept: most of a short one is words that are the same in every other one.
+"""Compact encoding (dictionary compression) of records and rows: most of a short one is words that are the same in
+every other one.
 
 - An event's JSON begins with its kind, which is kept as one byte, and goes on, as most do, with the id of a message or
   a task: if that is a UUID, its 16 bytes are kept.

@@ -1,4 +1,5 @@
-"""Values of threads, for those who look for a thread by them: a cache of what the log adds up to, as of a record.
+"""Search index over thread values, for those who look for a thread by them: a cache of what the log adds up to, as of a
+record.
 
 A row is made when it is first looked for, and anew where the thread has gone on since. What is too large for a row is
 put together each time. Messages are not in it.

@@ -1,5 +1,5 @@
-"""Turns of a thread: its runs, and what callers have said between them. Some of them are found and read without the
-rest of the log."""
+"""Range reads of a log by turn: a turn is a run, or what a caller has said between runs. Some of them are found and
+read without the rest of the log."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing

@@ -1,7 +1,7 @@
 """What every dialect of A2A does alike: the shape of messages, artifacts, tasks and updates, and the decoding of parts.
 
 A dialect spells it: enum names, the keys of a part, wrappers and discriminators. There are three: 1.0 in all bindings
-(`codec`), 0.3 in JSON-RPC (`codec_0_3`), and 0.3 in REST, which follows its protocol buffer (`codec_0_3_rest`).
+(`codec.v1_0`), 0.3 in JSON-RPC (`codec.v0_3`), and 0.3 in REST, which follows its protocol buffer (`codec.v0_3_rest`).
 """
 
 from abc import ABC, abstractmethod

@@ -1,5 +1,5 @@
-"""What an A2A server says of a task that canonical events have no word for, or another one: kept as it came, for
-callers of A2A alone (`write.task_events`)."""
+"""Pass-through of unknown A2A events: what a server says of a task that canonical events have no word for, or another
+one, is kept as it came, for callers of A2A alone (`write.task_events`)."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,5 +1,5 @@
-"""Pieces of an answer that differ in their text only, which most replies of a stream are: what one of them was read as,
-the next one is, with its own text."""
+"""Fast path (memoised parsing) for pieces of an answer that differ in their text only, which most replies of a stream
+are: what one of them was read as, the next one is, with its own text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast

@@ -1,5 +1,6 @@
 """What A2A shows of a task, in no version's spelling: the task itself, and the two kinds of update that follow it on a
-stream. `writer` makes these of records; each dialect spells them (`dialect`, `codec*`)."""
+stream. `write.task_events` makes these of records; each dialect spells them (`codec.v0_3`, `codec.v0_3_rest`,
+`codec.v1_0`)."""
 
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5

@@ -1,8 +1,8 @@
 """A2A 1.0 as JSON: the requests of `lf.a2a.v1` in the ProtoJSON mapping, names verbatim.
 
 ProtoJSON parsers accept each field under its lowerCamelCase name and under its name in the .proto file, and null for
-"not set"; so do these. What a task looks like going out is written by `dialect`, key by key: the difference between
-absent, null and empty matters there, and a model would have to be told of it again at every field.
+"not set"; so do these. What a task looks like going out is written by `codec.dialect`, key by key: the difference
+between absent, null and empty matters there, and a model would have to be told of it again at every field.
 """
 
 from typing import Any

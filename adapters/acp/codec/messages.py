@@ -1,4 +1,4 @@
-"""ACP ↔ canonical: messages, questions and answers. Their parts are in `part`, streams in `writer` and `reader`."""
+"""ACP ↔ canonical: messages, questions and answers. Their parts are in `parts`, streams in `write` and `read`."""
 
 import re
 from collections.abc import Sequence

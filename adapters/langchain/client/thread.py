@@ -83,7 +83,8 @@ async def _going_on(http: HttpClient, thread_id: str) -> str | None:
 async def update_state(
     http: HttpClient, call: Invocation, removed_ids: Sequence[str], as_node: str | None
 ) -> StateSaved:
-    """A revision that a caller makes, where the state is kept. Raises unsupported, where it is not known where."""
+    """A revision that a caller makes, where the state is kept. Raises unsupported where the server has no thread for it
+    yet, and invalid for what the server refuses."""
     thread_id = call.upstream.get("thread")
     if thread_id is None:
         raise FaultError(

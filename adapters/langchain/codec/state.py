@@ -1,5 +1,5 @@
 """LangGraph Platform ↔ canonical: inputs and updates of state, in; threads, states and runs, out. Messages are in
-`message`, their content in `content`, streams in `writer`."""
+`message`, their content in `content`, streams in `write.run_frames`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

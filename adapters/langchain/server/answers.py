@@ -1,4 +1,4 @@
-"""What is answered: a status, a body and headers."""
+"""HTTP response helpers: a status, a body and headers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,5 @@
-"""Which of the two dialects a request is in: everything below a prefix is said in the Agent Protocol's own."""
+"""Dialect selection by path prefix: everything below it is said in the Agent Protocol's own dialect, the rest in that
+of LangGraph Platform."""
 
 from typing import Any, Final
 

@@ -1,4 +1,5 @@
-"""Ids of runs that wait for an answer: which task, for which use, and a digest that tells an id that was changed.
+"""Stateless ids with a checksum (SHA-256, without a key) of runs that wait for an answer: which task, for which use,
+and a digest that tells an id that was changed.
 
 They hold no secret: whoever has one can do with it what the owner of its task can do, and nobody else finds the task.
 """

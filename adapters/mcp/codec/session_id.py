@@ -1,5 +1,5 @@
-"""Ids of sessions that hold nothing: they say whose requests have ids of one count, and whichever process has one can
-tell that it was given to that owner."""
+"""Stateless session ids with a checksum (SHA-256, without a key): they say whose requests have ids of one count, and
+whichever process has one can tell that it was given to that owner."""
 
 from hashlib import sha256
 from typing import Final

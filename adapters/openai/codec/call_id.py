@@ -1,4 +1,5 @@
-"""Ids of tool calls that are questions: which question of which task, and a digest that tells an id that was changed.
+"""Stateless ids with a checksum (SHA-256, without a key) of tool calls that are questions: which question of which
+task, and a digest that tells an id that was changed.
 
 They hold no secret: whoever has one can do with it what the owner of its task can do, and nobody else finds the task.
 """

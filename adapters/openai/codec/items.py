@@ -120,7 +120,8 @@ def _answered_call(item: w.Item) -> str:
 
 
 def _check(item: w.Item, where: str, *, same: bool) -> None:
-    """Raises invalid for what has not the members of its type, or is of one that only the agent's server could know."""
+    """Raises invalid for an item that lacks members of its type, or is of one that only the agent's server could know;
+    unsupported for an item_reference."""
     match item.type or "message":
         case "message" if item.role is not None and item.content is not None:
             pass

@@ -1,4 +1,4 @@
-"""Pages of items."""
+"""Cursor pagination (`after`, `limit`, `order`) of items."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn

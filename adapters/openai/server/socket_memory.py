@@ -1,5 +1,5 @@
-"""What one WebSocket can go on from, though nobody else can: responses that are not stored, and inputs that were sent
-ahead of their turn."""
+"""Per-connection cache of a WebSocket: what it can go on from, though nobody else can. That is responses that are not
+stored, and prewarmed inputs (`generate: false`), which were sent ahead of their turn."""
 
 from asyncio import Task, TaskGroup
 from collections import OrderedDict

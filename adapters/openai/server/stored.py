@@ -1,5 +1,5 @@
-"""Stored completions: runs that have ended, whichever protocol began them. A run of a call that keeps no thread is not
-stored."""
+"""Stored chat completions and their cursor pagination: runs that have ended, whichever protocol began them. A run of a
+call that keeps no thread is not stored."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Final
@@ -64,7 +64,7 @@ class Stored:
         return json_response(page_of(messages, query), run_headers(task, run.run_id))
 
     async def list_completions(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid."""
+        """Raises invalid, unsupported."""
         who = caller(request)
         query = request.query_params
         limit = limit_of(query.get("limit"))

@@ -1,4 +1,5 @@
-"""An input that was sent ahead of its turn → the events of a response that says nothing."""
+"""Prewarmed inputs (`response.create` with `generate: false`): an input that was sent ahead of its turn → the events of
+a response that says nothing."""
 
 from adapters.openai.codec.model import encode_response_usage
 from adapters.openai.wire import replies as w

@@ -76,7 +76,8 @@ Ctx = Context[Server]
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
-    """`url` is the server's base or any URL below it; below `/agents/{name}`, that agent is judged."""
+    """`url` is the server's base or any URL below it; below `/agents/{name}`, that agent is judged. Raises
+    NotSpoken."""
     base, name = _split_url(url)
     server = Server(wire, base)
     listed = await server.agents()

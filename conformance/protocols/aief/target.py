@@ -95,7 +95,7 @@ Ctx = Context[Agent]
 
 
 async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
-    """`url` is the agent's base, or any URL below its `/ap/v1`."""
+    """`url` is the agent's base, or any URL below its `/ap/v1`. Raises NotSpoken."""
     agent = Agent(wire, base_of(url))
     listed = await agent.tasks()
     if not isinstance(dig(listed.json, "tasks"), list) and not is_told:

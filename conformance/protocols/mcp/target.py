@@ -145,6 +145,7 @@ Ctx = Context[Server]
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+    """`url` is the endpoint, which is asked by `initialize`. Raises NotSpoken."""
     ids = itertools.count(1)
     fresh = Session(wire, url, None, VERSION, ids)
     hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})

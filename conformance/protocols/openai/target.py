@@ -78,7 +78,8 @@ Ctx = Context[Server]
 
 
 async def open_at(server: Server, options: Options, is_told: bool) -> Opened[Server]:
-    """Something is served at the path, beside a list of models, or with errors as OpenAI's servers have them."""
+    """Something is served at the path, beside a list of models, or with errors as OpenAI's servers have them. Raises
+    NotSpoken."""
     # Not held against anything: whether there is such a list is for the probes to say.
     listed = await server.wire.request("GET", server.below("models"), sends=None, receives=None)
     ids = [dig(each, "id") for each in as_list(dig(listed.json, "data"))]

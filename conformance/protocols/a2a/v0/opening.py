@@ -19,6 +19,7 @@ DIALECT: Final = Dialect(is_first_generation=True, method=method_of, params=para
 
 
 async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
+    """`url` is where the agent's card is looked for. Raises NotSpoken."""
     agent = await _find_agent(wire, url)
     if not agent.bindings:
         why = why_not_spoken(agent.card, _transports(agent.card), "JSON-RPC or HTTP+JSON of version 0.x")

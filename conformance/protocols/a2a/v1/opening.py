@@ -24,6 +24,7 @@ DIALECT: Final = Dialect(
 
 
 async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
+    """`url` is where the agent's card is looked for. Raises NotSpoken."""
     agent = await _find_agent(wire, url)
     if not agent.bindings:
         why = why_not_spoken(agent.card, transports_of(agent.card), "interface of version 1.x")

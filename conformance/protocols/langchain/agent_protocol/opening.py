@@ -19,7 +19,8 @@ _NOBODY: Final = "00000000-0000-4000-8000-000000000000"
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
-    """`url` is what `/threads` is added to; an agent of it may be named by `/agents/{agent_id}`."""
+    """`url` is what `/threads` is added to; an agent of it may be named by `/agents/{agent_id}`. Raises
+    NotSpoken."""
     base, agent = base_of(url, "agents")
 
     async def look(method: str, path: str, body: Any = None) -> Exchange:

@@ -12,7 +12,8 @@ _NOBODY: Final = "00000000-0000-4000-8000-000000000000"
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
-    """`url` is what `/threads` is added to; an assistant of it may be named by `/assistants/{assistant_id}`."""
+    """`url` is what `/threads` is added to; an assistant of it may be named by `/assistants/{assistant_id}`.
+    Raises NotSpoken."""
     base, agent = base_of(url, "assistants")
     body = {"limit": 100}
     found = await wire.request("POST", f"{base}/assistants/search", sends=None, receives=None, body=body)

@@ -67,6 +67,7 @@ class Stateless(Server):
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+    """`url` is the endpoint, which is asked by `server/discover`. Raises NotSpoken."""
     ids = itertools.count(1)
     nothing = Reply(Exchange(0, "POST", url, []), (), None)
     hello = await Stateless(wire, url, nothing, ids).ask("server/discover")
