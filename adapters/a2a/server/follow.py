@@ -35,6 +35,7 @@ from canonical.value import JsonObject
 
 def _stops(record: Record) -> bool:
     event = record.event
+    # Terminal and interrupted states (a2a.proto 1.0.1, TaskState).
     return type(event) is TaskChanged and (event.state in TERMINAL or event.state in WAITING)
 
 
@@ -114,7 +115,7 @@ async def fold_task(hub: Hub, owner: str, task: Task, context_id: str, *, extend
 
 _NOTHING: Final = EncodedRecord(())
 _LARGE_TEXT: Final = 64 * 1024
-"""Characters that are encoded at once, whatever else there is."""
+"""Characters that are encoded at once, whatever else there is. Chosen, not measured."""
 
 
 class _Encoder:
