@@ -1,7 +1,7 @@
 """The events of an ACP run → canonical events.
 
 Text is counted from `message.part` alone: for a message that was yielded whole, `message.created` holds all its parts
-too.
+too (SDK 1.0.3, server/executor.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -415,6 +415,7 @@ class EventReader:
 
     def _artifact(self, part: w.MessagePart, name: str, own: JsonObject) -> None:
         self._show_message()
+        # Legal (components.schemas.MessagePart: "or neither").
         if part.content is None and part.content_url is None:
             self._lose(Feature.ARTIFACT, _NO_CONTENT)
         about: dict[str, Any] = {each: _text(own, each) for each in ("description", "folder")}
@@ -440,6 +441,7 @@ class EventReader:
         said = is_said_before(call.extra)
         shown = call.extra if said else part_extra({"metadata": step.model_dump()}, call.extra)
         given: Json = None if step.tool_input is None else unwrap_value(step.tool_input)
+        # Each of them may be null (components.schemas.TrajectoryMetadata).
         if step.tool_output is None:
             self._tools.append((call.name, given))
             self._events.append(ToolStarted(name=call.name, input=given, extra=shown))

@@ -359,7 +359,7 @@ def _tools(more: JsonObject, *, ours: bool) -> Iterator[Event]:
 
 def decode_artifact(artifact: w.Artifact, content: bytes) -> ArtifactAdded:
     """One file. Its name comes from outside and is made one that leads nowhere; its type follows from it, as the
-    protocol tells none."""
+    protocol tells none (OpenAPI v1, Artifact)."""
     name = clean_name(artifact.file_name, "artifact")
     media_type, packed = _TYPES.guess_type(f"file:///{name}")
     media_type = media_type if media_type and not packed else "application/octet-stream"

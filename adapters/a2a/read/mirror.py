@@ -106,6 +106,7 @@ def _message(message: w.Message, rule: DataRule) -> JsonObject | None:
         metadata=message.metadata or {},
         extra=as_extra(message, messageId=message.messageId),
     )
+    # Required (a2a.proto 1.0.1, Message.message_id), and not there in all that servers say.
     if not message.messageId or said.has_bytes:
         return None
     told: JsonObject = msgspec.json.decode(msgspec.json.encode(said))

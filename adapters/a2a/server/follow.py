@@ -35,7 +35,7 @@ from canonical.value import JsonObject
 
 def _stops(record: Record) -> bool:
     event = record.event
-    # Terminal and interrupted states (a2a.proto 1.0.1, TaskState).
+    # Specification 1.0, 11.7; by 3.1.2 a stream ends in terminal states alone.
     return type(event) is TaskChanged and (event.state in TERMINAL or event.state in WAITING)
 
 
@@ -289,7 +289,8 @@ class TaskStream:
                     return
 
     async def replay(self, start: int | None) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
-        """The task as it was at seq `start` (None = now), what has happened since, and what happens until it stops.
+        """The task as it was at seq `start` (None = now), what has happened since, and what happens until it stops
+        (specification 1.0, 3.1.6).
 
         A question that was answered since does not end the stream, one that is open does, unless the stream began with
         it: whoever subscribes to a waiting task wants to see what becomes of it.

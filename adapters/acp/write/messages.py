@@ -1,8 +1,8 @@
 """What an agent says, as the messages of ACP.
 
-ACP knows one open message at a time, and its parts do not say whose they are. So the message that speaks has the floor:
-a part of another one closes it. What belongs to no message (artifacts, tool activity) joins the open one, or opens one
-with which the next message of the same speaker goes on.
+ACP knows one open message at a time, and its parts do not say whose they are (OpenAPI 0.2.0, MessagePartEvent). So the
+message that speaks has the floor: a part of another one closes it. What belongs to no message (artifacts, tool
+activity) joins the open one, or opens one with which the next message of the same speaker goes on.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,7 @@
 """Drives the agent of another AIEF server: a task, and its steps one after the other until the last, or until one asks.
 
-The protocol cannot stop a step and cannot be followed again: who stops listening hangs up, and the server works on.
+The protocol cannot stop a step and cannot be followed again (OpenAPI v1, paths): who stops listening hangs up, and the
+server works on.
 """
 
 import asyncio

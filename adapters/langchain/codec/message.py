@@ -41,7 +41,7 @@ ROLES: Final[Mapping[str, Role]] = {
     "FunctionMessageChunk": "tool",
 }
 """langchain-core 1.7.2 (messages/utils.py): the words of `_create_message_from_message_type`, and the classes that it
-serializes (`_LC_CONSTRUCTOR_NAME_TO_TYPE`)."""
+serializes (`_LC_CONSTRUCTOR_NAME_TO_TYPE`). It does not take `agent`."""
 TYPES: Final[Mapping[Role, str]] = {"user": "human", "agent": "ai", "system": "system", "tool": "tool"}
 _FUNCTIONS: Final = frozenset({"function", "FunctionMessage", "FunctionMessageChunk"})
 _REMOVES: Final = frozenset({"remove", "RemoveMessage"})
@@ -174,6 +174,7 @@ def _needs_mark(parts: Sequence[Part]) -> bool:
 def _identifier(value: Any, what: str) -> str | None:
     if value is None or value == "":
         return None
+    # langchain-core 1.7.2 takes numbers (messages/base.py, `coerce_numbers_to_str`).
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or "\0" in value:
@@ -242,7 +243,8 @@ _SPEAKERS: Final[Mapping[Role, str]] = {"user": "user", "agent": "assistant", "s
 
 
 def encode_said(message: Message) -> JsonObject:
-    """The Agent Protocol's own form: a role, and whatever else has no place in it as further members."""
+    """The Agent Protocol's own form (OpenAPI 0.1.6, components.schemas.Message): a role, and whatever else has no
+    place in it as further members."""
     made: JsonObject = {
         "role": _SPEAKERS[message.role],
         "content": encode_content_of(message),
@@ -336,7 +338,7 @@ def encode_calls(parts: Sequence[Part]) -> tuple[list[JsonObject], list[JsonObje
 
 
 def encode_usage(usage: JsonObject) -> JsonObject | None:
-    """`usage_metadata`: its three counts are always there."""
+    """`usage_metadata`: its three counts are always there (langchain-core 1.7.2, messages/ai.py, UsageMetadata)."""
     if not usage:
         return None
     counts = {key: usage.get(key, 0) for key in ("input_tokens", "output_tokens")}

@@ -130,6 +130,7 @@ class MessageDecoder:
 
     def node_ended(self, task_id: str) -> list[Event]:
         """Whatever a node has not finished saying, it will not."""
+        # `|` stands between the tasks of a namespace (langgraph 1.2.22, _internal/_constants.py, NS_SEP).
         mine = [said for said in self._open.values() if any(p.endswith(task_id) for p in said.place.split("|"))]
         return [event for said in mine for event in self._end(said)]
 

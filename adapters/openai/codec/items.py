@@ -283,8 +283,8 @@ def _decode_part(part: w.Part, where: str) -> Part:
             return RefusalPart(text=part.refusal)
         case "input_image" if part.image_url:
             return decode_url(part.image_url, None, "image/*", f"{where}.image_url")
-        # SPEC/responses/response_input_audio_param.py. No list of content names it, but easy_input_message_param.py has
-        # "Text, image, or audio input" as the content of a message.
+        # SPEC/responses/response_input_audio_param.py. No content of a message there names it, but by its words that
+        # of easy_input_message_param.py is "Text, image, or audio input".
         case "input_audio" if part.input_audio is not None:
             return decode_audio(part.input_audio, f"{where}.input_audio")
         case "input_file" if part.file_url and part.file_data is None:

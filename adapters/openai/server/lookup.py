@@ -83,6 +83,7 @@ async def find_previous(hub: Hub, owner: str, named: str, known: Container[str] 
         FaultCode.INVALID,
         words,
         errors=[{"field": "previous_response_id", "description": words}],
+        # Open Responses, WebSocket.
         openai={"code": "previous_response_not_found"},
     )
     run_id = decode_id(RESPONSE, named)
