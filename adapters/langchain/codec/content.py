@@ -227,6 +227,7 @@ def _decode_file(block: JsonObject, kind: str) -> Part | None:
     media_type = _string(source.get("mime_type")) or _string(source.get("media_type"))
     name = _file_name(block, source)
     marks = _image_marks(block, kind)
+    # `source_type` is of langchain-core before 1 (1.7.2, messages/block_translators/langchain_v0.py).
     known = {"source_type", "source", "base64", "data", "url", "text", "image_url", "file", "input_audio", "file_data"}
     known |= {"file_url", "filename", "name", "title", "mime_type", "media_type", "detail"}
     about = _about(block, known, marks=marks)
@@ -245,7 +246,7 @@ def _decode_file(block: JsonObject, kind: str) -> Part | None:
     if url is not None:
         return FilePart(name=name, media_type=media_type, url=url, **about)
     text = _string(source.get("text"))
-    # PlainTextContentBlock of langchain-core 1.7.2.
+    # `text-plain`: PlainTextContentBlock of langchain-core 1.7.2.
     if text is not None and kind in ("text-plain", "file", "document"):
         raw = text.encode()
         return FilePart(name=name, media_type=media_type or "text/plain", inline=raw, size=len(raw), **about)

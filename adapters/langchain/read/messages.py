@@ -44,8 +44,9 @@ _GROWS: Final[Mapping[str, tuple[str, str]]] = {
     "refusal": ("refusal", "refusal"),
 }
 """Blocks that come in pieces: what grows, and the member that holds the piece. `text` and `reasoning` are
-langchain-core's (1.7.2, messages/content.py), `thinking` is Anthropic's, `output_text` and `refusal` are of OpenAI's
-Responses API."""
+langchain-core's (1.7.2, messages/content.py), `thinking` is Anthropic's, whose streams have `text_delta` and
+`thinking_delta` (strands-agents 1.62.0, models/anthropic.py), `output_text` and `refusal` are of OpenAI's Responses
+API."""
 _CALLS: Final = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "input_json_delta", "function_call", "invalid_tool_call"}
 )
@@ -58,7 +59,7 @@ _TOLD: Final = (*_PLACE, "tags")
 """And what langchain-core says of the model (`ls_provider`, `ls_model_name` …)."""
 _CUT_SHORT: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length"})
 """`length` is of OpenAI's chat completions, `max_output_tokens` of its Responses API, `MAX_TOKENS` of Google's
-FinishReason."""
+FinishReason, `max_tokens` of Bedrock and `model_length` of Mistral (pydantic-ai 2.68.0, models)."""
 _DEEPEST: Final = 8
 """Levels of objects in counts of tokens. Chosen, not measured: langchain-core 1.7.2 has one (messages/ai.py,
 UsageMetadata)."""
