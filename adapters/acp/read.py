@@ -1,7 +1,7 @@
 """The events of an ACP run → canonical events.
 
 Text is counted from `message.part` alone: for a message that was yielded whole, `message.created` holds all its parts
-too.
+too (SDK 1.0.3, server/executor.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -179,6 +179,7 @@ class EventReader:
     def _run_event(self, event: w.RunEvent) -> None:
         run = event.run
         match event.type:
+            # OpenAPI 0.2.0, components.schemas: RunCreatedEvent and kin, whose `run` is a snapshot.
             case "run.created":
                 self._events.extend(self.bind(run.run_id, run.session_id))
                 self._beside(run)
@@ -221,6 +222,7 @@ class EventReader:
         asked = decode_questions(await_request, agent=self._agent)
         request = await_request or {}
         if isinstance(request.get("message"), dict):
+            # SDK 1.0.3: MessageAwaitRequest has no more; components.schemas.AwaitRequest is any object.
             if request.keys() - {"type", "message", w.OWN}:
                 self._lose(Feature.QUESTION, _MESSAGE_ALONE)
             for part in validate(w.Message, request["message"]).parts:
@@ -237,6 +239,7 @@ class EventReader:
         self.stopped = True
         self._finish()
         self._beside(run)
+        # components.schemas.RunStatus; these three are terminal in SDK 1.0.3 (models.py, RunStatus.is_terminal).
         match run.status:
             case "failed":
                 raise FaultError.of(decode_error(run.error))
@@ -290,6 +293,7 @@ class EventReader:
         kind = own.get("kind")
         if kind == "output":  # which nobody said: the run tells it
             return
+        # SDK 1.0.3: an Artifact is a MessagePart with a name.
         if part.name is not None and kind != "file":
             self._artifact(part, part.name, own)
             return
@@ -411,6 +415,7 @@ class EventReader:
 
     def _artifact(self, part: w.MessagePart, name: str, own: JsonObject) -> None:
         self._show_message()
+        # Legal (components.schemas.MessagePart: "or neither").
         if part.content is None and part.content_url is None:
             self._lose(Feature.ARTIFACT, _NO_CONTENT)
         about: dict[str, Any] = {each: _text(own, each) for each in ("description", "folder")}
@@ -436,6 +441,7 @@ class EventReader:
         said = is_said_before(call.extra)
         shown = call.extra if said else part_extra({"metadata": step.model_dump()}, call.extra)
         given: Json = None if step.tool_input is None else unwrap_value(step.tool_input)
+        # Each of them may be null (components.schemas.TrajectoryMetadata).
         if step.tool_output is None:
             self._tools.append((call.name, given))
             self._events.append(ToolStarted(name=call.name, input=given, extra=shown))

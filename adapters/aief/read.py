@@ -53,14 +53,16 @@ from canonical.event import (
 from canonical.value import Json, JsonObject
 
 _NAME_LENGTH: Final = 256
+"""Characters of a step's name, and of how something was lost. Chosen, not measured: OpenAPI v1 has no limit."""
 _STATES: Final = frozenset({"input-required", "auth-required"})
+"""In `additional_output.status`, which is the gateway's own (docs/protocols/aief.md, Questions)."""
 _FEATURES: Final = frozenset(feature.value for feature in Feature)
 _CITATION: Final = frozenset({"start", "end", "url", "title", "description"})
 _AGENT_CODES: Final = frozenset(code for code in FaultCode if code.startswith("agent_"))
 _DOCUMENTED: Final = frozenset({"task_id", "input", "additional_input", "created_at"})
 """Members of a step that are not looked at."""
 _MOST: Final = 64_000
-"""Bytes of the members of a step that the document does not have."""
+"""Bytes of the members of a step that the document does not have. Chosen, not measured."""
 _TYPES: Final = mimetypes.MimeTypes()
 """Those that Python knows itself: what the machine knows differs from one to the next."""
 
@@ -357,7 +359,7 @@ def _tools(more: JsonObject, *, ours: bool) -> Iterator[Event]:
 
 def decode_artifact(artifact: w.Artifact, content: bytes) -> ArtifactAdded:
     """One file. Its name comes from outside and is made one that leads nowhere; its type follows from it, as the
-    protocol tells none."""
+    protocol tells none (OpenAPI v1, Artifact)."""
     name = clean_name(artifact.file_name, "artifact")
     media_type, packed = _TYPES.guess_type(f"file:///{name}")
     media_type = media_type if media_type and not packed else "application/octet-stream"

@@ -22,7 +22,7 @@ _HIDDEN: Final = frozenset({"extra", "headers", "uploaded"})
 """Members that are not shown: what adapters keep for themselves, headers that may hold credentials, and how many
 files came beside the messages, which nobody can say here."""
 _STATUS: Final = {"paused": "input_required"}
-"""Of runs, where the word is not that of the log."""
+"""Of runs, where the word of the mapping (docs/protocols/runtime.md) is not that of the log."""
 
 
 # In
@@ -81,8 +81,9 @@ def _decode_part(part: w.Part) -> Part:
 
 
 def response_format(schema: JsonObject) -> JsonObject:
-    """What an agent is told of the form that its answer has to have, in its configuration: as chat completions say it,
-    which is what agents in front of models look for."""
+    """What an agent is told of the form that its answer has to have, in its configuration: as chat completions say it
+    (openai-python 3.54.0, types/shared_params/response_format_json_schema.py), which is what agents in front of models
+    look for."""
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "output", "schema": schema}}}
 
 

@@ -55,8 +55,9 @@ _READ: Final[Mapping[type, Callable[[Connection, str, str], object]]] = {
 log = logging.getLogger("babelgate.journal")
 
 _GROUP = 512
-"""Commands in one transaction, at most."""
+"""Commands in one transaction, at most. Chosen, not measured: only those are taken that wait already."""
 _READERS = 4
+"""Threads, each with a connection of its own. Chosen, not measured."""
 _AGAIN: Final = 1.0
 """Seconds after which a lost connection is tried again, where nobody writes."""
 _TRIES: Final = 12

@@ -1,4 +1,4 @@
-"""Statements of the hot path, compiled once for the database at hand."""
+"""Statements of the hot path, compiled once for the database at hand (`prepared` says what that saves)."""
 
 from collections.abc import Callable
 from functools import cache

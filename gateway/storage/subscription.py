@@ -39,7 +39,7 @@ _PAGE: Final = 2048
 _LOOK: Final = 30.0
 """Seconds after which it is looked again whether another gateway has made a thread, should that not have been heard."""
 _BATCH: Final = 128
-"""Records that a reader is given at once."""
+"""Records that a reader is given at once. Chosen, not measured: as many as a pump stores together (`runs.pump`)."""
 _FILES: Final = 4 * 2**20
 """Bytes of files in them."""
 Kind = Literal["task", "run"]

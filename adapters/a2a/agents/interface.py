@@ -57,7 +57,7 @@ _CREDENTIALS: Final = ("/auth/", "/services/", "secure-passport")
 _NAME: Final = re.compile(r"[!-+\--~]{1,500}")
 """A URI that can stand in a header, in a list that commas separate."""
 MOST_EXTENSIONS: Final = 32
-"""Of one card, and of one request."""
+"""Of one card, and of one request. Chosen, not measured: they stand in a header together."""
 _SKILL: Final = frozenset({"id", "name", "description", "tags", "examples", "security", "securityRequirements"})
 _MOST: Final = 64_000
 """Characters of them."""

@@ -235,6 +235,7 @@ class ArtifactTracker:
                 name=artifact.name or (part.name if isinstance(part, FilePart) else None),
                 description=artifact.description,
                 part=_with_name(part, artifact.name),
+                # a2a.proto 1.0.1, TaskArtifactUpdateEvent.append: "to a previously sent artifact with the same ID".
                 append=self.added and (not fresh or index > 0),
                 last=last and index == len(parts) - 1,
                 metadata=metadata_of(artifact),

@@ -16,7 +16,8 @@ from canonical.state import TERMINAL, WAITING
 from canonical.value import JsonObject
 
 MOST: Final = 256_000
-"""Bytes of one, as JSON: an event of the log has a limit, and a run ends that says a larger one."""
+"""Bytes of one, as JSON: an event of the log has a limit, and a run ends that says a larger one. Chosen, not
+measured."""
 TOO_LARGE: Final = "what is said beside a status is too large to keep"
 _SPOKEN: Final = (MessageStarted, PartAdded, PartDelta, PartEnded, MessageEnded)
 
@@ -86,6 +87,7 @@ def _about(metadata: JsonObject | None, unknown: JsonObject | None, name: str) -
 
 def _is_over(status: w.TaskStatus) -> bool:
     state = decode_state(status.state)
+    # Terminal and interrupted states (a2a.proto 1.0.1, TaskState).
     return state in TERMINAL or state in WAITING
 
 
@@ -104,6 +106,7 @@ def _message(message: w.Message, rule: DataRule) -> JsonObject | None:
         metadata=message.metadata or {},
         extra=as_extra(message, messageId=message.messageId),
     )
+    # Required (a2a.proto 1.0.1, Message.message_id), and not there in all that servers say.
     if not message.messageId or said.has_bytes:
         return None
     told: JsonObject = msgspec.json.decode(msgspec.json.encode(said))

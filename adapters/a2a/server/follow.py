@@ -35,6 +35,7 @@ from canonical.value import JsonObject
 
 def _stops(record: Record) -> bool:
     event = record.event
+    # Specification 1.0, 11.7; by 3.1.2 a stream ends in terminal states alone.
     return type(event) is TaskChanged and (event.state in TERMINAL or event.state in WAITING)
 
 
@@ -114,7 +115,7 @@ async def fold_task(hub: Hub, owner: str, task: Task, context_id: str, *, extend
 
 _NOTHING: Final = EncodedRecord(())
 _LARGE_TEXT: Final = 64 * 1024
-"""Characters that are encoded at once, whatever else there is."""
+"""Characters that are encoded at once, whatever else there is. Chosen, not measured."""
 
 
 class _Encoder:
@@ -288,7 +289,8 @@ class TaskStream:
                     return
 
     async def replay(self, start: int | None) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
-        """The task as it was at seq `start` (None = now), what has happened since, and what happens until it stops.
+        """The task as it was at seq `start` (None = now), what has happened since, and what happens until it stops
+        (specification 1.0, 3.1.6).
 
         A question that was answered since does not end the stream, one that is open does, unless the stream began with
         it: whoever subscribes to a waiting task wants to see what becomes of it.

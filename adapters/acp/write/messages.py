@@ -1,8 +1,8 @@
 """What an agent says, as the messages of ACP.
 
-ACP knows one open message at a time, and its parts do not say whose they are. So the message that speaks has the floor:
-a part of another one closes it. What belongs to no message (artifacts, tool activity) joins the open one, or opens one
-with which the next message of the same speaker goes on.
+ACP knows one open message at a time, and its parts do not say whose they are (OpenAPI 0.2.0, MessagePartEvent). So the
+message that speaks has the floor: a part of another one closes it. What belongs to no message (artifacts, tool
+activity) joins the open one, or opens one with which the next message of the same speaker goes on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -312,7 +312,8 @@ class MessageEncoder:
         return has_part(extra)
 
     def _tool_ended(self, event: ToolEnded) -> None:
-        """A trajectory is "a tool execution with tool name, input, and output": it is told when it has all of them."""
+        """A trajectory is "a tool execution with tool name, input, and output": it is told when it has all of them
+        (components.schemas.TrajectoryMetadata)."""
         _, given = self._calls.pop(event.call_id or "", (event.name, None))
         if self._say_own(event.extra):
             return
@@ -363,6 +364,7 @@ class MessageEncoder:
             if is_said_before(part.extra):
                 continue
             made = encode_part(part, self.view)
+            # SDK 1.0.3: an Artifact is a MessagePart with a name.
             made.name = name
             cut = sizes if len(parts) > len(joined) else None
             told = {

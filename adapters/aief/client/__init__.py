@@ -1,6 +1,7 @@
 """Drives the agent of another AIEF server: a task, and its steps one after the other until the last, or until one asks.
 
-The protocol cannot stop a step and cannot be followed again: who stops listening hangs up, and the server works on.
+The protocol cannot stop a step and cannot be followed again (OpenAPI v1, paths): who stops listening hangs up, and the
+server works on.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ __all__ = ("Client", "discover")
 ACTIVATION: Final = "activation"
 """The upstream id of the run of a gateway like this one, where `task` is that of a thread."""
 MAX_STEPS: Final = 50
-"""Steps of one run: some agents mark none as the last one."""
+"""Steps of one run: some agents mark none as the last one. Chosen, not measured."""
 MAX_SECONDS: Final = 3600.0
 FILE_LIMIT: Final = 64 * 1024 * 1024
 """Bytes of one file."""
@@ -192,8 +193,10 @@ class _Run(UpstreamRun):
                 raise FaultError(FaultCode.AGENT_FAILED, words)
             count += 1
             try:
+                # OpenAPI v1, StepRequestBody: no member is required.
                 told = await self._task.step({})
             except FaultError as error:
+                # The Python SDK 1.0.2 raises ("No steps to execute") where none is left, and so answers 500.
                 if error.fault.details.get("status") != 500 or not await self._task.has_run_out():
                     raise
                 yield self._reader.run_out()
@@ -220,9 +223,11 @@ async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str]
     `info.upstream_name` tells their own name of it. Raises agent_invalid."""
     client = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
     listed = await client.get("/ap/v1/agent/tasks?current_page=1&page_size=1")
+    # OpenAPI v1, TaskListResponse.
     if not isinstance(listed, list) and not (isinstance(listed, dict) and isinstance(listed.get("tasks"), list)):
         raise FaultError(FaultCode.AGENT_INVALID, "The server does not list tasks as AIEF does")
     try:
+        # Of the unreleased v2 (branch v2 of the specification's repository, 2024-02-27).
         told = await client.get("/ap/v2/agent/info")
     except FaultError:
         told = None

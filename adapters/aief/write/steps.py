@@ -57,7 +57,7 @@ class Segment:
     own: JsonObject = field(default_factory=dict[str, Any])
     """What another AIEF server told beside the step."""
     unknown: JsonObject = field(default_factory=dict[str, Any])
-    """Members of its step that the document does not have."""
+    """Members of its step that the document does not have (OpenAPI v1, components.schemas.Step)."""
     _said: _By[list[str]] = field(default_factory=_By[list[str]])
     _reasoning: _By[list[str]] = field(default_factory=_By[list[str]])
     _progress: _By[list[str]] = field(default_factory=_By[list[str]])
@@ -165,6 +165,7 @@ class Progress:
 
     def over(self, number: int) -> bool:
         """Whether the step of this number has come to its end."""
+        # No step fails (OpenAPI v1, Step.status): one that the next follows has completed.
         return self.ended or number < self.steps - 1
 
 

@@ -27,11 +27,15 @@ from canonical import (
 from canonical.value import Json, JsonObject
 
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
+"""`text` is langchain-core's (1.7.2, messages/content.py), the others are of OpenAI's Responses API."""
 _THOUGHTS: Final = frozenset({"reasoning", "thinking"})
+"""`reasoning` is langchain-core's, `thinking` Anthropic's (langchain-core 1.7.2, block_translators/anthropic.py)."""
 REASONING_CONTENT: Final = "reasoning_content"
-"""The member of `additional_kwargs` in which some integrations keep what a model thought. A part of it says so by its
-`type`."""
+"""The member of `additional_kwargs` in which some integrations keep what a model thought (langchain-core 1.7.2,
+messages/base.py: Ollama, DeepSeek, XAI and Groq). A part of it says so by its `type`."""
 _CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "server_tool_call", "server_tool_use"})
+"""langchain-core 1.7.2: `tool_call` and `server_tool_call` are its own (messages/content.py), `tool_use` and
+`server_tool_use` Anthropic's, `function_call` is of OpenAI's Responses API (messages/block_translators)."""
 _MEDIA: Final[Mapping[str, str]] = {
     "image": "image/png",
     "audio": "audio/wav",
@@ -44,7 +48,9 @@ _MEDIA: Final[Mapping[str, str]] = {
     "input_file": "application/octet-stream",
     "input_audio": "audio/wav",
 }
-"""Blocks that are files, and their type where they bring bytes and do not say of what."""
+"""Blocks that are files, and their type where they bring bytes and do not say of what. `document` is Anthropic's,
+`image_url` and `input_audio` are of OpenAI's chat completions, `input_image` and `input_file` of its Responses API; the
+others are langchain-core's (1.7.2, messages/content.py)."""
 
 
 def extra_of(extra: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -99,10 +105,13 @@ def _decode_block(block: Json, told: frozenset[str]) -> list[Part]:
         return [ReasoningPart(text=thought, **_about(block, {kind}, marks=_mark(kind, "reasoning")))]
     if kind == "refusal" and isinstance(block.get("refusal"), str):
         return [RefusalPart(text=str(block["refusal"]), **_about(block, {"refusal"}))]
+    # langchain-core 1.7.2: `non_standard` is its own (NonStandardContentBlock), `json` a provider's form that its
+    # `convert_to_openai_messages` reads.
     if kind in ("json", "non_standard"):
         key = "json" if kind == "json" else "value"
         if key in block:
             return [DataPart(data=block[key], **_about(block, {key, "mime_type"}, marks=_mark(kind, "json")))]
+    # `server_tool_result`: ServerToolResult of langchain-core 1.7.2.
     if kind in _CALLS or kind == "server_tool_result":
         return _decode_call(block, kind, told)
     if kind in _MEDIA and (file := _decode_file(block, kind)) is not None:
@@ -218,6 +227,7 @@ def _decode_file(block: JsonObject, kind: str) -> Part | None:
     media_type = _string(source.get("mime_type")) or _string(source.get("media_type"))
     name = _file_name(block, source)
     marks = _image_marks(block, kind)
+    # `source_type` is of langchain-core before 1 (1.7.2, messages/block_translators/langchain_v0.py).
     known = {"source_type", "source", "base64", "data", "url", "text", "image_url", "file", "input_audio", "file_data"}
     known |= {"file_url", "filename", "name", "title", "mime_type", "media_type", "detail"}
     about = _about(block, known, marks=marks)
@@ -236,6 +246,7 @@ def _decode_file(block: JsonObject, kind: str) -> Part | None:
     if url is not None:
         return FilePart(name=name, media_type=media_type, url=url, **about)
     text = _string(source.get("text"))
+    # `text-plain`: PlainTextContentBlock of langchain-core 1.7.2.
     if text is not None and kind in ("text-plain", "file", "document"):
         raw = text.encode()
         return FilePart(name=name, media_type=media_type or "text/plain", inline=raw, size=len(raw), **about)
@@ -248,9 +259,12 @@ def _first(source: JsonObject, *keys: str) -> str | None:
 
 def _source(block: JsonObject, kind: str) -> JsonObject:
     """The object of a block that says where the bytes are."""
+    # `source` is Anthropic's (langchain-core 1.7.2, messages/block_translators/anthropic.py).
     inner: Any = block.get("source") if kind not in ("image_url", "input_audio") else block.get(kind)
+    # OpenAI's chat completions.
     if kind == "file" and isinstance(block.get("file"), dict):
         inner = block["file"]
+    # OpenAI's Responses API; chat completions have an object.
     if kind in ("image_url", "input_image") and isinstance(block.get("image_url"), str):
         inner = {"url": block["image_url"]}
     # langchain-core 1: the bytes or the URL are members of the block itself.

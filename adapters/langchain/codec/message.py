@@ -40,6 +40,8 @@ ROLES: Final[Mapping[str, Role]] = {
     "FunctionMessage": "tool",
     "FunctionMessageChunk": "tool",
 }
+"""langchain-core 1.7.2 (messages/utils.py): the words of `_create_message_from_message_type`, and the classes that it
+serializes (`_LC_CONSTRUCTOR_NAME_TO_TYPE`). It does not take `agent`."""
 TYPES: Final[Mapping[Role, str]] = {"user": "human", "agent": "ai", "system": "system", "tool": "tool"}
 _FUNCTIONS: Final = frozenset({"function", "FunctionMessage", "FunctionMessageChunk"})
 _REMOVES: Final = frozenset({"remove", "RemoveMessage"})
@@ -76,6 +78,7 @@ def _role(wire: JsonObject) -> str:
 
 def _unwrap_envelope(wire: JsonObject) -> JsonObject:
     """The message in an envelope: LangChain's serialized form, or that of its message histories."""
+    # langchain-core 1.7.2: `_convert_to_message` (messages/utils.py), and `message_to_dict` (messages/base.py).
     kwargs, path = wire.get("kwargs"), wire.get("id")
     if wire.get("lc") == 1 and isinstance(kwargs, dict) and isinstance(path, list) and path:
         return {"type": path[-1], **kwargs}
@@ -105,7 +108,7 @@ def decode_messages(value: Json) -> tuple[Message, ...]:
 
 
 def decode_message(wire: Json) -> Message:
-    """Whatever langchain-core's `convert_to_messages` takes for a message. Raises invalid."""
+    """Whatever `convert_to_messages` (langchain-core 1.7.2, messages/utils.py) takes for a message. Raises invalid."""
     if isinstance(wire, str):
         return Message(role="user", parts=tuple(decode_content(wire)))
     if isinstance(wire, list):
@@ -140,6 +143,7 @@ def _decode(wire: JsonObject) -> Message:
             own["content"] = "blocks"
         parts = (*spoken, *calls)
     if said == "developer":
+        # As langchain-core 1.7.2 marks it (messages/utils.py, `_create_message_from_message_type`).
         own["additional_kwargs"] = {**as_object(own.get("additional_kwargs")), "__openai_role__": "developer"}
     metadata = {**as_object(own.pop("response_metadata", None)), **as_object(wire.get("metadata"))}
     return Message(
@@ -170,6 +174,7 @@ def _needs_mark(parts: Sequence[Part]) -> bool:
 def _identifier(value: Any, what: str) -> str | None:
     if value is None or value == "":
         return None
+    # langchain-core 1.7.2 takes numbers (messages/base.py, `coerce_numbers_to_str`).
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or "\0" in value:
@@ -178,6 +183,7 @@ def _identifier(value: Any, what: str) -> str | None:
 
 
 def _decode_calls(wire: JsonObject, own: JsonObject) -> list[ToolCallPart]:
+    # Older messages of langchain-core have OpenAI's there (1.7.2, messages/ai.py, `_backwards_compat_tool_calls`).
     given: Any = wire.get("tool_calls") or as_object(own.get("additional_kwargs")).get("tool_calls") or []
     broken: Any = wire.get("invalid_tool_calls") or []
     if not isinstance(given, list) or not isinstance(broken, list):
@@ -187,7 +193,7 @@ def _decode_calls(wire: JsonObject, own: JsonObject) -> list[ToolCallPart]:
 
 
 def _decode_call(call: Json) -> ToolCallPart:
-    """LangChain's form, or OpenAI's."""
+    """LangChain's form, or OpenAI's, as langchain-core 1.7.2 takes either (messages/utils.py)."""
     wire = as_object(call)
     function = as_object(wire.get("function"))
     name = function.get("name") if function else wire.get("name")
@@ -237,7 +243,8 @@ _SPEAKERS: Final[Mapping[Role, str]] = {"user": "user", "agent": "assistant", "s
 
 
 def encode_said(message: Message) -> JsonObject:
-    """The Agent Protocol's own form: a role, and whatever else has no place in it as further members."""
+    """The Agent Protocol's own form (OpenAPI 0.1.6, components.schemas.Message): a role, and whatever else has no
+    place in it as further members."""
     made: JsonObject = {
         "role": _SPEAKERS[message.role],
         "content": encode_content_of(message),
@@ -331,7 +338,7 @@ def encode_calls(parts: Sequence[Part]) -> tuple[list[JsonObject], list[JsonObje
 
 
 def encode_usage(usage: JsonObject) -> JsonObject | None:
-    """`usage_metadata`: its three counts are always there."""
+    """`usage_metadata`: its three counts are always there (langchain-core 1.7.2, messages/ai.py, UsageMetadata)."""
     if not usage:
         return None
     counts = {key: usage.get(key, 0) for key in ("input_tokens", "output_tokens")}

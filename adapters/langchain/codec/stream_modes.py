@@ -31,6 +31,7 @@ begin and end, or the states that callers make."""
 RECORDS: Final = "babelgate"
 """The event that holds an envelope of the Babelgate extension, beside those of all modes."""
 _LARGEST: Final = 2**63
+"""Of a seq: columns of both databases hold 64 bits, with a sign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

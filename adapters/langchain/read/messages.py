@@ -43,17 +43,26 @@ _GROWS: Final[Mapping[str, tuple[str, str]]] = {
     "thinking_delta": ("reasoning", "thinking"),
     "refusal": ("refusal", "refusal"),
 }
-"""Blocks that come in pieces: what grows, and the member that holds the piece."""
+"""Blocks that come in pieces: what grows, and the member that holds the piece. `text` and `reasoning` are
+langchain-core's (1.7.2, messages/content.py), `thinking` is Anthropic's, whose streams have `text_delta` and
+`thinking_delta` (strands-agents 1.62.0, models/anthropic.py), `output_text` and `refusal` are of OpenAI's Responses
+API."""
 _CALLS: Final = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "input_json_delta", "function_call", "invalid_tool_call"}
 )
-"""Blocks that say again what stands in `tool_call_chunks`."""
+"""Blocks that say again what stands in `tool_call_chunks`: langchain-core's own (1.7.2, messages/content.py),
+`tool_use` and `input_json_delta` of Anthropic, `function_call` of OpenAI's Responses API (block_translators)."""
 _OF_SERVER: Final = "server"
 _PLACE: Final = ("langgraph_node", "langgraph_step", "langgraph_triggers", "langgraph_path", "langgraph_checkpoint_ns")
+"""Of the metadata of langgraph 1.2.22 (pregel/_algo.py)."""
 _TOLD: Final = (*_PLACE, "tags")
 """And what langchain-core says of the model (`ls_provider`, `ls_model_name` …)."""
 _CUT_SHORT: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length"})
+"""`length` is of OpenAI's chat completions, `max_output_tokens` of its Responses API, `MAX_TOKENS` of Google's
+FinishReason, `max_tokens` of Bedrock and `model_length` of Mistral (pydantic-ai 2.68.0, models)."""
 _DEEPEST: Final = 8
+"""Levels of objects in counts of tokens. Chosen, not measured: langchain-core 1.7.2 has one (messages/ai.py,
+UsageMetadata)."""
 _NOT_CITED: Final = "annotations that are no citations, and came in pieces"
 
 Place = tuple[str, ...]
@@ -122,6 +131,7 @@ class MessageDecoder:
 
     def node_ended(self, task_id: str) -> list[Event]:
         """Whatever a node has not finished saying, it will not."""
+        # `|` stands between the tasks of a namespace (langgraph 1.2.22, _internal/_constants.py, NS_SEP).
         mine = [said for said in self._open.values() if any(p.endswith(task_id) for p in said.place.split("|"))]
         return [event for said in mine for event in self._end(said)]
 
@@ -249,6 +259,7 @@ class MessageDecoder:
             events += self._call(said, as_object(piece))
         said.usage = add_usage(said.usage, chunk.get("usage_metadata"))
         said.stopped = _stop_reason(chunk) or said.stopped
+        # langchain-core 1.7.2 (messages/ai.py, AIMessageChunk).
         if chunk.get("chunk_position") == "last":
             events += self._end(said)
         return events
@@ -262,6 +273,7 @@ class MessageDecoder:
             kind = _text(members.get("type"))
             if kind in _GROWS:
                 events += self._piece(said, members, *_GROWS[kind])
+            # ServerToolCallChunk of langchain-core 1.7.2.
             elif kind == "server_tool_call_chunk":
                 events += self._call(said, members, of_server=True)
             elif kind not in _CALLS:

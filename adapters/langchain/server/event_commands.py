@@ -30,6 +30,8 @@ _MODES: Final = ["values", "updates", "messages-tuple", "custom"]
 """Of runs that are started here, for readers who join them by the other streams."""
 _STRATEGIES: Final = frozenset({"reject", "rollback", "interrupt", "enqueue"})
 _PAGE: Final = 10
+"""Checkpoints that are listed where no limit is named. Chosen: CDDL 0.0.13, ListCheckpointsParams, has no default, and
+OpenAPI 0.1.6 has 10 for the history of a thread."""
 
 _CODES: Final[Mapping[FaultCode, str]] = {
     FaultCode.INVALID: "invalid_argument",

@@ -17,7 +17,7 @@ from adapters.langchain.write.run_frames import EventWriter
 from canonical import Hub, Record, Scope
 
 HEARTBEAT: Final = 5.0
-"""Seconds."""
+"""Seconds, as langgraph-api 0.16.7 has it (sse.py, `sse_heartbeat`)."""
 
 EventId = tuple[int, int]
 """(seq, n) of a frame."""

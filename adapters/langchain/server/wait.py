@@ -30,7 +30,7 @@ from canonical.thread import Loss
 from canonical.value import JsonObject
 
 KEEP_ALIVE: Final = 5.0
-"""Seconds."""
+"""Seconds, as langgraph-api 0.16.7 has it (api/runs.py)."""
 _STREAMED: Final[Mapping[type[object], Feature]] = {
     ArtifactAdded: Feature.ARTIFACT,
     Custom: Feature.CUSTOM,

@@ -9,6 +9,7 @@ from canonical.hub import ThreadOrder
 from canonical.value import Json, JsonObject
 
 MAX_PAGE: Final = 1000
+"""OpenAPI 0.1.6, RunSearchRequest.limit and kin."""
 
 Limit = Annotated[int, Field(strict=True, ge=1, le=MAX_PAGE)]
 Offset = Annotated[int, Field(strict=True, ge=0, lt=2**31)]

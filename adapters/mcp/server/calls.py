@@ -52,7 +52,7 @@ PROTOCOL: Final = "mcp"
 
 _HOLD: Final = 1.0
 """Seconds for which a call is waited for before it becomes a task, and the answer to who asks for a task is held back
-while it is at work."""
+while it is at work. Chosen, not measured."""
 _NOBODY: Final = "No run waits for an answer under that id."
 
 
@@ -148,6 +148,7 @@ class Calls:
         if not resumes and name not in tools:
             raise FaultError(FaultCode.NOT_FOUND, f"Unknown tool: {name[:100]}")
         if not resumes and tools[name].needs_task and not peer.polls:
+            # NEXT/basic, Capabilities.
             raise MissingCapability({"extensions": {EXTENSION: {}}})
         task = None
         if retry is not None and not resumes:
@@ -185,6 +186,7 @@ class Calls:
         if writer.has_ended and (not writer.is_paused or answers):
             return await self._result(who, tool, writer, peer)
         told = encode_task(writer.task, writer.state)
+        # SEP-2663: what a call may be answered with where the caller declares the extension.
         return {"resultType": "task", **told, "_meta": writer.metadata()}
 
     async def _submission(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> Submission:
@@ -290,6 +292,7 @@ class Calls:
         self, who: Caller, task: Task, forms: Sequence[tuple[Question, Form]], config: JsonObject | None = None
     ) -> Receipt | None:
         """Answers as they were given; None where they came too late, or end the run."""
+        # SPEC/client/elicitation, Response Actions: accept, decline, cancel.
         if any(form.action == "cancel" for _, form in forms):
             await self._hub.cancel(who.owner, task.task_id)
             return None
@@ -382,6 +385,7 @@ class Calls:
         await self._read(who, writer)
         told = encode_task(await self._task(who, task_id), writer.state)
         if writer.state in TERMINAL and writer.state is not TaskState.CANCELLED:
+            # SEP-2663, Errors: those of the gateway alone; what a tool fails with is its result.
             error = encode_error(writer.fault)
             if error is not None:
                 said = writer.result()

@@ -47,7 +47,8 @@ class HttpClient(Calls):
         error: w.Error | str | None = None
         try:
             answer = await self.json(response, ERROR_RESPONSE_LIMIT)
-            # `{"error": {…}}` (docs/guides/error-codes), as openai-python unwraps it. Not all do: FastAPI says
+            # `{"error": {…}}` (docs/guides/error-codes), as openai-python 3.54.0 unwraps it (_client.py,
+            # `_make_status_error`), which takes the members of the error themselves, too. FastAPI says
             # {"detail"}, and some give the members of the error themselves.
             error = validate(w.ErrorBody, answer).error or validate(w.Error, answer)
         except FaultError:  # a proxy's page, say

@@ -28,12 +28,13 @@ from canonical.message import Role
 from canonical.value import Json, JsonObject
 
 _ROLES: Final[Mapping[str, Role]] = {"user": "user", "system": "system", "developer": "system", "assistant": "agent"}
+"""SPEC/responses/easy_input_message_param.py, role."""
 _CALLS: Final[Mapping[str, str]] = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
     "mcp_approval_request": "mcp_approval_response",
 }
-"""What asks a caller for something, and what answers it."""
+"""What asks a caller for something, and what answers it: types of SPEC/responses/response_input_item_param.py."""
 _CALL: Final = frozenset({"type", "call_id", "name", "arguments", "input"})
 _OUTPUT: Final = frozenset({"type", "call_id", "output"})
 """What canonical messages say of a call, and of its output."""
@@ -108,10 +109,12 @@ def _is_said(item: w.Item) -> bool:
 
 def _is_callers(item: w.Item) -> bool:
     """Of a kind that is not known: what a caller did with a call."""
+    # So end the types of all outputs, and of the one response, in SPEC/responses/response_input_item_param.py.
     return (item.type or "").endswith(("_output", "_response"))
 
 
 def _name_of(item: w.Item) -> str | None:
+    # An McpApprovalRequest has an `id`, and no `call_id` (SPEC/responses/response_input_item_param.py).
     return item.call_id or item.id
 
 
@@ -123,6 +126,7 @@ def _check(item: w.Item, where: str, *, same: bool) -> None:
     """Raises invalid for an item that lacks members of its type, or is of one that only the agent's server could know;
     unsupported for an item_reference."""
     match item.type or "message":
+        # Required in the types of SPEC/responses/response_input_item_param.py, as far as messages are made of it.
         case "message" if item.role is not None and item.content is not None:
             pass
         case "function_call" if item.call_id and item.name and item.arguments is not None:
@@ -139,6 +143,7 @@ def _check(item: w.Item, where: str, *, same: bool) -> None:
             pass
         case "reasoning":
             pass
+        # ItemReference of the same file: "An internal identifier for an item".
         case "item_reference":
             raise FaultError(FaultCode.UNSUPPORTED, f"{where}: send the item itself, or go on by previous_response_id.")
         case _ if same and item.verbatim is not None:
@@ -206,6 +211,7 @@ def _decode_item(item: w.Item, where: str) -> list[Message]:
     match item.type or "message":
         case "message":
             extra = {"openai": {"role": item.role}} if item.role == "developer" else {}
+            # SPEC/responses/easy_input_message_param.py, phase: "intermediate commentary", or "the final answer".
             phase = "progress" if item.phase == "commentary" else "answer"
             parts = tuple(_decode_content(item.content, f"{where}.content"))
             return [Message(role=_ROLES[item.role or "user"], phase=phase, parts=parts, extra=extra)]
@@ -270,12 +276,16 @@ def _decode_content(content: str | Sequence[w.Part] | None, where: str) -> list[
 
 def _decode_part(part: w.Part, where: str) -> Part:
     match part.type:
+        # SPEC/responses/response_input_content_param.py; the assistant's are in response_output_message_param.py, and
+        # `text` is in messages of conversations (SPEC/conversations/text_content.py).
         case "input_text" | "output_text" | "text" if part.text is not None:
             return TextPart(text=part.text)
         case "refusal" if part.refusal is not None:
             return RefusalPart(text=part.refusal)
         case "input_image" if part.image_url:
             return decode_url(part.image_url, None, "image/*", f"{where}.image_url")
+        # SPEC/responses/response_input_audio_param.py. No content of a message there names it, but by its words that
+        # of easy_input_message_param.py is "Text, image, or audio input".
         case "input_audio" if part.input_audio is not None:
             return decode_audio(part.input_audio, f"{where}.input_audio")
         case "input_file" if part.file_url and part.file_data is None:
@@ -323,6 +333,7 @@ def encode_input(message: Message) -> JsonObject:
     content = [made for part in message.parts if (made := _encode_part(part, role == "assistant")) is not None]
     told: JsonObject = {"type": "message", "id": encode_item_id("msg_", own_id), "status": "completed", "role": role}
     if role == "assistant":
+        # SPEC/responses/response_output_message.py, phase.
         told["phase"] = "commentary" if message.phase == "progress" else "final_answer"
     return {**told, "content": content}
 
@@ -359,6 +370,7 @@ def _encode_part(part: Part, by_assistant: bool) -> JsonObject | None:
             return _encode_text(to_json(part.data).decode(), by_assistant)
         case FilePart() if (part.media_type or "").startswith("image/") and (part.inline is not None or part.url):
             url = part.url if part.inline is None else data_url(part)
+            # `detail` is required (SPEC/responses/response_input_image.py).
             return {"type": "input_image", "detail": "auto", "image_url": url}
         case FilePart():
             file: JsonObject = {"file_url": part.url} if part.url else {}
@@ -371,5 +383,6 @@ def _encode_part(part: Part, by_assistant: bool) -> JsonObject | None:
 
 def _encode_text(text: str, by_assistant: bool) -> JsonObject:
     if by_assistant:
+        # SPEC/responses/response_output_text.py: annotations are there. Open Responses: logprobs, if not null.
         return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {"type": "input_text", "text": text}

@@ -42,6 +42,7 @@ _APPROVAL: Final[JsonObject] = {
     "properties": {"approve": {"type": "boolean"}},
     "required": ["approve"],
 }
+"""SPEC/responses/response_input_item_param.py, McpApprovalResponse."""
 
 
 class MessageDecoder:
@@ -170,7 +171,7 @@ class MessageDecoder:
         self.emit(RunEnded(output=output, usage=usage))
 
     def _drop_torn(self) -> None:
-        """A call that the limit of tokens cut off cannot be made."""
+        """A call that the limit of tokens cut off (SPEC/chat/chat_completion.py, finish_reason) cannot be made."""
         whole = [call for call in self.calls if _is_whole(call)]
         if len(whole) < len(self.calls):
             self.calls = whole
@@ -184,6 +185,7 @@ def _is_whole(call: ToolCallPart) -> bool:
 def _question(call: ToolCallPart) -> InterruptRaised:
     own: JsonObject = call.extra.get("openai") or {}
     arguments: Json = call.arguments
+    # A custom tool's input is free text (SPEC/responses/response_custom_tool_call.py, input).
     if own.get("type") != "custom":
         parsed = output_of(call.arguments or "{}")
         arguments = call.arguments if parsed is None else parsed
@@ -215,6 +217,8 @@ def decode_annotation(found: w.Annotation) -> AnnotationPart | None:
     if found.type != "url_citation":
         return None
     own: JsonObject = {"own": found.model_extra} if found.model_extra else {}
+    # AnnotationURLCitation: nested in SPEC/chat/chat_completion_message.py, flat in
+    # SPEC/responses/response_output_text.py.
     if found.url_citation is not None:
         found = w.Annotation.model_validate({**found.url_citation, "type": found.type, "url_citation": None})
         own |= {"inner": found.model_extra} if found.model_extra else {}

@@ -111,7 +111,8 @@ def _calls(past: Sequence[Record], run_id: str) -> tuple[ToolCallPart, ...]:
 
 
 def _append_calls(messages: list[Message], calls: tuple[ToolCallPart, ...]) -> Iterator[Message]:
-    """The messages of one run, its calls in the last of them: a model says words and calls in one breath."""
+    """The messages of one run, its calls in the last of them: a model says words and calls in one breath
+    (SPEC/chat/chat_completion_message.py: `content` beside `tool_calls`)."""
     if calls:
         last = messages.pop() if messages else Message()
         messages.append(last.replace(parts=(*last.parts, *calls)))
@@ -146,7 +147,8 @@ def _pair_calls(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def _join_results(pieces: Iterable[Message]) -> list[Message]:
-    """Results that follow each other are those of one turn; some callers send a message for each."""
+    """Results that follow each other are those of one turn: a message of chat has one `tool_call_id`
+    (SPEC/chat/chat_completion_tool_message_param.py)."""
     joined: list[Message] = []
     for piece in pieces:
         if joined and piece.role == joined[-1].role == "tool":

@@ -43,7 +43,8 @@ from canonical.value import Json, JsonObject, is_uuid
 AnyRequest = Request[Any, Any, Any]
 
 _HEARTBEAT: Final = 15.0
-"""Seconds. Comments are nothing to clients, and keep what is between from taking a silent stream for dead."""
+"""Seconds. Comments are nothing to clients, and keep what is between from taking a silent stream for dead. Chosen, not
+measured."""
 _THREAD: Final = "thread_id"
 """The member of a request's metadata that names a thread."""
 
@@ -66,6 +67,7 @@ class Chat:
         """Raises invalid, unsupported, not_found, not_awaiting."""
         who = caller(request)
         body = validate(w.ChatCreate, await read_json(request))
+        # SPEC/chat/completion_create_params.py, n: "How many chat completion choices to generate".
         if body.n not in (None, 1):
             raise FaultError(FaultCode.UNSUPPORTED, "n: a run has one answer.", errors=[_error("n", "It must be 1.")])
         extended = body.babelgate is not None or is_asked(request)
@@ -80,6 +82,7 @@ class Chat:
         left = canceller(self._hub, who.owner, receipt.run_id, begun.cancels)
         headers = {**run_headers(receipt), **confirm(active=extended)}
         if body.stream:
+            # SPEC/chat/chat_completion_stream_options_param.py, include_usage.
             counts = bool(body.stream_options and body.stream_options.include_usage)
             frames = DisconnectNotifier(completion.frames(counts=counts), left)
             return event_stream(frames, ping=_HEARTBEAT, headers={"Cache-Control": "no-store", **headers})
@@ -91,8 +94,10 @@ class Chat:
         form = body.response_format
         if form is None or form.type == "text":
             return None
+        # SPEC/shared_params/response_format_json_object.py: any object.
         if form.type == "json_object":
             return {"type": "object"}
+        # SPEC/shared_params/response_format_json_schema.py does not require `schema`; nothing can be checked without.
         if form.json_schema is None or form.json_schema.schema_ is None:
             refuse("response_format.json_schema", "It has no schema.")
         try:
@@ -109,6 +114,7 @@ class Chat:
             refuse("messages", "The last message is the assistant's: there is nothing to answer.")
         told = decode_request(body.babelgate)
         thread_id, alias, is_known = await self._thread(who, body, agent)
+        # SPEC/chat/completion_create_params.py, store: only who asks for it has a completion kept.
         keeps = thread_id is not None or alias is not None or bool(body.store)
         # A thread knows what was said on it; a thread of the call's own is told.
         before = () if is_known or told.start.fork is not None else said.before

@@ -69,6 +69,7 @@ async def find_response(hub: Hub, owner: str, run_id: str, lost: FaultError) -> 
     """The same, and no response that was not to be kept, in a conversation that is. Raises `lost`."""
     found = await find_run(hub, owner, run_id, lost)
     given = await hub.reads.run_input(owner, found.run)
+    # SPEC/responses/response_create_params.py, store: "for later retrieval via API", unless it is false.
     if object_in(dict(given.extra), "openai").get("store") is False:
         raise lost
     return found
@@ -82,6 +83,7 @@ async def find_previous(hub: Hub, owner: str, named: str, known: Container[str] 
         FaultCode.INVALID,
         words,
         errors=[{"field": "previous_response_id", "description": words}],
+        # Open Responses, WebSocket.
         openai={"code": "previous_response_not_found"},
     )
     run_id = decode_id(RESPONSE, named)

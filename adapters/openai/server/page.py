@@ -8,6 +8,7 @@ from canonical.value import JsonObject
 
 _PAGE: Final = 20
 _MOST: Final = 100
+"""SPEC/conversations/item_list_params.py, limit: "between 1 and 100, and the default is 20"."""
 
 
 def limit_of(text: str | None) -> int:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 from canonical.value import JsonObject
 
 MAX_MESSAGES: Final = 10_000
+"""Messages of a chat, and items of an input. Chosen, not measured: SPEC has no limit."""
 # SPEC/shared_params/metadata.py: "Set of 16 key-value pairs … Keys are strings with a maximum length of 64 characters.
 # Values are strings with a maximum length of 512 characters."
 Metadata = Annotated[

@@ -21,7 +21,8 @@ from canonical.message import ToolCallPart
 from canonical.value import JsonObject
 
 _MOST = 10_000
-"""Items of one conversation that can be shown: all of them are in memory at once."""
+"""Items of one conversation that can be shown: all of them are in memory at once. Chosen, not measured: as many as one
+input may have (`wire.requests.MAX_MESSAGES`)."""
 
 
 @dataclass(frozen=True, slots=True)
