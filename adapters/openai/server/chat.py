@@ -67,7 +67,7 @@ class Chat:
         who = caller(request)
         body = validate(w.ChatCreate, await read_json(request))
         if body.n not in (None, 1):
-            raise FaultError(FaultCode.UNSUPPORTED, "n: a run has one answer.", errors=[_error("n", "It must be 1.")])
+            raise FaultError(FaultCode.UNSUPPORTED, "n: Only 1 is supported.", errors=[_error("n", "It must be 1.")])
         extended = body.babelgate is not None or is_asked(request)
         schema = await self._schema(body)
         agent = find_agent(self._hub, body.model)
@@ -94,7 +94,7 @@ class Chat:
         if form.type == "json_object":
             return {"type": "object"}
         if form.json_schema is None or form.json_schema.schema_ is None:
-            refuse("response_format.json_schema", "It has no schema.")
+            refuse("response_format.json_schema", "The field schema is required.")
         try:
             await self._hub.find_schema_error(form.json_schema.schema_, None)
         except FaultError as error:
@@ -106,7 +106,7 @@ class Chat:
     async def _submit(self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation) -> _Begun:
         """Raises invalid."""
         if not said.news:
-            refuse("messages", "The last message is the assistant's: there is nothing to answer.")
+            refuse("messages", "The last message is the assistant's. Add a user message or a tool result.")
         told = decode_request(body.babelgate)
         thread_id, alias, is_known = await self._thread(who, body, agent)
         keeps = thread_id is not None or alias is not None or bool(body.store)
@@ -146,7 +146,7 @@ class Chat:
         if named is None:
             return None, None, False
         if not named:
-            refuse(f"metadata.{_THREAD}", "It is empty.")
+            refuse(f"metadata.{_THREAD}", "It must not be empty.")
         if not is_uuid(named):
             known = await self._hub.reads.thread_of(who.owner, "openai", agent.name, named)
             return None, named, known is not None
@@ -191,7 +191,7 @@ class Chat:
                 raise
             raise FaultError(
                 FaultCode.NOT_FOUND,
-                "No run waits for the result of that tool call.",
+                "No run waits for the result of this tool call: its task does not exist, or was deleted.",
                 openai={"code": "tool_call_not_found"},
             ) from error
 
@@ -201,7 +201,7 @@ class Chat:
         ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
         if find_interrupt(call_id, task.task_id, ids) is None:
             return changed_id(call_id)
-        return FaultError(FaultCode.NOT_AWAITING, "The tool call has its result already, or nobody waits for it.")
+        return FaultError(FaultCode.NOT_AWAITING, "The tool call was already answered, or its run has ended.")
 
 
 def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:

@@ -36,7 +36,7 @@ class Responses:
         query = request.query_params
         streams = query.get("stream", "false").lower()
         if streams not in ("true", "false"):
-            refuse("stream", "It is neither true nor false.")
+            refuse("stream", "It must be true or false.")
         after = _number(query.get("starting_after"))
         found = await self._find(who, request)
         extended = is_asked(request)

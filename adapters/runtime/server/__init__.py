@@ -160,14 +160,14 @@ class Server:
         who = caller(request)
         body = validate(w.RunCreate, await read_json(request))
         if body.background:
-            _refuse("background", "A stream is not in the background.")
+            _refuse("background", "It cannot be combined with a stream.")
         return self._stream(who, await self._submit(who, request, body), cancels=body.on_completion == "delete")
 
     async def _submit(self, who: Caller, request: AnyRequest, body: w.RunCreate) -> Receipt:
         agent = self._agent(who, body.assistant_id)
         thread_id = _path_id(request, "thread_id") if "thread_id" in request.path_params else None
         if thread_id is not None and body.on_completion == "delete":
-            _refuse("on_completion", "It is for runs without a thread.")
+            _refuse("on_completion", "The value delete is only allowed for runs without a thread.")
         if thread_id is not None:
             await self._hub.reads.thread(who.owner, thread_id)
         messages, data = decode_input(body.input)
