@@ -518,7 +518,7 @@ class Settings(BaseSettings):
     def _shareable(self) -> "Settings":
         if self.workers > 1 and self.database.startswith("sqlite:"):
             raise ValueError(
-                "workers above 1 need PostgreSQL, as only one process can write to SQLite: set database to "
+                "several workers need PostgreSQL, as only one process can write to SQLite: set database to "
                 "postgresql://host/name, or set workers: 1"
             )
         if self.workers > 1 and self.standby:

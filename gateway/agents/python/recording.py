@@ -91,16 +91,14 @@ def read_recording(path: Path) -> Recording:
     try:
         told = msgspec.json.decode(path.read_bytes())
     except OSError as error:
-        raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
+        raise RecordingError(f"{path}: it cannot be read: {error.strerror}") from None
     except msgspec.DecodeError:
         raise RecordingError(f"{path}: not a recording: the file is not JSON") from None
     if not isinstance(told, dict) or told.get("kind") != "babelgate recording":  # pyright: ignore[reportUnknownMemberType]
         raise RecordingError(f"{path}: not a recording made by babelgate record")
     number = cast("JsonObject", told).get("format")
     if isinstance(number, int) and number > FORMAT:
-        raise RecordingError(
-            f"{path}: written by a newer version of babelgate (format {number}; this one reads up to {FORMAT})"
-        )
+        raise RecordingError(f"{path}: a newer version has written it (format {number}; this one reads {FORMAT})")
     try:
         made = msgspec.convert(told, Recording)
         for each in made.files.values():

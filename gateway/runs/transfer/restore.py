@@ -283,7 +283,7 @@ class _Files:
     def write(self, data: bytes) -> None:
         _require(self._part is not None, "file data before any file header")
         self._size += len(data)
-        _require(self._size <= self._blobs.limit, f"the file is larger than limits.artifact, {self._blobs.limit} bytes")
+        _require(self._size <= self._blobs.limit, f"the file is larger than the limit of {self._blobs.limit} bytes (limits.artifact)")
         self._digest.update(data)
         self._spool.write(data)
 
