@@ -85,7 +85,7 @@ def _judge_url(config: pytest.Config, url: str) -> "Report":
         raise pytest.UsageError(f"{url}: no server answers there: {error}") from None
     if not report.sets:
         refused = "; ".join(f"{name}: {why}" for name, why in report.refused.items())
-        raise pytest.UsageError(f"{url}: it speaks nothing that can be judged: {refused}")
+        raise pytest.UsageError(f"{url}: no protocol found that can be judged: {refused}")
     return report
 
 

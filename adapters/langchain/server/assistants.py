@@ -405,7 +405,7 @@ def _depth(text: str) -> int | bool:
     if text in _FLAGS:
         return _FLAGS[text]
     if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
-        raise FaultError(FaultCode.INVALID, "xray: it is neither true nor false, nor a number above 0")
+        raise FaultError(FaultCode.INVALID, "xray: must be true, false or a number above 0")
     return int(text[:9])
 
 

@@ -161,7 +161,7 @@ def _decode_message(message: w.ChatMessage, where: str) -> Message:
     for call in message.tool_calls or ():
         made = call.custom or call.function
         if made is None:
-            refuse(f"{where}.tool_calls", f"A call of the type {call.type[:40]!r} without a {call.type[:40]}.")
+            refuse(f"{where}.tool_calls", f"A call of the type {call.type[:40]!r} needs the field {call.type[:40]}.")
         text = made.input if isinstance(made, w.Custom) else made.arguments
         own: JsonObject = {"type": "custom"} if isinstance(made, w.Custom) else {}
         own |= {"own": call.model_extra} if call.model_extra else {}

@@ -164,7 +164,7 @@ class Chat:
     async def _answer(self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation) -> _Begun:
         task = await self._asking_task(who, said)
         if task.agent != agent.name:
-            refuse("model", f"The tool was called by {task.agent}.")
+            refuse("model", f"The tool was called by {task.agent}: send its result to that model.")
         told = decode_request(body.babelgate)
         told.start.refuse()
         values: dict[str, Json] = {}

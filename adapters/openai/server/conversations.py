@@ -117,7 +117,7 @@ class Conversations:
         thread = await self._find(who, request)
         found = await self._find_item(who, thread, request)
         if found.message_id is None:
-            raise FaultError(FaultCode.UNSUPPORTED, "Only a message can be taken out of a conversation.")
+            raise FaultError(FaultCode.UNSUPPORTED, "Only messages can be deleted from a conversation.")
         update = StateUpdate(thread_id=thread.thread_id, removed_ids=(found.message_id,))
         await self._hub.update_state(who.owner, update)
         return json_response(_encode(thread))

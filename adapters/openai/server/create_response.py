@@ -250,11 +250,11 @@ class CreateResponse:
         asked.extension.start.refuse()
         task = await self._asking_task(who, said)
         if task.agent != asked.agent.name:
-            refuse("model", f"The call was made by {task.agent}.")
+            refuse("model", f"The call was made by {task.agent}: send its output to that model.")
         if asked.previous is not None and asked.previous.task.task_id != task.task_id:
-            refuse("previous_response_id", "The call was made by another response.")
+            refuse("previous_response_id", "The call was made by another response: give its id.")
         if asked.thread_id not in (None, task.thread_id):
-            refuse("conversation", "The call was made in another conversation.")
+            refuse("conversation", "The call was made in another conversation: give its id.")
         values: dict[str, Json] = {}
         messages: list[Message] = []
         open_ = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}

@@ -112,5 +112,5 @@ def _number(text: str | None) -> int:
     if text is None:
         return -1
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        refuse("starting_after", "It is not the number of an event.")
+        refuse("starting_after", "It must be the number of an event.")
     return int(text)

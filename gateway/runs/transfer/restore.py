@@ -283,7 +283,10 @@ class _Files:
     def write(self, data: bytes) -> None:
         _require(self._part is not None, "file data before any file header")
         self._size += len(data)
-        _require(self._size <= self._blobs.limit, f"the file is larger than the limit of {self._blobs.limit} bytes (limits.artifact)")
+        _require(
+            self._size <= self._blobs.limit,
+            f"the file is larger than the limit of {self._blobs.limit} bytes (limits.artifact)",
+        )
         self._digest.update(data)
         self._spool.write(data)
 
