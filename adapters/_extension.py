@@ -490,7 +490,7 @@ def _decode_upload(value: object) -> FilePart:
     if isinstance(name, str) and isinstance(content, str) and (media_type is None or isinstance(media_type, str)):
         with suppress(ValueError):
             return FilePart(name=name, media_type=media_type, inline=b64decode(content, validate=True))
-    raise FaultError(FaultCode.INVALID, "An upload by the extension is no name with bytes in base64")
+    raise FaultError(FaultCode.INVALID, "uploads: Each upload must have a name, and bytes in base64.")
 
 
 def _messages(value: object) -> tuple[Message, ...] | None:

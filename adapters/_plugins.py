@@ -40,7 +40,7 @@ def _with_offered(
     taken = {name for each in built_in for name in names_of(each)}
     for offer, value in _load_offered(group, kind):
         if again := sorted(taken.intersection(names_of(value))):
-            raise PluginError(f"{offer}: {', '.join(again)} is there already")
+            raise PluginError(f"{offer}: {', '.join(again)} is already taken")
         taken.update(names_of(value))
         found.append(value)
     return tuple(found)
@@ -55,7 +55,7 @@ def _load_offered(group: str, kind: type[T]) -> Iterator[tuple[str, T]]:
         except Exception as error:  # whatever the code of the package raises
             raise PluginError(f"{offer}: {type(error).__name__}: {error}") from error
         if not isinstance(value, kind):
-            raise PluginError(f"{offer}: this is no {kind.__name__}, but {type(value).__name__}")
+            raise PluginError(f"{offer}: expected an {kind.__name__}, got {type(value).__name__}")
         yield offer, value
 
 

@@ -17,14 +17,22 @@ _OPTIONS: Final = ("protocol", "version", "only", "header", "triggers", "baselin
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("babelgate", "judge an agent: every requirement of the protocols it speaks is a test")
-    group.addoption("--babelgate-url", metavar="URL", help="the agent")
-    group.addoption("--babelgate-protocol", metavar="NAME", default="", help="judge it by this protocol alone")
-    group.addoption("--babelgate-version", metavar="VERSION", default="", help="and by this revision of it")
-    group.addoption("--babelgate-only", metavar="GLOB", action="append", default=[], help="only these requirements")
-    group.addoption("--babelgate-header", metavar="'NAME: VALUE'", action="append", default=[], help="keys")
-    group.addoption("--babelgate-triggers", metavar="FILE|PRESET", help="how it is made to show what is judged")
-    group.addoption("--babelgate-baseline", metavar="FILE", help="what is known not to be kept")
-    group.addoption("--babelgate-timeout", metavar="SECONDS", type=float, default=10.0, help="for one answer")
+    group.addoption("--babelgate-url", metavar="URL", help="URL of the agent")
+    group.addoption("--babelgate-protocol", metavar="NAME", default="", help="judge by this protocol only")
+    group.addoption("--babelgate-version", metavar="VERSION", default="", help="judge by this version of the protocol")
+    group.addoption(
+        "--babelgate-only", metavar="GLOB", action="append", default=[], help="judge only these requirements"
+    )
+    group.addoption(
+        "--babelgate-header", metavar="'NAME: VALUE'", action="append", default=[], help="header of every request"
+    )
+    group.addoption(
+        "--babelgate-triggers", metavar="FILE|PRESET", help="inputs that make the agent show each behaviour"
+    )
+    group.addoption("--babelgate-baseline", metavar="FILE", help="file of known failures, with reasons")
+    group.addoption(
+        "--babelgate-timeout", metavar="SECONDS", type=float, default=10.0, help="seconds to wait for each answer"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,7 +86,7 @@ def _judge_url(config: pytest.Config, url: str) -> "Report":
         raise pytest.UsageError(f"{url}: no server answers there: {error}") from None
     if not report.sets:
         refused = "; ".join(f"{name}: {why}" for name, why in report.refused.items())
-        raise pytest.UsageError(f"{url}: it speaks nothing that can be judged: {refused}")
+        raise pytest.UsageError(f"{url}: no protocol found that can be judged: {refused}")
     return report
 
 
@@ -113,7 +121,7 @@ class RequirementItem(pytest.Item):
         if known is not None:
             pytest.xfail(known)
         if requirement.id in self._set.stale:
-            raise NotKept("it is kept: take it out of the baseline")
+            raise NotKept("the requirement is met now: remove it from the baseline")
         if not self._result.is_kept:
             raise NotKept("\n".join(failure(self._result, self._set, Redactor(self._report.secrets))))
         if self._result.verdict is not Verdict.PASS:

@@ -41,7 +41,7 @@ async def pieces(response: httpx.Response) -> AsyncGenerator[bytes]:
         return
     if encoding not in _WINDOWS:
         raise FaultError(
-            FaultCode.AGENT_INVALID, f"The agent's server answers in a content encoding of its own: {encoding[:50]!r}"
+            FaultCode.AGENT_INVALID, f"The agent's server used the unsupported Content-Encoding {encoding[:50]!r}"
         )
     inflating = zlib.decompressobj(_WINDOWS[encoding])
     async for chunk in response.aiter_raw():
@@ -50,7 +50,7 @@ async def pieces(response: httpx.Response) -> AsyncGenerator[bytes]:
                 piece = inflating.decompress(chunk, _PIECE)
             except zlib.error as error:
                 raise FaultError(
-                    FaultCode.AGENT_INVALID, "The agent's server gave an answer that does not inflate"
+                    FaultCode.AGENT_INVALID, "The agent's server gave an answer that cannot be decompressed"
                 ) from error
             chunk = inflating.unconsumed_tail
             if piece:

@@ -111,7 +111,7 @@ def _with_text(given: JsonObject, call: Invocation, shape: InputSchema) -> JsonO
         return {**given, shape.text: text}
     if text and not given:
         wanted = ", ".join(shape.members)
-        raise FaultError(FaultCode.INVALID, f"The agent takes no text: it asks for data with the members {wanted}.")
+        raise FaultError(FaultCode.INVALID, f"The agent takes no text: send data with the fields {wanted}.")
     return given
 
 

@@ -170,7 +170,7 @@ class Resume(_Model):
     @model_validator(mode="after")
     def _need_one_answer(self) -> "Resume":
         if ("input" in self.model_fields_set) + (self.answers is not None) + self.decline != 1:
-            raise ValueError("an answer is one of input, answers and decline")
+            raise ValueError("give exactly one of input, answers and decline")
         if self.stream and self.background:
-            raise ValueError("a stream is not in the background")
+            raise ValueError("background cannot be combined with stream")
         return self

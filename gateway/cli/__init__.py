@@ -227,17 +227,19 @@ def serve(
     type=Protocol(is_served=True),
     default="acp",
     show_default=True,
-    help="Protocol.",
+    help="Protocol in which the agent is called.",
 )
 @click.option(
     "--url",
     envvar="BABELGATE_URL",
     default="http://127.0.0.1:8000",
     show_default=True,
-    help="Of the running gateway.",
+    help="URL of the running gateway.",
 )
-@click.option("--key", envvar="BABELGATE_KEY", help="API key, where the gateway has keys.")
-@click.option("--whole", is_flag=True, help="Also what the protocol has no words for, by the extension.")
+@click.option("--key", envvar="BABELGATE_KEY", help="API key, if the gateway has keys.")
+@click.option(
+    "--whole", is_flag=True, help="Also show what the protocol has no field for (needs the Babelgate extension)."
+)
 def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: bool) -> None:
     """Call the agent NAME of a running gateway, as a client of a protocol.
 
@@ -250,12 +252,20 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
 
 @babelgate.command(epilog=_ADD)
 @click.argument("target", metavar="[NAME=]URL[#AGENT]")
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", default=FILE, show_default=True, help="The file.")
-@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent with every request to it.")
+@click.option(
+    "--config", type=_Path, envvar="BABELGATE_CONFIG", default=FILE, show_default=True, help="The configuration file."
+)
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="Header to send with every request to the server.",
+)
 @click.option(
     "--protocol",
     type=Protocol(),
-    help="What it speaks, instead of finding out.",
+    help="Protocol of the server; skips detection.",
 )
 def add(target: str, config: Path, headers: Sequence[str], protocol: str | None) -> None:
     """Find out what the server at URL speaks, and put its agents into the configuration file.
@@ -269,7 +279,7 @@ def add(target: str, config: Path, headers: Sequence[str], protocol: str | None)
 
 @babelgate.command(epilog=_VALIDATE)
 @click.argument("file", type=_Path, default=FILE, required=False)
-@click.option("--schema", is_flag=True, help="Print the JSON schema of the file, for editors, and do nothing else.")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of the file, for editors, and exit.")
 def validate(file: Path, schema: bool) -> None:
     """Find the mistakes in a configuration file, one line each."""
     from gateway.cli.validate import show_schema
@@ -283,32 +293,64 @@ def validate(file: Path, schema: bool) -> None:
 
 @babelgate.command(epilog=_CHECK)
 @click.argument("urls", nargs=-1, metavar="[URL]...")
-@click.option("--across", is_flag=True, help="Compare what the protocols at the URLs mean, instead of judging them.")
-@click.option("--protocol", default="", metavar="NAME", help="Judge by this protocol alone.")
-@click.option("--version", "revision", default="", metavar="VERSION", help="And by this revision of it.")
-@click.option("--only", multiple=True, metavar="GLOB", help="Only these requirements (or scenarios), as in 'stream.*'.")
-@click.option("--list", "is_list", is_flag=True, help="Show the requirements, and do nothing else.")
-@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent with every request: keys.")
 @click.option(
-    "--other-header", "other_headers", multiple=True, metavar="'NAME: VALUE'", help="The keys of a second caller."
+    "--across",
+    is_flag=True,
+    help="Run the same scenarios by each protocol at the URLs and compare their results, instead of judging.",
 )
-@click.option("--triggers", metavar="FILE|PRESET", help="How the agent is made to show what is judged; demo, sdk.")
-@click.option("--trigger", "texts", multiple=True, metavar="BEHAVIOUR=TEXT", help="One of them, as in long='Count'.")
-@click.option("--ask", metavar="TEXT", help="What makes the agent ask its caller; short for --trigger question=TEXT.")
-@click.option("--timeout", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds for an answer.")
+@click.option("--protocol", default="", metavar="NAME", help="Judge by this protocol only.")
+@click.option("--version", "revision", default="", metavar="VERSION", help="Judge by this version of --protocol.")
+@click.option(
+    "--only", multiple=True, metavar="GLOB", help="Judge only these requirements (or scenarios), as in 'stream.*'."
+)
+@click.option("--list", "is_list", is_flag=True, help="List the requirements and exit.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="Header to send with every request, such as an API key.",
+)
+@click.option(
+    "--other-header",
+    "other_headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="Header to send as a second caller, such as another API key.",
+)
+@click.option(
+    "--triggers",
+    metavar="FILE|PRESET",
+    help="Inputs that make the agent show each behaviour: a file, or the preset demo or sdk.",
+)
+@click.option(
+    "--trigger",
+    "texts",
+    multiple=True,
+    metavar="BEHAVIOUR=TEXT",
+    help="Input for one behaviour, as in long='Count'; can be repeated.",
+)
+@click.option(
+    "--ask", metavar="TEXT", help="Input that makes the agent ask its caller; short for --trigger question=TEXT."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds to wait for each answer."
+)
 @click.option(
     "--callback-host",
     default="127.0.0.1",
     show_default=True,
-    help="This machine, as the agent reaches it: for push notifications.",
+    help="Host name of this machine as the agent reaches it, for push notifications.",
 )
-@click.option("--baseline", type=_Path, metavar="FILE", help="What is known not to be kept, with reasons.")
+@click.option(
+    "--baseline", type=_Path, metavar="FILE", help="File of known failures, with reasons, that do not fail the check."
+)
 @click.option("--json", "json_path", type=_Path, metavar="FILE", help="Write the report as JSON.")
-@click.option("--junit", type=_Path, metavar="FILE", help="… as JUnit XML.")
-@click.option("--ctrf", type=_Path, metavar="FILE", help="… in the Common Test Report Format.")
-@click.option("--markdown", type=_Path, metavar="FILE", help="… as Markdown, for a pull request.")
-@click.option("--html", type=_Path, metavar="FILE", help="… as one page, with everything that was said.")
-@click.option("--badge", type=_Path, metavar="FILE", help="… as a badge, for shields.io.")
+@click.option("--junit", type=_Path, metavar="FILE", help="Write the report as JUnit XML.")
+@click.option("--ctrf", type=_Path, metavar="FILE", help="Write the report in the Common Test Report Format.")
+@click.option("--markdown", type=_Path, metavar="FILE", help="Write the report as Markdown, for a pull request.")
+@click.option("--html", type=_Path, metavar="FILE", help="Write the report as one page, with all messages.")
+@click.option("--badge", type=_Path, metavar="FILE", help="Write a badge for shields.io.")
 def check(
     urls: Sequence[str],
     across: bool,
@@ -343,9 +385,9 @@ def check(
         show_requirements(selection)
         return 0
     if not urls:
-        raise click.UsageError("give the URL of the agent, or --list")
+        raise click.UsageError("give the URL of an agent, or --list")
     if len(urls) > 1 and not across:
-        raise click.UsageError("one agent is judged at a time; --across compares several URLs")
+        raise click.UsageError("give one URL, or --across to compare several")
     written = {form: path for form, path in {**reports, "json": json_path}.items() if path is not None}
     given = (*texts, f"question={ask}") if ask is not None else texts
     options = CheckOptions(
@@ -365,26 +407,68 @@ def check(
     show_default=True,
     help="What SUITE is: task files, or the folder of the package agbenchmark 0.0.10.",
 )
-@click.option("--repeat", "-n", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Attempts a task.")
-@click.option("--concurrency", type=click.IntRange(1, 1000), default=4, show_default=True, help="Attempts at a time.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order, and of tasks that take one.")
-@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only these tasks, and what they depend on.")
-@click.option("--category", "categories", multiple=True, metavar="NAME", help="Only tasks of these categories.")
-@click.option("--ignore-dependencies", is_flag=True, help="Try a task though one that it depends on was not passed.")
-@click.option("--max-time", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Begin no attempt after.")
-@click.option("--max-tokens", type=click.FloatRange(0, min_open=True), metavar="N", help="… or so many tokens.")
-@click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="N", help="… or so much money.")
-@click.option("--price", "prices", multiple=True, metavar="AGENT=IN/OUT", help="Of a million tokens; * for all agents.")
-@click.option("--prices", "price_file", type=_Path, metavar="FILE", help="The same in a YAML file.")
-@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent to agents' servers: keys.")
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The file whose agents can be named.")
-@click.option("--out", type=_Path, metavar="FOLDER", help="Where everything goes.  [default: bench-SUITE-TIME]")
-@click.option("--resume", "resumed", type=_Path, metavar="FOLDER", help="Go on with a bench that was stopped.")
-@click.option("--baseline", type=_Path, metavar="FILE", help="An earlier result: what has become worse fails.")
-@click.option("--fail-under", type=click.FloatRange(0, 1), metavar="SCORE", help="A lower score, from 0 to 1, fails.")
-@click.option("--html", type=_Path, metavar="FILE", help="Write the report as one page there, too.")
-@click.option("--list", "is_list", is_flag=True, help="Show the tasks, and do nothing else.")
-@click.option("--schema", type=click.Choice(("task", "result")), help="Print a JSON schema, and do nothing else.")
+@click.option("--repeat", "-n", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Attempts per task.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 1000), default=4, show_default=True, help="Attempts at the same time."
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Random seed for the order of attempts, and for tasks that use one.",
+)
+@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Run only these tasks, and those they depend on.")
+@click.option("--category", "categories", multiple=True, metavar="NAME", help="Run only tasks of these categories.")
+@click.option("--ignore-dependencies", is_flag=True, help="Run a task even if one that it depends on was not passed.")
+@click.option(
+    "--max-time",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Start no attempt after SECONDS.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Start no attempt after N tokens in all.",
+)
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Start no attempt after this cost in all.",
+)
+@click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="AGENT=IN/OUT",
+    help="Price per million input/output tokens; * for all agents.",
+)
+@click.option("--prices", "price_file", type=_Path, metavar="FILE", help="YAML file with the prices of agents.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="Header to send to agents' servers, such as an API key.",
+)
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file whose agents can be named.")
+@click.option("--out", type=_Path, metavar="FOLDER", help="Folder for all results.  [default: bench-SUITE-TIME]")
+@click.option("--resume", "resumed", type=_Path, metavar="FOLDER", help="Continue the stopped bench in this folder.")
+@click.option(
+    "--baseline", type=_Path, metavar="FILE", help="An earlier result.json; exit with 1 if anything got worse."
+)
+@click.option(
+    "--fail-under",
+    type=click.FloatRange(0, 1),
+    metavar="SCORE",
+    help="Exit with 1 if an agent's score (0 to 1) is lower.",
+)
+@click.option("--html", type=_Path, metavar="FILE", help="Also write the report as one page to FILE.")
+@click.option("--list", "is_list", is_flag=True, help="List the tasks and exit.")
+@click.option("--schema", type=click.Choice(("task", "result")), help="Print a JSON schema and exit.")
 def bench(
     suite: str | None,
     agents: Sequence[str],
@@ -432,7 +516,7 @@ def bench(
     )
     if resumed is not None:
         if suite is not None:
-            raise click.UsageError("--resume goes on with the suite and the agents of its folder: give neither")
+            raise click.UsageError("--resume takes the suite and the agents from its folder: leave SUITE and AGENT out")
         return resume(resumed, options)
     if suite is None:
         raise click.UsageError("give a suite, such as smoke")
@@ -447,19 +531,31 @@ def bench(
 @babelgate.command(epilog=_RECORD)
 @click.argument("agent")
 @click.argument("text")
-@click.option("--out", type=_Path, required=True, metavar="FILE", help="Where the recording goes.")
-@click.option("--file", "files", type=_Path, multiple=True, metavar="FILE", help="Sent along; can be repeated.")
+@click.option("--out", type=_Path, required=True, metavar="FILE", help="File to write the recording to.")
 @click.option(
-    "--answer", "answers", multiple=True, metavar="TEXT", help="To a question of the agent, one after another."
+    "--file", "files", type=_Path, multiple=True, metavar="FILE", help="File to send with TEXT; can be repeated."
+)
+@click.option(
+    "--answer",
+    "answers",
+    multiple=True,
+    metavar="TEXT",
+    help="Answer to the agent's next question; can be repeated.",
 )
 @click.option(
     "--as",
     "protocol",
     type=Protocol(is_served=True),
-    help="Call the agent through a gateway, with a client of this protocol, and keep what they say to each other.",
+    help="Call the agent through a gateway, with a client of this protocol, and record what they send.",
 )
-@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent to the agent's server: keys.")
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The file whose agents can be named.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="Header to send to the agent's server, such as an API key.",
+)
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file whose agents can be named.")
 def record(agent: str, text: str, out: Path, headers: Sequence[str], **given: Any) -> int:
     """Give TEXT to AGENT, and keep all that it says in a file, for `babelgate replay`.
 
@@ -476,14 +572,20 @@ def record(agent: str, text: str, out: Path, headers: Sequence[str], **given: An
 
 @babelgate.command(epilog=_REPLAY)
 @click.argument("recording", type=_Path)
-@click.option("--name", help="Of the agent.  [default: the one that was recorded]")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
+@click.option("--name", help="Name of the agent.  [default: the recorded name]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to listen on; 0 takes a free one.",
+)
 @click.option(
     "--pace",
     type=click.Choice(("recorded", "full")),
     default="full",
     show_default=True,
-    help="As long after the start as it was, or at once.",
+    help="recorded: with the recorded delays; full: without delays.",
 )
 def replay(recording: Path, name: str | None, port: int, pace: Any) -> None:
     """Serve RECORDING as an agent on every protocol: whatever it is asked, it says what was recorded.
@@ -497,12 +599,16 @@ def replay(recording: Path, name: str | None, port: int, pace: Any) -> None:
 
 
 @babelgate.command("export", epilog=_EXPORT)
-@click.option("--out", type=_Path, required=True, metavar="FILE", help="Where the export goes; - is stdout.")
-@click.option("--owner", "owners", multiple=True, metavar="NAME", help="Only what belongs to this owner.")
-@click.option("--thread", "threads", multiple=True, metavar="ID", help="Only this thread.")
-@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Only threads with a task for this agent.")
-@click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="Only threads whose metadata have this member.")
-@click.option("--active", is_flag=True, help="Also threads with a run that is at work or waits.")
+@click.option("--out", type=_Path, required=True, metavar="FILE", help="File to write the export to; - is stdout.")
+@click.option("--owner", "owners", multiple=True, metavar="NAME", help="Export only what belongs to this owner.")
+@click.option("--thread", "threads", multiple=True, metavar="ID", help="Export only this thread.")
+@click.option(
+    "--agent", "agents", multiple=True, metavar="NAME", help="Export only threads with a task for this agent."
+)
+@click.option(
+    "--metadata", multiple=True, metavar="KEY=VALUE", help="Export only threads with this value in their metadata."
+)
+@click.option("--active", is_flag=True, help="Also export threads with a run that is working or waiting.")
 @click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The configuration file.")
 @click.option("--database", metavar="URL", help="The database.  [default: sqlite:///babelgate.db]")
 def export_threads(

@@ -61,9 +61,9 @@ def check(url: str, options: CheckOptions) -> int:
         raise CliError(f"{hide_credentials(url)}: no server answers there: {error}", code=USAGE) from None
     if not report.sets:
         raise CliError(
-            f"{report.url}: it speaks nothing that can be judged",
+            f"{report.url}: no protocol found that can be judged",
             *(f"  {name}: {why}" for name, why in report.refused.items()),
-            "  say what it should speak with --protocol and --version, and it is judged by that",
+            "  to judge it by a protocol all the same, give --protocol and --version",
             code=USAGE,
         )
     assert options.reports.keys() <= FORMS.keys()
@@ -77,10 +77,10 @@ def compare(urls: Sequence[str], options: CheckOptions) -> int:
     for url in urls:
         _check_url(url)
     if options.selection.protocol or options.selection.version:
-        raise CliError("--across compares protocols: --protocol and --version choose one", code=USAGE)
+        raise CliError("--across compares all protocols: leave out --protocol and --version", code=USAGE)
     unknown = sorted(options.reports.keys() - across.FORMS.keys())
     if unknown:
-        raise CliError(f"--across writes {', '.join(across.FORMS)}, and no {', '.join(unknown)}", code=USAGE)
+        raise CliError(f"--across can write {', '.join(across.FORMS)}, not {', '.join(unknown)}", code=USAGE)
     try:
         probe_options = _probe_options(options)
         baseline = read_baseline(options.baseline) if options.baseline else None
@@ -139,7 +139,7 @@ def show_requirements(selection: Selection) -> None:
 def _text(text: str) -> tuple[str, str]:
     behaviour, equals, value = text.partition("=")
     if not equals:
-        raise CliError(f"--trigger {text}: a trigger is behaviour=text", code=USAGE)
+        raise CliError(f"--trigger {text}: give BEHAVIOUR=TEXT", code=USAGE)
     return behaviour.strip(), value
 
 

@@ -122,7 +122,9 @@ async def _record(agent: AgentTarget, message: Message, options: RecordOptions, 
             found = [each.info for each in gateway.registry.all()]
             if len(found) != 1:
                 names = ", ".join(each.name for each in found)
-                raise CliError(f"{agent.text}: it has several agents: put one of {names} behind a #", code=USAGE)
+                raise CliError(
+                    f"{agent.text}: it has several agents: choose one of {names}, as in URL#AGENT", code=USAGE
+                )
             answers = iter(options.answers)
             try:
                 if options.protocol is None:
@@ -219,7 +221,7 @@ def replay(path: Path, name: str | None, port: int, pace: Pace) -> None:
         raise CliError(str(error), code=USAGE) from None
     name = name or recording.agent.name
     if not AGENT_NAME.fullmatch(name):
-        raise CliError(f"--name {name}: this is no name for an agent (a-z, 0-9, - _ .)", code=USAGE)
+        raise CliError(f"--name {name}: not a valid name for an agent (a-z, 0-9, - _ .)", code=USAGE)
     with tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True) as folder:
         settings = Settings.model_validate(
             {"agents": {}, "database": f"sqlite:///{folder}/gateway.db", "port": port, "log_level": "warning"}

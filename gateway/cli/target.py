@@ -127,9 +127,9 @@ def read_header(text: str) -> tuple[str, str]:
     """`Name: value`, of --header. Raises CliError, which does not show it: what was given may be the value alone."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon:
-        raise CliError("--header: a header is Name: value", code=USAGE)
+        raise CliError("--header: give NAME: VALUE", code=USAGE)
     if not TOKEN.fullmatch(name) or not (value.isascii() and value.isprintable()):
-        raise CliError("--header: a header's name is one word, and its value printable ASCII", code=USAGE)
+        raise CliError("--header: the name must be one word, and the value printable ASCII", code=USAGE)
     return name, value
 
 

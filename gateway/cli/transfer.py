@@ -81,7 +81,7 @@ def export_threads(
         except (TransferError, FaultError) as error:
             raise CliError(f"{out}: {error}") from None
         except BrokenPipeError:
-            raise CliError("nobody reads the export any more") from None
+            raise CliError("the reader of the export ended before the export did") from None
         except (OSError, SQLAlchemyError) as error:
             raise CliError(f"{out}: the export cannot be written: {_reason(error)}") from None
     progress.end()

@@ -109,7 +109,7 @@ class Crons:
         ends = False
         try:
             if submit is None:
-                raise FaultError(FaultCode.INVALID, f"nobody speaks {cron.protocol} here")
+                raise FaultError(FaultCode.INVALID, f"protocol {cron.protocol} is not served by this gateway")
             await submit(owner, cron, run_id)
         except FaultError as error:
             code = error.fault.code

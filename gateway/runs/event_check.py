@@ -230,7 +230,7 @@ class EventValidator:
         except NotJson as error:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave {error}") from error
         except (RecursionError, ValueError, AttributeError, TypeError) as error:
-            words = f"The agent gave a {_kind(event)} that is not whole, or not JSON"
+            words = f"The agent gave a {_kind(event)} that lacks required fields or is not JSON"
             raise FaultError(FaultCode.AGENT_INVALID, words) from error
         if len(body) > self.limit:
             raise FaultError(

@@ -38,7 +38,10 @@ async def find_base(reads: Reads, owner: str, ask: Submission) -> tuple[Submissi
     if ask.fork is None:
         return ask, None
     if ask.follow_up is not None or ask.input.checkpoint is not None:
-        raise FaultError(FaultCode.INVALID, "A fork begins a task of its own, from one state.")
+        raise FaultError(
+            FaultCode.INVALID,
+            "A fork starts a new task from one state: leave out the follow-up task and the checkpoint.",
+        )
     target = ask.thread_id
     if target is None and ask.alias is not None:
         target = await reads.thread_of(owner, ask.protocol, ask.agent, ask.alias)
@@ -46,7 +49,9 @@ async def find_base(reads: Reads, owner: str, ask: Submission) -> tuple[Submissi
     history = await _history(reads, owner, source)
     revision = history.get(ask.fork.checkpoint or "") if run_id is None else history.of_run(run_id)
     if revision is None or revision.ns:  # a state within the agent is none of the thread's
-        raise FaultError(FaultCode.NOT_FOUND, "What it is to start from is not there (any more).")
+        raise FaultError(
+            FaultCode.NOT_FOUND, "The task, run or checkpoint to fork from does not exist, or was deleted."
+        )
     if target == source:
         return replace(ask, input=ask.input.replace(checkpoint=revision.checkpoint_id)), None
     seq = 0 if target is None else await _need_unused(reads, owner, target)
@@ -71,15 +76,19 @@ async def _find_source(reads: Reads, owner: str, fork: Fork, target: str | None)
         history = await _history(reads, owner, task.thread_id)
         runs = [each for each in history.fold.runs.values() if each.task_id == task.task_id and not each.removed]
         if not runs:
-            raise FaultError(FaultCode.NOT_FOUND, f"Task {task.task_id} has no run (any more).")
+            raise FaultError(
+                FaultCode.NOT_FOUND, f"Task {task.task_id} has no run to fork from, or its runs were deleted."
+            )
         run = runs[-1]
     else:
         source = fork.thread_id or target
         if source is None:
-            raise FaultError(FaultCode.NOT_FOUND, f"Checkpoint {fork.checkpoint} is of no thread.")
+            raise FaultError(FaultCode.NOT_FOUND, f"Checkpoint {fork.checkpoint} not found on any of your threads.")
         return source, None
     if not run.has_ended:
-        raise FaultError(FaultCode.CONFLICT, f"Run {run.run_id} has not ended: there is nothing to start from yet.")
+        raise FaultError(
+            FaultCode.CONFLICT, f"Run {run.run_id} has not ended: wait for its end before you fork from it."
+        )
     return run.thread_id, run.run_id
 
 
@@ -97,7 +106,8 @@ async def _need_unused(reads: Reads, owner: str, thread_id: str) -> int:
         return 0
     if history.head is not None or history.fold.runs:
         raise FaultError(
-            FaultCode.INVALID, "A fork of another thread begins a new one: this one has a past of its own."
+            FaultCode.INVALID,
+            "To fork from another thread, send no thread_id or that of an empty thread: this one has history.",
         )
     return history.seq
 

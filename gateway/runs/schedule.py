@@ -31,7 +31,7 @@ def find_next(schedule: str, timezone: str | None, after: int) -> int | None:
     zone = _zone(timezone)
     fields = _ALIASES.get(schedule.strip().lower(), schedule)
     if len(schedule) > _LENGTH or len(fields.split()) != 5:
-        raise _invalid(schedule, "it has five fields: minute, hour, day of month, month and day of week")
+        raise _invalid(schedule, "It must have five fields: minute, hour, day of month, month and day of week.")
     if not 0 <= after < _LATEST:
         return None
     begin = (_EPOCH + timedelta(microseconds=after)).astimezone(zone)
@@ -52,4 +52,6 @@ def _zone(name: str | None) -> ZoneInfo:
     try:
         return ZoneInfo(name or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise FaultError(FaultCode.INVALID, f"timezone: {(name or '')[:100]!r} is none that is known") from error
+        raise FaultError(
+            FaultCode.INVALID, f"timezone: {(name or '')[:100]!r} is unknown. Use an IANA name such as Europe/Berlin."
+        ) from error

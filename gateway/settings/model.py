@@ -407,7 +407,7 @@ class Retention(Section):
     @model_validator(mode="after")
     def _in_order(self) -> "Retention":
         if self.unfinished is not None and (self.threads is None or self.unfinished < self.threads):
-            raise ValueError("unfinished is not to be shorter than threads, nor without it")
+            raise ValueError("unfinished must be at least as long as threads, and needs threads to be set")
         return self
 
 
@@ -505,32 +505,34 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _one_store(self) -> "Settings":
         if self.blobs is not None and self.artifacts is not None:
-            raise ValueError("blobs and artifacts are both where files are: give one of them")
+            raise ValueError("set either blobs (a folder) or artifacts (s3://…), not both")
         return self
 
     @model_validator(mode="after")
     def _poolable(self) -> "Settings":
         if self.pooler is not None and self.database.startswith("sqlite:"):
-            raise ValueError("pooler is for PostgreSQL: give the server itself as database, postgresql://…")
+            raise ValueError("pooler needs PostgreSQL: set database to the URL of the server itself, postgresql://…")
         return self
 
     @model_validator(mode="after")
     def _shareable(self) -> "Settings":
         if self.workers > 1 and self.database.startswith("sqlite:"):
             raise ValueError(
-                "several workers need PostgreSQL, since one process alone writes to SQLite: give it as database, "
-                "postgresql://…, or leave workers at 1"
+                "several workers need PostgreSQL, as only one process can write to SQLite: set database to "
+                "postgresql://host/name, or set workers: 1"
             )
         if self.workers > 1 and self.standby:
             raise ValueError(
-                "standby and workers exclude one another: workers are nodes of a cluster, and wait for none"
+                "standby cannot be combined with workers above 1: workers share the database, as nodes of a cluster"
             )
         if self.cluster and self.database.startswith("sqlite:"):
-            raise ValueError("cluster is for gateways on one PostgreSQL: give it as database, postgresql://…")
+            raise ValueError("cluster needs PostgreSQL: set database to postgresql://host/name, or set cluster: false")
         if self.cluster and self.blobs is None and self.artifacts is None:
-            raise ValueError("cluster needs a place for files that all nodes reach: artifacts, or a folder in blobs")
+            raise ValueError(
+                "cluster needs files where all nodes can reach them: set artifacts (s3://…), or blobs (a shared folder)"
+            )
         if self.cluster and self.standby:
-            raise ValueError("standby and cluster exclude one another: a node of a cluster waits for none")
+            raise ValueError("standby cannot be combined with cluster: the nodes of a cluster share the database")
         return self
 
     @property

@@ -119,7 +119,11 @@ def open_database(url: str, *, power: bool = False, shared: bool = False, pooler
     PostgreSQL, by which it is read. Raises invalid."""
     if url.startswith("sqlite:"):
         if shared:
-            raise FaultError(FaultCode.INVALID, "database: several gateways can share one of PostgreSQL, and no other")
+            raise FaultError(
+                FaultCode.INVALID,
+                "database: a cluster needs PostgreSQL. Set database to postgresql://host/name, or set "
+                "cluster: false and workers: 1.",
+            )
         return Sqlite(url, power=power)
     try:
         from gateway.storage.postgres import Postgres

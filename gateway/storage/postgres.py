@@ -341,7 +341,9 @@ def _parse(key: str, url: str) -> URL:
     try:
         return make_url(url).set(drivername="postgresql+psycopg")
     except (ArgumentError, ValueError):  # which may have the password in it
-        raise FaultError(FaultCode.INVALID, f"{key}: it is no URL of PostgreSQL") from None
+        raise FaultError(
+            FaultCode.INVALID, f"{key}: must be a URL of PostgreSQL, such as postgresql://host/name"
+        ) from None
 
 
 def _driver(connection: Connection) -> psycopg.Connection[Any]:

@@ -52,12 +52,12 @@ def test_what_packages_offer_comes_after_what_is_built_in(folder: Path) -> None:
     [
         ("plug_raises", "raise RuntimeError('not today')", "RuntimeError: not today"),
         ("plug_lacks", "", "AttributeError: module 'plug_lacks' has no attribute 'adapter'"),
-        ("plug_other", "adapter = 7", "this is no Adapter, but int"),
-        ("plug_name", "from adapters.acp import adapter", "/acp, acp is there already"),
+        ("plug_other", "adapter = 7", "expected an Adapter, got int"),
+        ("plug_name", "from adapters.acp import adapter", "/acp, acp is already taken"),
         (
             "plug_prefix",
             "from dataclasses import replace\nfrom adapters import acp\nadapter = replace(acp.adapter, name='x')",
-            "/acp is there already",
+            "/acp is already taken",
         ),
     ],
 )
@@ -73,7 +73,7 @@ def test_a_plug_in_that_cannot_be_taken_is_named_with_the_reason(
 
 def test_an_upstream_of_a_name_that_is_there_is_refused(folder: Path) -> None:
     install(folder, "plug_up", "from adapters.acp import upstream", (UPSTREAMS_GROUP, "plug_up:upstream"))
-    with pytest.raises(PluginError, match="plug_up:upstream: acp is there already"):
+    with pytest.raises(PluginError, match="plug_up:upstream: acp is already taken"):
         with_upstreams((acp.upstream,))
 
 

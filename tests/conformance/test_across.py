@@ -365,7 +365,7 @@ async def test_the_command_says_by_its_exit_code_whether_they_mean_the_same(
         assert await exit_code(f"http://127.0.0.1:{nobody.getsockname()[1]}") == 2
     assert await exit_code("localhost") == await exit_code() == await exit_code(gateway.url, "--protocol", "acp") == 2
     assert await exit_code(gateway.url, "--junit", str(table)) == 2
-    assert "--across writes json, markdown, html, and no junit" in capsys.readouterr().err
+    assert "--across can write json, markdown, html, not junit" in capsys.readouterr().err
 
 
 async def two(text: str) -> AsyncGenerator[Message]:

@@ -511,7 +511,7 @@ def _uuid(text: str, what: str) -> str:
     try:
         return str(UUID(text))
     except ValueError as error:
-        raise FaultError(FaultCode.INVALID, f"{what}: it is not a UUID") from error
+        raise FaultError(FaultCode.INVALID, f"{what}: must be a UUID") from error
 
 
 def _not_found(error: FaultError, words: str) -> FaultError:
@@ -540,6 +540,6 @@ def _integer(text: str | None, name: str, least: int, most: int | None = None) -
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10) or not least <= int(text) <= (most or int(text)):
         raise FaultError(
-            FaultCode.INVALID, f"{name}: it is not an integer from {least}" + (f" to {most}" if most else "")
+            FaultCode.INVALID, f"{name}: must be an integer from {least}" + (f" to {most}" if most else "")
         )
     return int(text)

@@ -486,7 +486,7 @@ class _Activation:
             return None
         text = request.headers.get(START_HEADER, "0")
         if not (text.isascii() and text.isdigit() and len(text) < 19):
-            raise FaultError(FaultCode.INVALID, f"{START_HEADER}: it is not the number of a record, or 0.")
+            raise FaultError(FaultCode.INVALID, f"{START_HEADER}: It must be the number of a record, or 0.")
         return cls(extension, int(text))
 
 
@@ -532,7 +532,7 @@ def _number(request: AnyRequest, name: str, otherwise: int) -> int:
     if text is None:
         return otherwise
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= _INT32):
-        words = f"It is not an integer from 1 to {_INT32}."
+        words = f"It must be an integer from 1 to {_INT32}."
         errors = [{"field": name, "description": words}]
         raise FaultError(FaultCode.INVALID, f"{name}: {words}", errors=errors)
     return int(text)

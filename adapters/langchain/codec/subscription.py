@@ -83,7 +83,7 @@ def parse_subscription(params: JsonObject) -> Subscription:
         if not isinstance(channel, str) or not _is_channel(channel):
             raise FaultError(
                 FaultCode.INVALID,
-                f"channels: {str(channel)[:50]!r} is none of {', '.join(CHANNELS)}, custom:<name>",  # pyright: ignore[reportUnknownArgumentType]
+                f"channels: {str(channel)[:50]!r} must be one of {', '.join(CHANNELS)}, custom:<name>",  # pyright: ignore[reportUnknownArgumentType]
             )
     depth = _number(params, "depth")
     return Subscription(
@@ -103,7 +103,7 @@ def _number(params: JsonObject, name: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
-        raise FaultError(FaultCode.INVALID, f"{name}: it is not an integer from 0 to {_LARGEST}")
+        raise FaultError(FaultCode.INVALID, f"{name}: must be an integer from 0 to {_LARGEST}")
     return value
 
 
@@ -111,18 +111,18 @@ def _namespaces(value: Json) -> tuple[tuple[str, ...], ...] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        raise FaultError(FaultCode.INVALID, "namespaces: it is not a list of lists of strings")
+        raise FaultError(FaultCode.INVALID, "namespaces: must be a list of lists of strings")
     _check_count(value, "namespaces")
     return tuple(strings(each, "namespaces") for each in value)
 
 
 def _check_count(given: Sequence[Any], what: str) -> None:
     if len(given) > _MOST:
-        raise FaultError(FaultCode.INVALID, f"{what}: there are more than {_MOST}")
+        raise FaultError(FaultCode.INVALID, f"{what}: must not have more than {_MOST} entries")
 
 
 def strings(value: Json, what: str) -> tuple[str, ...]:
     """A list of strings. Raises invalid."""
     if not isinstance(value, list) or not all(isinstance(segment, str) for segment in value):
-        raise FaultError(FaultCode.INVALID, f"{what}: it is not a list of strings")
+        raise FaultError(FaultCode.INVALID, f"{what}: must be a list of strings")
     return tuple(map(str, value))

@@ -203,7 +203,7 @@ class Agents:
         owner, with_threads = owner_of(request), flag(request, "delete_threads")
         known = await self._path_assistant(request)
         if not await self._hub.assistants.delete(owner, known.assistant_id):
-            words = f"The assistant of the agent {known.agent} stays as long as the agent."
+            words = f"The default assistant of agent {known.agent} cannot be deleted."
             # RFC 9110, 15.5.6: 405 names what is allowed.
             raise FaultError(FaultCode.METHOD_NOT_ALLOWED, words, allow=["GET", "PATCH"])
         if with_threads:
@@ -359,7 +359,7 @@ def _depth(text: str) -> int | bool:
     if text in _FLAGS:
         return _FLAGS[text]
     if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
-        raise FaultError(FaultCode.INVALID, "xray: it is neither true nor false, nor a number above 0")
+        raise FaultError(FaultCode.INVALID, "xray: must be true, false or a number above 0")
     return int(text[:9])
 
 

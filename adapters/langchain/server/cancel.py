@@ -166,5 +166,5 @@ def _rollback(request: AnyRequest, *, strict: bool) -> bool:
     """LangGraph Platform takes any action that it does not know for an interrupt."""
     action = request.query_params.get("action", "interrupt")
     if strict and action not in ("interrupt", "rollback"):
-        raise FaultError(FaultCode.INVALID, "action: it is neither interrupt nor rollback")
+        raise FaultError(FaultCode.INVALID, "action: must be interrupt or rollback")
     return action == "rollback"

@@ -220,7 +220,7 @@ class Commands:
         ns = strings(get_member(params, "namespace") or [], "namespace")
         limit: Any = params.get("limit", _PAGE)
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise Refused("invalid_argument", "limit: it is not a positive integer")
+            raise Refused("invalid_argument", "limit: must be a positive integer")
         history = await read_history(self._hub, self._owner, self._thread_id)
         before: Any = params.get("before")
         known = history.get(before) if isinstance(before, str) else None

@@ -44,7 +44,7 @@ def number(request: AnyRequest, name: str, default: int, least: int, most: int |
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 10) or not least <= int(text) <= (most or int(text)):
         range_ = f"from {least}" + (f" to {most}" if most else "")
-        raise FaultError(FaultCode.INVALID, f"{name}: it is not an integer {range_}")
+        raise FaultError(FaultCode.INVALID, f"{name}: must be an integer {range_}")
     return int(text)
 
 
@@ -52,7 +52,7 @@ def flag(request: AnyRequest, name: str) -> bool:
     """Raises invalid."""
     text = str(request.query_params.get(name, "")).lower()
     if text not in ("", "0", "1", "true", "false"):
-        raise FaultError(FaultCode.INVALID, f"{name}: it is neither true nor false")
+        raise FaultError(FaultCode.INVALID, f"{name}: must be true or false")
     # langgraph-api 0.16.7 takes `wait=1` and `wait=true`.
     return text in ("1", "true")
 

@@ -142,7 +142,7 @@ class Runs:
         if not 1 <= len(bodies) <= MAX_PAGE:
             raise FaultError(FaultCode.INVALID, f"A batch has 1 to {MAX_PAGE} runs.")
         if dialect_of(request) == "langgraph" and any(body.assistant_id is None for body in bodies):
-            raise FaultError(FaultCode.INVALID, "assistant_id: every run of a batch names its assistant")
+            raise FaultError(FaultCode.INVALID, "assistant_id: required for every run of a batch")
         launches = [await prepare(self._hub, request, body) for body in bodies]
         return answer([await self._new(await launch.start()) for launch in launches])
 

@@ -268,5 +268,5 @@ def _before(value: str | JsonObject | None) -> str | None:
         held: JsonObject = inner if isinstance(inner, dict) else value  # pyright: ignore[reportUnknownVariableType]
         value = held.get("checkpoint_id")
         if not isinstance(value, str):
-            raise FaultError(FaultCode.INVALID, "before: it names no checkpoint")
+            raise FaultError(FaultCode.INVALID, "before: must hold a checkpoint_id")
     return value

@@ -55,7 +55,7 @@ class Memory:
         """Raises invalid, not_found."""
         key = request.query_params.get("key")
         if not key:
-            raise FaultError(FaultCode.INVALID, "key: it is missing")
+            raise FaultError(FaultCode.INVALID, "key: required query parameter")
         # Whoever reads an item keeps it, unless they say otherwise: `refresh_on_read` of langgraph 1.2's stores.
         refresh = "refresh_ttl" not in request.query_params or flag(request, "refresh_ttl")
         item = await self._hub.store.get(owner_of(request), _namespace(request), key, refresh=refresh)

@@ -20,7 +20,7 @@ def decode_arguments(arguments: JsonObject) -> RunInput:
         parts.append(DataPart(data=given.data))
     parts += [_decode_file(file, f"files.{number}") for number, file in enumerate(given.files)]
     if not parts:
-        raise FaultError(FaultCode.INVALID, "message: It is empty, and there is nothing else.")
+        raise FaultError(FaultCode.INVALID, "message: It must not be empty unless data or files are given.")
     return RunInput(messages=(Message(role="user", parts=tuple(parts)),))
 
 
@@ -42,11 +42,11 @@ def thread_of(arguments: Mapping[str, object]) -> str | None:
 def _decode_file(file: w.File, where: str) -> FilePart:
     media_type = file.mime_type or "application/octet-stream"
     if (file.data is None) == (file.uri is None):
-        raise FaultError(FaultCode.INVALID, f"{where}: It must have data or a uri, one of them.")
+        raise FaultError(FaultCode.INVALID, f"{where}: It must have either data or uri.")
     if file.data is None:
         return FilePart(name=file.name, media_type=media_type, url=file.uri)
     try:
         raw = b64decode(file.data, validate=True)
     except (BinasciiError, ValueError) as error:
-        raise FaultError(FaultCode.INVALID, f"{where}.data: It is not base64.") from error
+        raise FaultError(FaultCode.INVALID, f"{where}.data: It must be base64.") from error
     return FilePart(name=file.name, media_type=media_type, inline=raw, size=len(raw))

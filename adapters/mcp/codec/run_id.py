@@ -50,4 +50,4 @@ def decode_state(state: str, tool: str) -> str:
 
 
 def _changed_id() -> FaultError:
-    return FaultError(FaultCode.INVALID, "It is no id that a run was given here.")
+    return FaultError(FaultCode.INVALID, "This gateway has given no run this id.")

@@ -117,7 +117,7 @@ class _LogLevels:
         """SPEC/server/utilities/logging, Setting Log Level: of a session, until the process ends."""
         session_id = _session_id(ctx)
         if session_id is None:
-            raise MCPError(INVALID_PARAMS, "There is no session to keep the level for.")
+            raise MCPError(INVALID_PARAMS, "The level is kept for a session, and this request has none.")
         self._of_sessions.pop(session_id, None)
         self._of_sessions[session_id] = params.level
         if len(self._of_sessions) > _SESSIONS:
@@ -140,7 +140,7 @@ def _server(calls: Calls) -> Server[Any]:
 
     async def list_tools(ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         if params.cursor is not None:
-            raise MCPError(INVALID_PARAMS, "cursor: There is one page.")
+            raise MCPError(INVALID_PARAMS, "cursor: The list has one page; leave cursor out.")
         # What it says may be another thing after the gateway was told other settings.
         fresh = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         return {**fresh, "tools": calls.list_tools(_caller(ctx))}

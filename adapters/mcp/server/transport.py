@@ -64,7 +64,12 @@ class Transport:
         owner, session_id = caller(request).owner, request.headers.get(SESSION)
         if session_id is not None and is_stateless(session_id):
             if not is_session_of(session_id, owner):
-                return _refuse(Fault(code=FaultCode.NOT_FOUND, message="There is no such session."), INVALID_REQUEST)
+                return _refuse(
+                    Fault(
+                        code=FaultCode.NOT_FOUND, message="There is no such session: send initialize to open a new one."
+                    ),
+                    INVALID_REQUEST,
+                )
             call = (owner, session_id, message.id)
             if message.method == "notifications/cancelled":
                 self._cancel((owner, session_id, (message.params or {}).get("requestId")))
@@ -89,7 +94,7 @@ class Transport:
         session_id = request.headers.get(SESSION)
         if session_id is None or is_stateless(session_id):
             # SPEC/basic/transports, Listening for Messages from the Server
-            raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "It takes a POST.", allow=["POST"])
+            raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "Use POST.", allow=["POST"])
         return _Handed(await self._load(), b"", in_session=True)
 
     async def _load(self) -> "Endpoint":
@@ -112,12 +117,12 @@ def _refuse(fault: Fault, code: int | None) -> Response[Any]:
 def _check(value: Any) -> w.Envelope:
     """One message of JSON-RPC. Raises invalid."""
     if not isinstance(value, dict):
-        raise FaultError(FaultCode.INVALID, "A body must be one message, an object.")
+        raise FaultError(FaultCode.INVALID, "The body must be one JSON-RPC message, an object.")
     message = validate(w.Envelope, cast("JsonObject", value))
     if message.method is not None and "id" in message.model_fields_set and message.id is None:
         raise FaultError(FaultCode.INVALID, "id: It must be a string or an integer.")
     if message.method is None and (message.id is None or (message.result is None) == (message.error is None)):
-        raise FaultError(FaultCode.INVALID, "It is no request, no notification, and no response.")
+        raise FaultError(FaultCode.INVALID, "The message is not a JSON-RPC request, notification or response.")
     return message
 
 

@@ -100,7 +100,7 @@ def _sum(raw: bytes) -> bytes:
 
 
 def _refuse(where: str) -> NoReturn:
-    words = "It is no compaction of this gateway, or was changed."
+    words = "It must be a compaction made by this gateway, unchanged."
     raise FaultError(
         FaultCode.INVALID,
         f"{where}: {words}",

@@ -85,7 +85,7 @@ class Conversation:
                 raise unknown_call(call_id, f"input.{number}.call_id")
             others.append(item)
         if len({answer.task_id for answer in answers}) > 1:
-            refuse("input", "The outputs are those of calls of several responses.")
+            refuse("input", "These are outputs of calls of several responses: send those of one response.")
         if len({answer.call_id for answer in answers}) < len(answers):
             refuse("input", "A call has two outputs.")
         return cls(items[: last + 1], others, answers)
@@ -149,7 +149,7 @@ def _check(item: w.Item, where: str, *, same: bool) -> None:
         case _ if same and item.verbatim is not None:
             pass
         case kind:
-            refuse(where, f"An item of the type {kind[:40]!r} is not known, or not whole.")
+            refuse(where, f"The item type {kind[:40]!r} is unknown, or the item lacks required fields.")
 
 
 # Items → messages
@@ -294,7 +294,7 @@ def _decode_part(part: w.Part, where: str) -> Part:
             file: JsonObject = {"file_data": part.file_data, "file_id": part.file_id, "filename": part.filename}
             return decode_file(file, where)
         case kind:
-            refuse(where, f"A content part of the type {kind[:40]!r} is not known, or not whole.")
+            refuse(where, f"The content part type {kind[:40]!r} is unknown, or the part lacks required fields.")
 
 
 # Messages → items

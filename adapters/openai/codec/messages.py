@@ -79,7 +79,7 @@ class Conversation:
             if call_id is not None and task_id is not None:
                 answers.append(ToolAnswer(call_id, task_id, _text_of(each)))
         if len({answer.task_id for answer in answers}) > 1:
-            refuse("messages", "The results are those of tool calls of several runs.")
+            refuse("messages", "These are results of tool calls of several runs: send those of one run.")
         if len({answer.call_id for answer in answers}) < len(answers):
             refuse("messages", "A tool call has two results.")
         return cls(messages[: last + 1], news, answers)
@@ -161,7 +161,7 @@ def _decode_message(message: w.ChatMessage, where: str) -> Message:
     for call in message.tool_calls or ():
         made = call.custom or call.function
         if made is None:
-            refuse(f"{where}.tool_calls", f"A call of the type {call.type[:40]!r} without a {call.type[:40]}.")
+            refuse(f"{where}.tool_calls", f"A call of the type {call.type[:40]!r} needs the field {call.type[:40]}.")
         text = made.input if isinstance(made, w.Custom) else made.arguments
         own: JsonObject = {"type": "custom"} if isinstance(made, w.Custom) else {}
         own |= {"own": call.model_extra} if call.model_extra else {}
@@ -219,14 +219,14 @@ def _decode_part(part: w.Part, where: str) -> Part:
         case "image_url" if part.image_url is not None:
             url = part.image_url if isinstance(part.image_url, str) else part.image_url.get("url")
             if not isinstance(url, str) or not url:
-                refuse(f"{where}.image_url", "It has no url.")
+                refuse(f"{where}.image_url", "The field url is required.")
             return decode_url(url, None, "image/*", f"{where}.image_url.url")
         case "input_audio" if part.input_audio is not None:
             return decode_audio(part.input_audio, f"{where}.input_audio")
         case "file" if part.file is not None:
             return decode_file(part.file, f"{where}.file")
         case kind:
-            refuse(where, f"A content part of the type {kind[:40]!r} is not known, or not whole.")
+            refuse(where, f"The content part type {kind[:40]!r} is unknown, or the part lacks required fields.")
 
 
 def decode_audio(audio: JsonObject, where: str) -> FilePart:
@@ -264,7 +264,7 @@ def decode_url(url: str, name: str | None, media_type: str, where: str) -> FileP
         return FilePart(name=name, media_type=media_type, url=url)
     head, comma, body = url.removeprefix("data:").partition(",")
     if not comma:
-        refuse(where, "It is no data URL.")
+        refuse(where, "It must be a data: URL, with a comma before its data.")
     kind, *parameters = head.split(";")
     data = _decode_base64(body, where) if "base64" in parameters else unquote_to_bytes(body)
     return FilePart(name=name, media_type=kind or "text/plain", inline=data, size=len(data))
@@ -274,4 +274,4 @@ def _decode_base64(text: str, where: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (BinasciiError, ValueError):
-        refuse(where, "It is not base64.")
+        refuse(where, "It must be base64.")

@@ -69,7 +69,7 @@ class Chat:
         body = validate(w.ChatCreate, await read_json(request))
         # SPEC/chat/completion_create_params.py, n: "How many chat completion choices to generate".
         if body.n not in (None, 1):
-            raise FaultError(FaultCode.UNSUPPORTED, "n: a run has one answer.", errors=[_error("n", "It must be 1.")])
+            raise FaultError(FaultCode.UNSUPPORTED, "n: Only 1 is supported.", errors=[_error("n", "It must be 1.")])
         extended = body.babelgate is not None or is_asked(request)
         schema = await self._schema(body)
         agent = find_agent(self._hub, body.model)
@@ -99,7 +99,7 @@ class Chat:
             return {"type": "object"}
         # SPEC/shared_params/response_format_json_schema.py does not require `schema`; nothing can be checked without.
         if form.json_schema is None or form.json_schema.schema_ is None:
-            refuse("response_format.json_schema", "It has no schema.")
+            refuse("response_format.json_schema", "The field schema is required.")
         try:
             await self._hub.find_schema_error(form.json_schema.schema_, None)
         except FaultError as error:
@@ -111,7 +111,7 @@ class Chat:
     async def _submit(self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation) -> _Begun:
         """Raises invalid."""
         if not said.news:
-            refuse("messages", "The last message is the assistant's: there is nothing to answer.")
+            refuse("messages", "The last message is the assistant's. Add a user message or a tool result.")
         told = decode_request(body.babelgate)
         thread_id, alias, is_known = await self._thread(who, body, agent)
         # SPEC/chat/completion_create_params.py, store: only who asks for it has a completion kept.
@@ -152,7 +152,7 @@ class Chat:
         if named is None:
             return None, None, False
         if not named:
-            refuse(f"metadata.{_THREAD}", "It is empty.")
+            refuse(f"metadata.{_THREAD}", "It must not be empty.")
         if not is_uuid(named):
             known = await self._hub.reads.thread_of(who.owner, "openai", agent.name, named)
             return None, named, known is not None
@@ -170,7 +170,7 @@ class Chat:
     async def _answer(self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation) -> _Begun:
         task = await self._asking_task(who, said)
         if task.agent != agent.name:
-            refuse("model", f"The tool was called by {task.agent}.")
+            refuse("model", f"The tool was called by {task.agent}: send its result to that model.")
         told = decode_request(body.babelgate)
         told.start.refuse()
         values: dict[str, Json] = {}
@@ -197,7 +197,7 @@ class Chat:
                 raise
             raise FaultError(
                 FaultCode.NOT_FOUND,
-                "No run waits for the result of that tool call.",
+                "No run waits for the result of this tool call: its task does not exist, or was deleted.",
                 openai={"code": "tool_call_not_found"},
             ) from error
 
@@ -207,7 +207,7 @@ class Chat:
         ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
         if find_interrupt(call_id, task.task_id, ids) is None:
             return changed_id(call_id)
-        return FaultError(FaultCode.NOT_AWAITING, "The tool call has its result already, or nobody waits for it.")
+        return FaultError(FaultCode.NOT_AWAITING, "The tool call was already answered, or its run has ended.")
 
 
 def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:

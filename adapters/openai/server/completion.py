@@ -117,7 +117,7 @@ class Completion:
         if self._schema is None or self.writer.finish != "stop" or self.writer.message()["content"] is None:
             return None
         value = self.writer.output if self.writer.output is not None else parse_text(self.writer.content)
-        wrong = ": it is no JSON" if value is ABSENT else await self._hub.find_schema_error(self._schema, value)
+        wrong = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(self._schema, value)
         if wrong is None:
             return None
         words = f"The agent's answer does not fit the response_format{wrong}"

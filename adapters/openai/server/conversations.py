@@ -93,7 +93,7 @@ class Conversations:
         body = validate(w.ItemsCreate, await read_json(request))
         messages = await resolve_own_files(self._hub, who, decode_items(body.items, "items"))
         if not messages:
-            refuse("items", "Nothing is said in them.")
+            refuse("items", "Give at least one item with content.")
         before = {each.item["id"] for each in await self._items(who, thread)}
         await self._hub.update_state(who.owner, StateUpdate(thread_id=thread.thread_id, messages=messages))
         added = [each.item for each in await self._items(who, thread) if each.item["id"] not in before]
@@ -117,7 +117,7 @@ class Conversations:
         thread = await self._find(who, request)
         found = await self._find_item(who, thread, request)
         if found.message_id is None:
-            raise FaultError(FaultCode.UNSUPPORTED, "Only a message can be taken out of a conversation.")
+            raise FaultError(FaultCode.UNSUPPORTED, "Only messages can be deleted from a conversation.")
         update = StateUpdate(thread_id=thread.thread_id, removed_ids=(found.message_id,))
         await self._hub.update_state(who.owner, update)
         return json_response(_encode(thread))

@@ -141,9 +141,9 @@ class CreateResponse:
         not the one that it goes on from. Raises invalid, not_found."""
         body = decode_request_of_model(w.ResponseCreate, given)
         if body.background and body.store is False:
-            refuse("background", "A response in the background has to be stored.")
+            refuse("background", "A response in the background has to be stored: leave out store: false.")
         if body.previous_response_id is not None and body.conversation is not None:
-            refuse("conversation", "A response goes on from a conversation, or from previous_response_id: not both.")
+            refuse("conversation", "Give either conversation or previous_response_id, not both.")
         schema = schema_of(body.config())
         if schema is not None:
             try:
@@ -166,9 +166,10 @@ class CreateResponse:
         """Raises invalid."""
         said = asked.said
         if not said.others:
-            refuse("input", "There is nothing in it that the assistant has not said.")
+            words = "The last item is the assistant's. Add" if said.before else "There is no input. Give"
+            refuse("input", f"{words} a user message or a tool output.")
         if asked.previous is not None and asked.previous.run.status is RunStatus.PAUSED:
-            refuse("input", "The previous response waits for the output of its calls: send all that you have of them.")
+            refuse("input", "The previous response waits for the output of its calls: send an output for each of them.")
         thread_id = asked.thread_id if asked.previous is None else asked.previous.run.thread_id
         async with self._turn(asked.who.owner, thread_id):
             submission = Submission(
@@ -216,7 +217,8 @@ class CreateResponse:
         if revision is None:
             refuse(
                 "previous_response_id",
-                "Others go on from the previous response, and its state is not there (yet, or any more).",
+                "The previous response has other continuations and its state is not available: send the conversation "
+                "as input.",
             )
         return revision.checkpoint_id
 
@@ -248,11 +250,11 @@ class CreateResponse:
         asked.extension.start.refuse()
         task = await self._asking_task(who, said)
         if task.agent != asked.agent.name:
-            refuse("model", f"The call was made by {task.agent}.")
+            refuse("model", f"The call was made by {task.agent}: send its output to that model.")
         if asked.previous is not None and asked.previous.task.task_id != task.task_id:
-            refuse("previous_response_id", "The call was made by another response.")
+            refuse("previous_response_id", "The call was made by another response: give its id.")
         if asked.thread_id not in (None, task.thread_id):
-            refuse("conversation", "The call was made in another conversation.")
+            refuse("conversation", "The call was made in another conversation: give its id.")
         values: dict[str, Json] = {}
         messages: list[Message] = []
         open_ = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}
@@ -273,7 +275,7 @@ class CreateResponse:
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
-            words = "No run waits for the output of that call."
+            words = "No run waits for the output of this call: its task does not exist, or was deleted."
             raise FaultError(FaultCode.NOT_FOUND, words, openai={"code": "tool_call_not_found"}) from error
 
     async def _why_not(self, who: Caller, task: Task, call_id: str) -> FaultError:
@@ -282,7 +284,7 @@ class CreateResponse:
         ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
         if find_interrupt(call_id, task.task_id, ids) is None:
             return changed_id(call_id, "input")
-        return FaultError(FaultCode.NOT_AWAITING, "The call has its output already, or nobody waits for it.")
+        return FaultError(FaultCode.NOT_AWAITING, "The call was already answered, or its run has ended.")
 
 
 def _is_same(agent: AgentInfo) -> bool:

@@ -16,7 +16,7 @@ def limit_of(text: str | None) -> int:
     if text is None:
         return _PAGE
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST):
-        refuse("limit", f"It is not an integer from 1 to {_MOST}.")
+        refuse("limit", f"It must be an integer from 1 to {_MOST}.")
     return int(text)
 
 
@@ -37,7 +37,7 @@ def page_of(items: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject
 def is_descending(order: str | None) -> bool:
     """The newest first, unless it says otherwise. Raises invalid."""
     if order not in (None, "asc", "desc"):
-        refuse("order", "It is neither asc nor desc.")
+        refuse("order", "It must be asc or desc.")
     return order != "asc"
 
 

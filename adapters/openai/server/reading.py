@@ -87,7 +87,7 @@ class Reading:
             return None
         value = writer.output if writer.output is not None else parse_text(writer.text)
         try:
-            wrong = ": it is no JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
+            wrong = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
         except FaultError:  # a run of another protocol: nobody has looked at it, and it is no schema
             return None
         if wrong is None:

@@ -186,7 +186,7 @@ class _Talk:
             words = f"The input is larger than {self._bytes} bytes, with what was sent ahead of it."
             raise FaultError(FaultCode.TOO_LARGE, words, limit=self._bytes)
         if body.get("conversation") is not None:
-            refuse("conversation", "A response goes on from a conversation, or from previous_response_id: not both.")
+            refuse("conversation", "Give either conversation or previous_response_id, not both.")
         before = cast("JsonObject", await parse(ahead, self._values))
         return {**body, **before, "input": [*before["input"], *_items_of(body.get("input"))]}
 

@@ -36,7 +36,7 @@ class Responses:
         query = request.query_params
         streams = query.get("stream", "false").lower()
         if streams not in ("true", "false"):
-            refuse("stream", "It is neither true nor false.")
+            refuse("stream", "It must be true or false.")
         after = _number(query.get("starting_after"))
         found = await self._find(who, request)
         extended = is_asked(request)
@@ -112,5 +112,5 @@ def _number(text: str | None) -> int:
     if text is None:
         return -1
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        refuse("starting_after", "It is not the number of an event.")
+        refuse("starting_after", "It must be the number of an event.")
     return int(text)

@@ -69,7 +69,7 @@ class Stored:
         query = request.query_params
         limit = limit_of(query.get("limit"))
         if query.get("order", "desc") != "desc":
-            raise FaultError(FaultCode.UNSUPPORTED, "order: the newest come first (desc).")
+            raise FaultError(FaultCode.UNSUPPORTED, "order: Only desc is supported.")
         metadata = {
             name.removeprefix("metadata[").removesuffix("]"): query[name]
             for name in query

@@ -160,14 +160,14 @@ class Server:
         who = caller(request)
         body = validate(w.RunCreate, await read_json(request))
         if body.background:
-            _refuse("background", "A stream is not in the background.")
+            _refuse("background", "It cannot be combined with a stream.")
         return self._stream(who, await self._submit(who, request, body), cancels=body.on_completion == "delete")
 
     async def _submit(self, who: Caller, request: AnyRequest, body: w.RunCreate) -> Receipt:
         agent = self._agent(who, body.assistant_id)
         thread_id = _path_id(request, "thread_id") if "thread_id" in request.path_params else None
         if thread_id is not None and body.on_completion == "delete":
-            _refuse("on_completion", "It is for runs without a thread.")
+            _refuse("on_completion", "The value delete is only allowed for runs without a thread.")
         if thread_id is not None:
             await self._hub.reads.thread(who.owner, thread_id)
         messages, data = decode_input(body.input)
@@ -310,7 +310,7 @@ class Server:
         text = "".join(message.text for message in messages if message.phase == "answer")
         value = run.output if run.output is not None else parse_text(text)
         try:
-            wrong = ": it is no JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
+            wrong = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
         except FaultError:  # a run of another protocol, where nobody has looked whether it is one
             return run
         if wrong is None:
@@ -352,7 +352,7 @@ class Server:
         if body.run_id is not None:
             run = await self._hub.reads.run(who.owner, _uuid(body.run_id, "run_id"))
             if named not in (None, run.task_id):
-                _refuse("run_id", "It is no run of the task.")
+                _refuse("run_id", "It must be a run of the task.")
             named = run.task_id
         if named is not None:
             task = await self._hub.reads.task(who.owner, named)
@@ -364,7 +364,7 @@ class Server:
         if not waiting:
             raise FaultError(FaultCode.NOT_AWAITING, "No run of the thread waits for an answer.")
         if len(waiting) > 1:
-            _refuse("task_id", "Several tasks of the thread wait for an answer: name one.")
+            _refuse("task_id", "Several tasks of the thread wait for an answer: give one of them.")
         return waiting[0].task_id
 
 
@@ -380,7 +380,7 @@ def _last_event_id(request: AnyRequest) -> int:
     """Raises invalid."""
     text = request.headers.get("last-event-id", "").strip() or "0"
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise FaultError(FaultCode.INVALID, "Last-Event-ID: it is not the id of an event.")
+        raise FaultError(FaultCode.INVALID, "Last-Event-ID: It must be the id of an event.")
     return int(text)
 
 
@@ -392,7 +392,7 @@ def _path_id(request: AnyRequest, name: str) -> str:
 def _uuid(text: str, name: str) -> str:
     """As the hub keeps it. Raises invalid."""
     if not is_uuid(text):
-        _refuse(name, "It is not a UUID.")
+        _refuse(name, "It must be a UUID.")
     return str(UUID(text))
 
 

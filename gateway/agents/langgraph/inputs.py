@@ -43,7 +43,7 @@ def to_base_message(message: Message) -> BaseMessage:
     try:
         return _CLASSES[wire["type"]].model_validate({name: each for name, each in wire.items() if name != "type"})
     except ValidationError as error:
-        raise FaultError(FaultCode.INVALID, f"A message of the role {message.role} is not whole.") from error
+        raise FaultError(FaultCode.INVALID, f"A message with role {message.role} lacks required fields.") from error
 
 
 class InputSchema(request.InputSchema):
@@ -96,7 +96,7 @@ class InputSchema(request.InputSchema):
         if given:
             return given
         wanted = ", ".join(self.members)
-        raise FaultError(FaultCode.INVALID, f"This graph takes no text: it asks for data with the members {wanted}.")
+        raise FaultError(FaultCode.INVALID, f"This graph takes no text: send data with the fields {wanted}.")
 
 
 # Answers
@@ -120,7 +120,7 @@ def _target(value: Any) -> Any:
         return value
     if isinstance(there.get("node"), str):
         return Send(there["node"], there.get("input"))
-    raise FaultError(FaultCode.INVALID, "command.goto: it names a node, or an object with node and input.")
+    raise FaultError(FaultCode.INVALID, "command.goto must be a node name, or an object with node and input.")
 
 
 def resume_command(

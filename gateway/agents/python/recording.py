@@ -93,9 +93,9 @@ def read_recording(path: Path) -> Recording:
     except OSError as error:
         raise RecordingError(f"{path}: it cannot be read: {error.strerror}") from None
     except msgspec.DecodeError:
-        raise RecordingError(f"{path}: it is no recording: it is not JSON") from None
+        raise RecordingError(f"{path}: not a recording: the file is not JSON") from None
     if not isinstance(told, dict) or told.get("kind") != "babelgate recording":  # pyright: ignore[reportUnknownMemberType]
-        raise RecordingError(f"{path}: it is no recording of babelgate record")
+        raise RecordingError(f"{path}: not a recording made by babelgate record")
     number = cast("JsonObject", told).get("format")
     if isinstance(number, int) and number > FORMAT:
         raise RecordingError(f"{path}: a newer version has written it (format {number}; this one reads {FORMAT})")
@@ -104,9 +104,9 @@ def read_recording(path: Path) -> Recording:
         for each in made.files.values():
             base64.b64decode(each, validate=True)
     except msgspec.ValidationError as error:
-        raise RecordingError(f"{path}: it is no recording: {error}") from None
+        raise RecordingError(f"{path}: not a recording: {error}") from None
     except ValueError:
-        raise RecordingError(f"{path}: it is no recording: a file in it is not base64") from None
+        raise RecordingError(f"{path}: not a recording: a file in it is not base64") from None
     return made
 
 
@@ -123,8 +123,11 @@ class Recorded:
         """Raises agent_failed."""
         number = len({each.run_id for each in await call.past()} - {None, call.run_id})
         if number >= len(self._runs):
+            count = len(self._runs)
             raise FaultError(
-                FaultCode.AGENT_FAILED, f"The recording holds no answer to this: it has {len(self._runs)} runs."
+                FaultCode.AGENT_FAILED,
+                f"The recording has only {count} run{'' if count == 1 else 's'}, and this call asks for one more. "
+                "Record a longer task.",
             )
         loop = asyncio.get_running_loop()
         begun = loop.time()

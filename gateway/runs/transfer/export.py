@@ -134,7 +134,10 @@ async def export(
                 missing.discard(thread.thread_id)
                 with connection.begin():
                     await _export_thread(connection, blobs, writer, selection, pk, thread, done, tell)
-    done.left_out += [f"thread {thread_id}: there is none that is asked for" for thread_id in sorted(missing)]
+    done.left_out += [
+        f"thread {thread_id}: not found, or not selected by --owner, --agent and --metadata"
+        for thread_id in sorted(missing)
+    ]
     if selection.is_of_owners:
         for owner in _owners(connection, selection):
             with connection.begin():
@@ -175,7 +178,9 @@ async def _export_thread(
         return
     is_live = select(_RUN.c.run_id).where(_RUN.c.thread_pk == pk, text(f"run.{LIVE}")).limit(1)
     if not selection.active and connection.execute(is_live).first() is not None:
-        done.left_out.append(f"thread {thread.thread_id} of {thread.owner}: a run of it is at work or waits")
+        done.left_out.append(
+            f"thread {thread.thread_id} of {thread.owner}: a run of it is working or waiting (--active exports it)"
+        )
         return
     uses = select(_USE.c.blob, _USE.c.body).where(_USE.c.thread_pk == pk).order_by(_USE.c.blob)
     files = connection.execute(uses).all()
@@ -185,7 +190,7 @@ async def _export_thread(
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise
-        done.left_out.append(f"thread {thread.thread_id} of {thread.owner}: a file of it is not in the store")
+        done.left_out.append(f"thread {thread.thread_id} of {thread.owner}: a file of it is missing in the file store")
         return
     writer.write(ThreadLine(owner=thread.owner, thread_id=thread.thread_id))
     for blob, body in files:

@@ -206,7 +206,9 @@ class Writer:
     def _put(self, line: msgspec.Struct) -> bytes:
         data = _ENCODER.encode(line) + b"\n"
         if len(data) > LINE:
-            raise TransferError(f"a {line.__struct_config__.tag} of {len(data)} bytes: a line has at most {LINE}")
+            raise TransferError(
+                f"a {line.__struct_config__.tag} of {len(data)} bytes is larger than the limit of a line, {LINE} bytes"
+            )
         self._file.write(data)
         self.written += len(data)
         return data
@@ -247,12 +249,14 @@ class Reader:
         line, _ = self._read(self._place)
         if isinstance(line, End):
             if line.sections != self._sections:
-                raise self._error(self._place, f"there should be {line.sections} sections, and {self._sections} are")
+                raise self._error(
+                    self._place, f"the file should have {line.sections} sections, but has {self._sections}"
+                )
             if self._file.read(1):
-                raise self._error(self._place, "something stands behind the end")
+                raise self._error(self._place, "there is data after the end of the export")
             return None
         if not isinstance(line, Begin):
-            raise self._error(self._place, f"a section is to begin here, and this is a {_tag(line)}")
+            raise self._error(self._place, f"expected the beginning of a section, got {_tag(line)}")
         return self._place, line
 
     def section(self, begin: Place) -> Generator[tuple[Place, Begin | OfThread | OfOwner]]:
@@ -266,7 +270,7 @@ class Reader:
             if isinstance(line, SectionEnd):
                 break
             if isinstance(line, End) or (isinstance(line, Begin) and place != begin):
-                raise self._error(place, "the section before it has no end")
+                raise self._error(place, "the section before this line has no end")
             digest.update(data)
             yield place, line
             place = following
@@ -279,13 +283,13 @@ class Reader:
     def _read(self, place: Place) -> tuple[_Any, bytes]:
         data = self._file.readline(self._limit + 1)
         if len(data) > self._limit:
-            raise self._error(place, f"a line has at most {self._limit} bytes")
+            raise self._error(place, f"the line is longer than the limit of {self._limit} bytes")
         if not data.endswith(b"\n"):
-            raise self._error(place, "the file is cut off here")
+            raise self._error(place, "the file is cut off here: export again, or copy it again")
         try:
             return _DECODER.decode(data), data
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._error(place, f"this is no line of an export: {error}") from None
+            raise self._error(place, f"not a line of an export: {error}") from None
 
     def _error(self, place: Place, said: str) -> TransferError:
         return TransferError(f"line {place.number}: {said}")
@@ -304,7 +308,7 @@ def _decode_header(data: bytes) -> Header:
             made_at=int(told["made_at"]),
         )
     except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError):
-        raise TransferError("this is no export of Babelgate") from None
+        raise TransferError("not an export of Babelgate") from None
 
 
 def _tag(line: msgspec.Struct) -> str:

@@ -134,8 +134,10 @@ def check_section(reader: Reader, begin: Place, blobs: Blobs) -> Checked:
         with _at(begin):
             files.end()
             if isinstance(first, ThreadLine):
-                _require(checked.records > 0, "this thread has no log")
-                _require(checked.named == checked.blobs, "its files are not those that its log names")
+                _require(checked.records > 0, "the thread has no log")
+                _require(
+                    checked.named == checked.blobs, "the files of the thread are not the ones that its log refers to"
+                )
     return checked
 
 
@@ -155,24 +157,26 @@ def _require(holds: bool, said: str) -> None:
 
 def _check_begin(line: object) -> None:
     assert isinstance(line, Begin)
-    _require(0 < len(line.owner) <= _OWNER and line.owner.isprintable(), "this is no name of an owner")
+    _require(
+        0 < len(line.owner) <= _OWNER and line.owner.isprintable(), f"owner: must be 1 to {_OWNER} printable characters"
+    )
     if isinstance(line, ThreadLine):
-        _require(is_id(line.thread_id), "the id of a thread is a UUID")
+        _require(is_id(line.thread_id), "thread_id: must be a UUID")
 
 
 def _check_texts(line: msgspec.Struct) -> None:
     for name in line.__struct_fields__:
         value = getattr(line, name)
         if isinstance(value, str):
-            _require("\0" not in value, f"{name}: there are no NUL characters in names")
+            _require("\0" not in value, f"{name}: must not contain NUL characters")
         elif isinstance(value, int):
-            _require(is_number(value), f"{name}: this number is too large")
+            _require(is_number(value), f"{name}: the number is too large")
 
 
 def _check_of_thread(line: object, checked: Checked, files: "_Files") -> None:
     match line:
         case FileLine():
-            _require(checked.records == 0, "files stand before the log")
+            _require(checked.records == 0, "a file header must come before the log")
             files.begin(_decode(FilePart, line.part))
         case BytesLine():
             files.write(line.data)
@@ -180,29 +184,40 @@ def _check_of_thread(line: object, checked: Checked, files: "_Files") -> None:
             files.end()
             _check_record(line, checked)
         case WebhookLine():
-            _require(line.task_id in checked.tasks, "this is a webhook of no task of the thread")
-            _require(isinstance(msgspec.json.decode(line.config), dict), "config is an object")
+            _require(line.task_id in checked.tasks, "the webhook refers to a task that the log has not created")
+            _require(isinstance(msgspec.json.decode(line.config), dict), "webhook config must be an object")
         case AliasLine() | CheckpointLine() | CheckpointValueLine() | CheckpointWriteLine():
-            _require(checked.records > 0, "this stands behind the log")
+            _require(checked.records > 0, "this kind of line must come after the log")
         case _:
-            raise ValueError("this is not a line of a thread")
+            raise ValueError("this kind of line does not belong in a thread")
 
 
 def _check_record(line: RecordLine, checked: Checked) -> None:
     record = _record_of(line)
     event = record.event
-    _require(record.seq == checked.records + 1, f"the log goes on with {checked.records + 1}, not with {record.seq}")
-    _require(record.at >= checked.at, "the log goes back in time")
+    _require(
+        record.seq == checked.records + 1,
+        f"seq: the next event must have number {checked.records + 1}, not {record.seq}",
+    )
+    _require(record.at >= checked.at, "at: the event is earlier than the one before it")
     if record.seq == 1:
-        _require(isinstance(event, ThreadChanged) and record.task_id is record.run_id is None, "no log begins so")
+        is_beginning = isinstance(event, ThreadChanged) and record.task_id is record.run_id is None
+        _require(is_beginning, "the log must begin with a thread_changed event of no task or run")
     if isinstance(event, TaskCreated):
-        _require(is_id(event.task_id) and event.task_id not in checked.tasks, "the id of a task is a UUID of its own")
+        _require(
+            is_id(event.task_id) and event.task_id not in checked.tasks,
+            "task_id: must be a UUID that no other task has",
+        )
         checked.tasks.add(event.task_id)
     elif isinstance(event, RunCreated):
-        _require(is_id(event.run_id) and event.run_id not in checked.runs, "the id of a run is a UUID of its own")
+        _require(
+            is_id(event.run_id) and event.run_id not in checked.runs, "run_id: must be a UUID that no other run has"
+        )
         checked.runs.add(event.run_id)
-    _require(record.task_id is None or record.task_id in checked.tasks, "this is of a task that was not created")
-    _require(record.run_id is None or record.run_id in checked.runs, "this is of a run that was not created")
+    is_of_task = record.task_id is None or record.task_id in checked.tasks
+    _require(is_of_task, "the event refers to a task that the log has not created")
+    is_of_run = record.run_id is None or record.run_id in checked.runs
+    _require(is_of_run, "the event refers to a run that the log has not created")
     checked.records, checked.at = record.seq, record.at
     checked.named.update(part.blob for part in _files_in(event) if part.blob is not None)
 
@@ -224,20 +239,28 @@ def _decode(kind: type[V], told: msgspec.Raw) -> V:
 def _check_of_owner(line: object) -> None:
     match line:
         case ItemLine():
-            _require(isinstance(msgspec.json.decode(line.value), dict), "the value of an item is an object")
-            _require(line.namespace.endswith(".") and line.key != "", "an item has a namespace and a key")
+            _require(
+                isinstance(msgspec.json.decode(line.value), dict), "value: the value of a store item must be an object"
+            )
+            _require(
+                line.namespace.endswith(".") and line.key != "",
+                "a store item needs a namespace that ends with a dot, and a key",
+            )
         case AssistantLine():
             made = _decode(Assistant, line.in_use)
             versions = [_decode(Assistant, each) for each in line.versions]
-            _require(is_id(made.assistant_id), "the id of an assistant is a UUID")
-            _require({each.assistant_id for each in versions} == {made.assistant_id}, "these are no versions of it")
+            _require(is_id(made.assistant_id), "assistant_id: must be a UUID")
+            same = {each.assistant_id for each in versions} == {made.assistant_id}
+            _require(same, "the assistant has no versions, or one of another assistant")
             numbers = [each.version for each in versions]
-            _require(made.version in numbers and len(numbers) == len({*numbers}), "its versions are not told apart")
+            distinct = made.version in numbers and len(numbers) == len({*numbers})
+            _require(distinct, "two versions have the same number, or the version in use is missing")
         case CronLine():
             cron = _decode(Cron, line.cron)
-            _require(is_id(cron.cron_id) and is_number(cron.next_run), "the id of a cron is a UUID")
+            _require(is_id(cron.cron_id), "cron_id: must be a UUID")
+            _require(is_number(cron.next_run), "next_run: the number is too large")
         case _:
-            raise ValueError("this is not a line of an owner")
+            raise ValueError("this kind of line does not belong in the section of an owner")
 
 
 class _Files:
@@ -253,13 +276,17 @@ class _Files:
 
     def begin(self, part: FilePart) -> None:
         self.end()
-        _require(part.blob is not None and part.blob not in self._checked.blobs, "a file is named by its own hash")
+        is_new = part.blob is not None and part.blob not in self._checked.blobs
+        _require(is_new, "the file header has no hash (blob), or one that another file of the thread has")
         self._part = part
 
     def write(self, data: bytes) -> None:
-        _require(self._part is not None, "these are bytes of no file")
+        _require(self._part is not None, "file data before any file header")
         self._size += len(data)
-        _require(self._size <= self._blobs.limit, f"a file has at most {self._blobs.limit} bytes (limits.artifact)")
+        _require(
+            self._size <= self._blobs.limit,
+            f"the file is larger than the limit of {self._blobs.limit} bytes (limits.artifact)",
+        )
         self._digest.update(data)
         self._spool.write(data)
 
@@ -267,8 +294,11 @@ class _Files:
         if self._part is None:
             return
         blob = self._digest.hexdigest()
-        _require(self._part.blob == blob, f"the bytes of file {self._part.blob} have another hash")
-        _require(self._part.size in (None, self._size), f"file {blob} has another size")
+        _require(self._part.blob == blob, f"the data of file {self._part.blob} does not match its hash")
+        _require(
+            self._part.size in (None, self._size),
+            f"file {blob} has {self._size} bytes, and its header says {self._part.size}",
+        )
         self._spool.seek(0)
         self._blobs.put_file(self._spool, blob)
         self._checked.blobs.add(blob)
@@ -304,7 +334,8 @@ def restore_thread(tx: Transaction, reader: Reader, begin: Place, owner: str, th
     except Exception as error:
         if isinstance(error, FaultError) and error.fault.code is FaultCode.CONFLICT:
             raise
-        said = f"line {begin.number}: the log of thread {thread_id} is none that a gateway writes: {error}"
+        why = str(error).removesuffix(".")
+        said = f"line {begin.number}: the log of thread {thread_id} is invalid: {why}. Nothing of it was imported."
         raise FaultError(FaultCode.INVALID, said) from error
     live = select(func.count()).select_from(_RUN).where(_RUN.c.thread_pk == pk, text(f"run.{LIVE}"))
     return Restored("added", tx.connection.execute(live).scalar_one())
@@ -317,8 +348,8 @@ def _compare(connection: Connection, known: ThreadState, lines: Iterator[Begin |
         if isinstance(line, RecordLine):
             kept, told = next(there, None), _record_of(line)
             if kept is None or _content(kept) != _content(told):
-                where = "ends before" if kept is None else "differs in"
-                raise FaultError(FaultCode.CONFLICT, f"there is such a thread, and its log {where} record {told.seq}")
+                where = "ends before" if kept is None else "differs at"
+                raise FaultError(FaultCode.CONFLICT, f"the thread exists already, and its log {where} event {told.seq}")
 
 
 def _content(record: Record) -> tuple[object, ...]:
@@ -469,7 +500,7 @@ def _is_new(same: bool, kept: bytes | None, name: str, done: RestoredOwner) -> b
     elif same:
         done.same += 1
     else:
-        done.conflicts.append(f"{name} is there with other contents")
+        done.conflicts.append(f"{name} exists already with other contents")
     return kept is None
 
 

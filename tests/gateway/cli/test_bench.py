@@ -309,10 +309,10 @@ def test_a_score_below_the_bound_fails(tmp_path: Path) -> None:
         (["smoke", "gone:agent"], "gone:agent: cannot import gone"),
         (["smoke", "echo", "--task", "nope"], "--task nope: the suite has none of that name"),
         (["smoke", "echo", "--price", "x"], "x: a price is AGENT=INPUT/OUTPUT"),
-        (["smoke", "echo", "--header", "x"], "--header: a header is Name: value"),
+        (["smoke", "echo", "--header", "x"], "--header: give NAME: VALUE"),
         (["smoke", "echo", "--baseline", "nope.json"], "nope.json: it cannot be read"),
         (["--resume", "nope"], "it cannot be read: No such file"),
-        (["--resume", "nope", "smoke"], "--resume goes on with the suite"),
+        (["--resume", "nope", "smoke"], "--resume takes the suite and the agents from its folder"),
     ],
 )
 def test_what_cannot_be_benched_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:

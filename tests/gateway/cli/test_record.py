@@ -206,7 +206,7 @@ def test_a_file_of_the_first_format_is_read(recordings: Path, tmp_path: Path) ->
         (("record", "approve", "Hi", "--answer", "maybe", "--out", "a.json"), "--answer maybe: May I write the file?"),
         (("replay", "gone.json"), "gone.json: it cannot be read"),
         (("replay", "newer.json"), "newer.json: a newer version has written it"),
-        (("replay", "ask.json", "--name", "A B"), "--name A B: this is no name for an agent"),
+        (("replay", "ask.json", "--name", "A B"), "--name A B: not a valid name for an agent"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

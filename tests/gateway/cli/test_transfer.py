@@ -223,10 +223,12 @@ def test_a_thread_that_cannot_be_exported_is_named_and_the_others_are(
     unknown = new_id()
     asked_for = [part for each in (source[1]["echo"].thread_id, unknown) for part in ("--thread", each)]
     code, said = transfer(source[0], "export", "--out", str(tmp_path / "some.jsonl"), *asked_for)
-    assert code == 1 and f"left out: thread {unknown}: there is none" in said and "1 threads" in said
+    assert code == 1 and f"left out: thread {unknown}: not found" in said and "1 threads" in said
     shutil.copy(source[0] / "gateway.db", tmp_path)  # without its files
     code, said = transfer(tmp_path, "export", "--out", "some.jsonl")
-    assert code == 1 and said.count("a file of it is not in the store") == 1 and f"{len(AGENTS)} threads" in said
+    assert (
+        code == 1 and said.count("a file of it is missing in the file store") == 1 and f"{len(AGENTS)} threads" in said
+    )
 
 
 def test_an_export_goes_through_pipes(source: tuple[Path, Mapping[str, Receipt]], tmp_path: Path) -> None:
@@ -250,8 +252,9 @@ def test_a_thread_with_other_contents_is_a_conflict_and_stays_as_it_is(target: P
     code, said = transfer(target, "import", "other.jsonl")
     first, second, last = said.splitlines()
     thread = next(line["thread_id"] for line in lines if line["kind"] == "thread")
-    assert code == 1 and f"conflict: thread {thread} of default: there is such a thread, and its log differs" in first
-    assert "conflict: item a.b.key is there with other contents (owner default)" in second
+    told = f"conflict: thread {thread} of default: the thread exists already, and its log differs at event "
+    assert code == 1 and told in first
+    assert "conflict: item a.b.key exists already with other contents (owner default)" in second
     assert last.endswith("conflicts: 2")
     assert rows(target) == before
 

@@ -94,10 +94,13 @@ def test_every_key_of_the_file_arrives(file: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("cluster: true", "one PostgreSQL"),
-        ("cluster: true\ndatabase: sqlite:///x.db\nblobs: files", "one PostgreSQL"),
-        ("cluster: true\ndatabase: postgresql://x/y", "a place for files that all nodes reach"),
-        ("cluster: true\ndatabase: postgresql://x/y\nblobs: files\nstandby: true", "exclude one another"),
+        ("cluster: true", "cluster needs PostgreSQL"),
+        ("cluster: true\ndatabase: sqlite:///x.db\nblobs: files", "cluster needs PostgreSQL"),
+        ("cluster: true\ndatabase: postgresql://x/y", "files where all nodes can reach them"),
+        (
+            "cluster: true\ndatabase: postgresql://x/y\nblobs: files\nstandby: true",
+            "standby cannot be combined with cluster",
+        ),
     ],
 )
 def test_gateways_share_only_what_can_be_shared(file: Path, given: str, said: str) -> None:
@@ -213,7 +216,7 @@ def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
         ("port: 70000", "port: less than or equal to 65535"),
         ("database: mysql://x", "database: allowed: sqlite:/// and a file"),
         ("pooler: mysql://x", "pooler: allowed: postgresql://user@host/name"),
-        ("pooler: postgresql://x/y", "pooler is for PostgreSQL"),
+        ("pooler: postgresql://x/y", "pooler needs PostgreSQL"),
         ("workers: 2", "several workers need PostgreSQL"),
         ("durability: none", "durability: allowed: 'process' or 'power'"),
         ("public_url: agents.example.com", "public_url: an http:// or https:// URL"),

@@ -58,7 +58,7 @@ def test_a_number_is_within_its_range_or_refused() -> None:
     for text in ("0", "101", "-1", "1.5", "x", "", "\u0661", "1" * 5000):
         with pytest.raises(FaultError) as error:
             number(asked(f"limit={text}"), "limit", 10, 1, 100)
-        assert refused(error) == "limit: it is not an integer from 1 to 100"
+        assert refused(error) == "limit: must be an integer from 1 to 100"
 
 
 def test_a_flag_is_true_false_or_refused() -> None:
@@ -66,7 +66,7 @@ def test_a_flag_is_true_false_or_refused() -> None:
     assert [flag(asked(query), "wait") for query in ("", "wait=", "wait=0", "wait=false")] == [False] * 4
     with pytest.raises(FaultError) as error:
         flag(asked("wait=yes"), "wait")
-    assert refused(error) == "wait: it is neither true nor false"
+    assert refused(error) == "wait: must be true or false"
 
 
 def test_words_come_one_by_one_or_with_commas() -> None:

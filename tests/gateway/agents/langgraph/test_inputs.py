@@ -82,7 +82,7 @@ def test_a_text_goes_beside_data_and_never_over_it() -> None:
 
 def test_a_text_that_has_no_place_is_refused_with_what_the_graph_takes() -> None:
     for asks in (shape(count={"type": "integer"}), shape(first=TEXT, second=TEXT)):
-        with pytest.raises(FaultError, match="it asks for data with the members"):
+        with pytest.raises(FaultError, match="send data with the fields"):
             asks.input(call(HI))
 
 

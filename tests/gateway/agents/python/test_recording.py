@@ -61,7 +61,7 @@ async def test_there_is_no_answer_to_what_was_not_recorded(recording: Recording)
         return records(RunCreated(run_id="old"))
 
     call = Invocation(agent="one", thread_id="th", task_id="ta", run_id="new", past=past)
-    with pytest.raises(FaultError, match="it has 1 runs"):
+    with pytest.raises(FaultError, match="has only 1 run, and"):
         await say(Recorded(recording), call)
 
 
@@ -79,8 +79,8 @@ def test_a_recording_is_read_as_it_was_written(recording: Recording, tmp_path: P
     ("change", "words"),
     [
         ({"format": FORMAT + 1, "news": []}, "a newer version has written it"),
-        ({"kind": "other"}, "it is no recording of babelgate record"),
-        ({"runs": 3}, r"it is no recording: .*\$\.runs"),
+        ({"kind": "other"}, "not a recording made by babelgate record"),
+        ({"runs": 3}, r"not a recording: .*\$\.runs"),
         ({"files": {"a": "?"}}, "a file in it is not base64"),
     ],
 )
@@ -97,5 +97,5 @@ def test_what_cannot_be_read_is_one_line(
 @pytest.mark.parametrize("text", ["{", "[]", ""])
 def test_what_is_no_json_object_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(RecordingError, match="it is no recording"):
+    with pytest.raises(RecordingError, match="not a recording"):
         read_recording(tmp_path / "run.json")

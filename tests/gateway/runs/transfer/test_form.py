@@ -70,9 +70,9 @@ def test_a_line_is_not_read_beyond_its_bound() -> None:
     first, rest = EXPORT.split(b"\n", 1)
     longest = max(map(len, EXPORT.splitlines())) + 1
     assert list(read(EXPORT, longest))
-    with pytest.raises(TransferError, match=f"a line has at most {longest - 1} bytes"):
+    with pytest.raises(TransferError, match=f"longer than the limit of {longest - 1} bytes"):
         list(read(EXPORT, longest - 1))
-    with pytest.raises(TransferError, match="this is no export"):
+    with pytest.raises(TransferError, match="not an export"):
         list(read(b" " * 5000 + first + b"\n" + rest))
 
 
@@ -80,7 +80,7 @@ def test_a_line_is_not_read_beyond_its_bound() -> None:
     "data", [b"", b"\n", b"{}\n", b"[]\n", b"\xff\xfe\n", b'{"kind":"babelgate-export"}\n', b"x" * 99]
 )
 def test_what_is_no_export_is_told_in_one_line(data: bytes) -> None:
-    with pytest.raises(TransferError, match=r"^this is no export of Babelgate$"):
+    with pytest.raises(TransferError, match=r"^not an export of Babelgate$"):
         Reader(io.BytesIO(data))
 
 

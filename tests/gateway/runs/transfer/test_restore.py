@@ -59,43 +59,49 @@ def event_of(kind: str, name: str, value: object) -> Callable[[list[Line]], None
 
 
 HOSTILE: dict[str, tuple[Callable[[list[Line]], object], str]] = {
-    "owner": (assign("thread", "owner", "a\nb"), "no name of an owner"),
-    "long owner": (assign("thread", "owner", "x" * 129), "no name of an owner"),
-    "path": (assign("thread", "thread_id", "../../etc/passwd"), "is a UUID"),
-    "other letters": (assign("thread", "thread_id", "01A20A99-3951-765E-BBB0-BF0B967B0DED"), "is a UUID"),
+    "owner": (assign("thread", "owner", "a\nb"), "owner: must be 1 to 128 printable characters"),
+    "long owner": (assign("thread", "owner", "x" * 129), "owner: must be 1 to 128 printable characters"),
+    "path": (assign("thread", "thread_id", "../../etc/passwd"), "thread_id: must be a UUID"),
+    "other letters": (
+        assign("thread", "thread_id", "01A20A99-3951-765E-BBB0-BF0B967B0DED"),
+        "thread_id: must be a UUID",
+    ),
     "unknown member": (assign("thread", "more", 1), "unknown field"),
     "unknown line": (assign("alias", "kind", "nickname"), "Invalid value 'nickname'"),
-    "task": (event_of("task_created", "task_id", "../x"), "id of a task is a UUID"),
-    "run": (event_of("run_created", "run_id", "x"), "id of a run is a UUID"),
-    "other task": (assign("record", "task_id", new_id(), "run_started"), "of a task that was not created"),
-    "other run": (assign("record", "run_id", new_id(), "run_started"), "of a run that was not created"),
-    "seq": (assign("record", "seq", 7, "run_started"), "the log goes on with"),
-    "time": (assign("record", "at", 1, "run_started"), "goes back in time"),
+    "task": (event_of("task_created", "task_id", "../x"), "task_id: must be a UUID"),
+    "run": (event_of("run_created", "run_id", "x"), "run_id: must be a UUID"),
+    "other task": (assign("record", "task_id", new_id(), "run_started"), "a task that the log has not created"),
+    "other run": (assign("record", "run_id", new_id(), "run_started"), "a run that the log has not created"),
+    "seq": (assign("record", "seq", 7, "run_started"), "the next event must have number"),
+    "time": (assign("record", "at", 1, "run_started"), "earlier than the one before it"),
     "number": (assign("record", "at", 2**63, "run_started"), "too large"),
     "no number": (assign("record", "at", 1.5, "run_started"), "Expected `int"),
     "event": (assign("record", "event", {"kind": "unheard_of"}, "run_started"), "unheard_of"),
     "event that is none": (assign("record", "event", [], "run_started"), "line 6: "),
     "member of an event": (event_of("task_changed", "state", "asleep"), "asleep"),
-    "beginning": (event_of("thread_changed", "kind", "run_started"), "no log begins so"),
-    "no log": (lambda lines: lines.__setitem__(slice(2, lines.index(first(lines, "alias"))), []), "behind the log"),
+    "beginning": (event_of("thread_changed", "kind", "run_started"), "the log must begin with a thread_changed event"),
+    "no log": (
+        lambda lines: lines.__setitem__(slice(2, lines.index(first(lines, "alias"))), []),
+        "must come after the log",
+    ),
     "nothing": (lambda lines: lines.__setitem__(slice(2, lines.index(first(lines, "section_end"))), []), "has no log"),
-    "name of a file": (lambda lines: first(lines, "file")["part"].update(blob="../../x"), "have another hash"),
-    "no name of a file": (lambda lines: first(lines, "file")["part"].pop("blob"), "named by its own hash"),
-    "hash": (assign("bytes", "data", "SGo="), "have another hash"),
+    "name of a file": (lambda lines: first(lines, "file")["part"].update(blob="../../x"), "does not match its hash"),
+    "no name of a file": (lambda lines: first(lines, "file")["part"].pop("blob"), "the file header has no hash"),
+    "hash": (assign("bytes", "data", "SGo="), "does not match its hash"),
     "base64": (assign("bytes", "data", "%%%"), "line 16: "),
-    "size": (lambda lines: first(lines, "file")["part"].update(size=7), "another size"),
-    "missing bytes": (lambda lines: without(lines, "bytes"), "have another hash"),
-    "missing file": (lambda lines: (without(lines, "file"), without(lines, "bytes")), "not those that its log names"),
-    "bytes of nothing": (lambda lines: without(lines, "file"), "bytes of no file"),
-    "webhook": (assign("webhook", "task_id", new_id()), "of no task"),
-    "webhook's config": (assign("webhook", "config", 1), "config is an object"),
-    "text": (assign("alias", "alias", "a\0b"), "no NUL"),
-    "item in a thread": (lambda lines: swap(lines, "alias", "item"), "not a line of a thread"),
-    "item": (assign("item", "value", 1), "is an object"),
-    "namespace": (assign("item", "namespace", "a"), "a namespace and a key"),
-    "assistant": (lambda lines: first(lines, "assistant")["in_use"].update(version=3), "not told apart"),
-    "versions": (assign("assistant", "versions", []), "no versions of it"),
-    "cron": (lambda lines: first(lines, "cron")["cron"].update(cron_id="x"), "a UUID"),
+    "size": (lambda lines: first(lines, "file")["part"].update(size=7), "and its header says 7"),
+    "missing bytes": (lambda lines: without(lines, "bytes"), "does not match its hash"),
+    "missing file": (lambda lines: (without(lines, "file"), without(lines, "bytes")), "not the ones that its log"),
+    "bytes of nothing": (lambda lines: without(lines, "file"), "file data before any file header"),
+    "webhook": (assign("webhook", "task_id", new_id()), "the webhook refers to a task"),
+    "webhook's config": (assign("webhook", "config", 1), "webhook config must be an object"),
+    "text": (assign("alias", "alias", "a\0b"), "must not contain NUL"),
+    "item in a thread": (lambda lines: swap(lines, "alias", "item"), "does not belong in a thread"),
+    "item": (assign("item", "value", 1), "must be an object"),
+    "namespace": (assign("item", "namespace", "a"), "a store item needs a namespace"),
+    "assistant": (lambda lines: first(lines, "assistant")["in_use"].update(version=3), "the version in use is missing"),
+    "versions": (assign("assistant", "versions", []), "the assistant has no versions"),
+    "cron": (lambda lines: first(lines, "cron")["cron"].update(cron_id="x"), "cron_id: must be a UUID"),
 }
 
 
@@ -113,7 +119,7 @@ def test_what_a_file_says_is_not_believed(case: str, tmp_path: Path) -> None:
 
 
 def test_a_file_is_no_larger_than_the_settings_say(tmp_path: Path) -> None:
-    with pytest.raises(TransferError, match="at most 2 bytes"):
+    with pytest.raises(TransferError, match="the limit of 2 bytes"):
         check(EXPORT, FolderBlobs(tmp_path / "blobs", 2))
 
 
@@ -162,7 +168,7 @@ async def test_a_log_that_no_gateway_writes_is_refused_whole(
     hub = await hubs.start(registered("echo", Echo()))
     begun = [record(1, ThreadChanged()), record(2, CREATED, TASK)]
     write_threads(tmp_path / "x.jsonl", [(new_id(), [*begun, *log])])
-    await is_refused(hub, tmp_path / "x.jsonl", FaultCode.INVALID, "is none that a gateway writes")
+    await is_refused(hub, tmp_path / "x.jsonl", FaultCode.INVALID, "Nothing of it was imported.")
 
 
 async def test_an_id_that_another_thread_has_is_a_conflict(hubs: House, tmp_path: Path) -> None:
@@ -182,7 +188,7 @@ async def test_a_thread_that_was_erased_comes_back_and_one_that_is_shorter_here_
     write_threads(tmp_path / "long.jsonl", [(thread_id, log)])
     write_threads(tmp_path / "short.jsonl", [(thread_id, log[:1])])
     assert await restore(hub, tmp_path / "short.jsonl") == Restored("added")
-    await is_refused(hub, tmp_path / "long.jsonl", FaultCode.CONFLICT, "its log ends before record 2")
+    await is_refused(hub, tmp_path / "long.jsonl", FaultCode.CONFLICT, "its log ends before event 2")
     await hub.delete_thread("alice", thread_id)
     assert await restore(hub, tmp_path / "long.jsonl") == Restored("added")
     assert await restore(hub, tmp_path / "short.jsonl") == Restored("same")
