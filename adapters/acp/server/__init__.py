@@ -26,6 +26,7 @@ from adapters._server.caller import Caller, caller, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode, json_response
 from adapters._server.extended import confirm, is_asked
 from adapters._server.fanout import FanoutCache
+from adapters._server.handlers import Handlers
 from adapters._server.listed import Pieces, list_response
 from adapters._server.own_files import resolve_own_files
 from adapters._sse import event_stream
@@ -100,14 +101,10 @@ def _json(value: BaseModel, status: int = 200, headers: Mapping[str, str] | None
     return json_response(value, headers, status=status)
 
 
-class Server:
+class Server(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._lines = FanoutCache()
-
-    def __deepcopy__(self, _: object) -> "Server":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     # Agents
 

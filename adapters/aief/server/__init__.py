@@ -30,6 +30,7 @@ from adapters._json import ABSENT, read_bytes, read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode, json_response
 from adapters._server.extended import answer_file, confirm, is_asked
+from adapters._server.handlers import Handlers
 from adapters._server.listed import Pieces, each, list_response
 from adapters._server.whole_states import tell_states_whole
 from adapters.aief.carries import VERSION
@@ -111,15 +112,11 @@ def _json(value: BaseModel, headers: Mapping[str, str] | None = None, status: in
     return json_response(value, headers, status=status)
 
 
-class Server:
+class Server(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         """One POST of a step at a time on a task; a lock lives as long as somebody holds or awaits it."""
-
-    def __deepcopy__(self, _: object) -> "Server":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     # The agent
 

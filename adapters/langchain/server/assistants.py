@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from adapters._server.caller import caller, is_uuid
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.extended import answer_file, confirm, is_asked
+from adapters._server.handlers import Handlers
 from adapters._server.listed import list_response
 from adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
 from adapters.langchain.codec.content import as_object
@@ -149,13 +150,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Agents:
+class Agents(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Agents":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     # The Agent Protocol's
 

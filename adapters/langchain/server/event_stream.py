@@ -19,6 +19,7 @@ from litestar.types import ControllerRouterHandler
 from adapters._aside import Turns
 from adapters._json import ABSENT, most_values, parse, read_json
 from adapters._server.encoding import as_bytes, encode
+from adapters._server.handlers import Handlers
 from adapters._server.websocket import FAILED, GOING_AWAY, POLICY, Left, detect_leaving
 from adapters._sse import LargeFrame, frame_of, pieces_of
 from adapters.langchain.codec.content import as_object
@@ -52,12 +53,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Events:
+class Events(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Events":
-        return self  # as in `runs`
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
         """The connection is the subscription. Raises invalid."""

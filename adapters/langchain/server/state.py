@@ -8,6 +8,7 @@ from litestar.types import ControllerRouterHandler
 
 from adapters._aside import Turns
 from adapters._server.encoding import LargeJson, encode
+from adapters._server.handlers import Handlers
 from adapters._server.listed import Large, list_response
 from adapters._server.shared_lists import MARK, SharedList, with_list
 from adapters.langchain.codec import agent_protocol
@@ -68,12 +69,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class States:
+class States(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "States":
-        return self  # as in `threads`
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         checkpoint_id = request.path_params.get("checkpoint_id")
