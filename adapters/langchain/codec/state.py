@@ -8,7 +8,6 @@ from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from adapters._server.caller import is_uuid
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import encode_asked
 from adapters.langchain.codec.message import (
     decode_message,
@@ -33,7 +32,7 @@ from canonical import (
 )
 from canonical.event import RunCreated
 from canonical.history import members
-from canonical.json import is_identical
+from canonical.json import as_object, is_identical
 from canonical.thread import ThreadStatus
 from canonical.value import Json, JsonObject
 

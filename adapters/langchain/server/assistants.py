@@ -17,7 +17,6 @@ from adapters._server.extended import answer_file, confirm, is_asked
 from adapters._server.handlers import Handlers
 from adapters._server.listed import list_response
 from adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.state import assistant_id, format_time
 from adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
 from adapters.langchain.server.create_run import bad_request
@@ -44,7 +43,7 @@ from canonical import (
     ThreadFilter,
 )
 from canonical.assistant import AssistantOrder
-from canonical.json import contains
+from canonical.json import as_object, contains
 from canonical.value import JsonObject
 
 _SCHEMAS: Final = ("input_schema", "output_schema", "state_schema", "config_schema")

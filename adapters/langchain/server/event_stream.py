@@ -22,7 +22,6 @@ from adapters._server.encoding import as_bytes, encode
 from adapters._server.handlers import Handlers
 from adapters._server.websocket import FAILED, GOING_AWAY, POLICY, Left, detect_leaving
 from adapters._sse import LargeFrame, frame_of, pieces_of
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
 from adapters.langchain.server.answers import answer
@@ -34,6 +33,7 @@ from adapters.langchain.server.parameters import AnyRequest, Connection, owner_o
 from adapters.langchain.server.stream import stream_response
 from adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvent, ThreadEvents
 from canonical import FaultCode, FaultError, Hub, Record, Scope, StateHistory
+from canonical.json import as_object
 from canonical.value import JsonObject
 
 log = logging.getLogger("babelgate.langchain")

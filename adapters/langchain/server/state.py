@@ -13,7 +13,6 @@ from adapters._server.listed import Large, list_response
 from adapters._server.shared_lists import MARK, SharedList, with_list
 from adapters.langchain.codec import agent_protocol
 from adapters.langchain.codec import state as codec
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.message import encode_message
 from adapters.langchain.server.answers import answer, select_members
 from adapters.langchain.server.dialect import both, dialect_of
@@ -32,7 +31,7 @@ from adapters.langchain.server.parameters import (
 from adapters.langchain.wire.requests import MAX_PAGE, Checkpoint, HistorySearch, StateAt, StateUpdate
 from canonical import FaultCode, FaultError, Hub, Revision, StateHistory, Thread
 from canonical.hub import StateUpdate as HubStateUpdate
-from canonical.json import contains
+from canonical.json import as_object, contains
 from canonical.value import JsonObject
 
 _FIELDS: Final = frozenset(
