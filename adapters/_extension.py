@@ -31,25 +31,17 @@ from canonical import (
 )
 from canonical.caller_tool import declared_tools
 from canonical.event import (
+    AgentEvent,
     ArtifactAdded,
-    Custom,
     InterruptAnswered,
     InterruptRaised,
     LossNoted,
-    MessageEnded,
-    MessageStarted,
     Native,
     PartAdded,
-    PartDelta,
-    PartEnded,
     RunEnded,
     RunStarted,
-    StateSaved,
-    StepEnded,
-    StepStarted,
     TaskChanged,
-    ToolEnded,
-    ToolStarted,
+    UpstreamBound,
     encode_event,
 )
 from canonical.json import as_object
@@ -71,10 +63,7 @@ REQUESTS: Final = ("tools", "message", "answers", "uploads", "ids", "fork", "sta
 MORE_REQUESTS: Final = (*REQUESTS, "messages", "metadata")
 """The same, of protocols whose input is a list of messages, or that have no metadata."""
 
-_SAID: Final = (
-    *(MessageStarted, PartAdded, PartDelta, PartEnded, MessageEnded, ToolStarted, ToolEnded, StepStarted, StepEnded),
-    *(ArtifactAdded, InterruptRaised, StateSaved, Custom, Native, LossNoted),
-)
+_SAID: Final = tuple(each for each in get_args(AgentEvent) if each is not UpstreamBound)
 """What a run says. All else is what the gateway there does, and whoever reads it does for itself."""
 _T = TypeVar("_T")
 _KINDS: Final = frozenset(str(each.kind) for each in get_args(Event))
