@@ -30,6 +30,7 @@ from adapters._json import ABSENT, read_bytes, read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode, json_response
 from adapters._server.extended import answer_file, confirm, is_asked
+from adapters._server.fault_headers import fault_headers
 from adapters._server.handlers import Handlers
 from adapters._server.listed import Pieces, each, list_response
 from adapters._server.whole_states import tell_states_whole
@@ -100,12 +101,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     status, error = encode_fault(fault)
-    headers: dict[str, str] = {}
-    if isinstance(fault.details.get("retry_after"), int):
-        headers["Retry-After"] = str(fault.details["retry_after"])
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return _json(error, headers, status)
+    return _json(error, fault_headers(fault), status)
 
 
 def _json(value: BaseModel, headers: Mapping[str, str] | None = None, status: int = 200) -> Response[Any]:

@@ -11,6 +11,7 @@ from adapters._json import ABSENT, parse_text, read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from adapters._server.encoding import json_response
+from adapters._server.fault_headers import fault_headers
 from adapters._server.handlers import Handlers
 from adapters._server.own_files import resolve_own_files
 from adapters._sse import event_stream
@@ -94,12 +95,7 @@ async def refuse_assistants(request: AnyRequest) -> None:
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     status, body = encode_fault(fault)
-    headers: dict[str, str] = {}
-    if isinstance(fault.details.get("retry_after"), int):
-        headers["Retry-After"] = str(fault.details["retry_after"])
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return json_response(body, headers, status=status)
+    return json_response(body, fault_headers(fault), status=status)
 
 
 class Server(Handlers):
