@@ -31,27 +31,20 @@ from canonical import (
 )
 from canonical.caller_tool import declared_tools
 from canonical.event import (
+    AgentEvent,
     ArtifactAdded,
-    Custom,
     InterruptAnswered,
     InterruptRaised,
     LossNoted,
-    MessageEnded,
-    MessageStarted,
     Native,
     PartAdded,
-    PartDelta,
-    PartEnded,
     RunEnded,
     RunStarted,
-    StateSaved,
-    StepEnded,
-    StepStarted,
     TaskChanged,
-    ToolEnded,
-    ToolStarted,
+    UpstreamBound,
     encode_event,
 )
+from canonical.json import as_object
 from canonical.state import TERMINAL, WAITING
 from canonical.stored import decode_event
 from canonical.value import Json, JsonObject, is_extra
@@ -70,10 +63,7 @@ REQUESTS: Final = ("tools", "message", "answers", "uploads", "ids", "fork", "sta
 MORE_REQUESTS: Final = (*REQUESTS, "messages", "metadata")
 """The same, of protocols whose input is a list of messages, or that have no metadata."""
 
-_SAID: Final = (
-    *(MessageStarted, PartAdded, PartDelta, PartEnded, MessageEnded, ToolStarted, ToolEnded, StepStarted, StepEnded),
-    *(ArtifactAdded, InterruptRaised, StateSaved, Custom, Native, LossNoted),
-)
+_SAID: Final = tuple(each for each in get_args(AgentEvent) if each is not UpstreamBound)
 """What a run says. All else is what the gateway there does, and whoever reads it does for itself."""
 _T = TypeVar("_T")
 _KINDS: Final = frozenset(str(each.kind) for each in get_args(Event))
@@ -172,7 +162,7 @@ def _decode_event(value: object) -> Event | None:
 def decode_said(value: object, *kinds: type[Event]) -> Event | None:
     """An event in the JSON of the log, as protocols have them beside what they have words for, without what only an
     adapter of its own log has a use for; None for one of no such kind."""
-    event = _decode_event(_object(value))
+    event = _decode_event(as_object(value))
     return event.replace(extra={}) if isinstance(event, kinds) else None
 
 
@@ -417,7 +407,7 @@ def decode_request(value: object) -> Request:
     told = cast("JsonObject", value)
     tools, answers = told.get("tools"), told.get("answers")
     entries = cast("list[object]", answers) if isinstance(answers, list) else []
-    named = {str(each["interrupt_id"]): each for each in map(_object, entries) if isinstance(each.get(_ID), str)}
+    named = {str(each["interrupt_id"]): each for each in map(as_object, entries) if isinstance(each.get(_ID), str)}
     return Request(
         tools=cast("list[Any]", tools) if isinstance(tools, list) else None,
         message=next(iter(_messages([told.get("message")]) or ()), None),
@@ -437,10 +427,10 @@ def _decode_start(fork: object, state: object) -> Start:
     """Raises invalid."""
     if fork is None and state is None:
         return Start()
-    as_node = _object(state).get("as_node")
+    as_node = as_object(state).get("as_node")
     return Start(
-        None if fork is None else _decode_fork(_object(fork)),
-        {} if state is None else _decode_values(_object(state)),
+        None if fork is None else _decode_fork(as_object(fork)),
+        {} if state is None else _decode_values(as_object(state)),
         _decode_name(as_node, "state.as_node"),
     )
 
@@ -485,7 +475,7 @@ def _decode_uploads(value: object) -> tuple[FilePart, ...]:
 
 
 def _decode_upload(value: object) -> FilePart:
-    given = _object(value)
+    given = as_object(value)
     name, content, media_type = (given.get(each) for each in ("name", "bytes", "media_type"))
     if isinstance(name, str) and isinstance(content, str) and (media_type is None or isinstance(media_type, str)):
         with suppress(ValueError):
@@ -509,10 +499,6 @@ def has_bytes(message: Message) -> bool:
         isinstance(part, FilePart) and (part.url is None or part.blob is not None or part.inline is not None)
         for part in message.parts
     )
-
-
-def _object(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def _convert(value: object, kind: type[_T]) -> _T | None:
@@ -605,7 +591,7 @@ def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: S
 def _names(past: Sequence[Record]) -> Mapping[str | None, str | None]:
     """By which questions are answered there."""
     return {
-        record.event.interrupt_id: _object(record.event.extra.get(_OWN)).get("id")
+        record.event.interrupt_id: as_object(record.event.extra.get(_OWN)).get("id")
         for record in past
         if isinstance(record.event, InterruptRaised)
     }

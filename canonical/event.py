@@ -323,18 +323,8 @@ class Native(_Event):
     """Of data that are a state, or have one in them."""
 
 
-Event = (
-    ThreadChanged
-    | LossNoted
-    | TaskCreated
-    | RunCreated
-    | RunStarted
-    | UpstreamBound
-    | TaskChanged
-    | RunEnded
-    | RunRemoved
-    | RunChanged
-    | MessageStarted
+AgentEvent = (
+    MessageStarted
     | PartAdded
     | PartDelta
     | PartEnded
@@ -345,12 +335,28 @@ Event = (
     | StepEnded
     | ArtifactAdded
     | InterruptRaised
-    | InterruptAnswered
     | StateSaved
     | Custom
     | Native
+    | LossNoted
+    | UpstreamBound
+)
+"""What agents say. The hub says some of it, too: the ends of what an agent left open, and messages, files and states
+that callers bring."""
+HubEvent = (
+    ThreadChanged
+    | TaskCreated
+    | RunCreated
+    | RunStarted
+    | TaskChanged
+    | RunEnded
+    | RunRemoved
+    | RunChanged
+    | InterruptAnswered
     | StatesPruned
 )
+"""What only the hub appends. An agent's own `RunEnded` tells it how the run ends, and is no record."""
+Event = AgentEvent | HubEvent
 
 _ENCODER = msgspec.json.Encoder()
 _HOLDS_FILES = frozenset((PartAdded, ArtifactAdded, InterruptRaised, RunCreated))

@@ -97,6 +97,21 @@ def to_json(value: Any) -> Any:
     return [to_json(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 
 
+def as_object(value: Any) -> JsonObject:
+    """`value` if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def as_list(value: Any) -> list[Any]:
+    """`value` if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
+def objects_in(value: Any) -> list[JsonObject]:
+    """The items of a list that are objects: none where `value` is no list."""
+    return [each for each in as_list(value) if isinstance(each, dict)]
+
+
 def is_identical(one: Any, other: Any) -> bool:
     """Whether two JSON values are written alike: 1 and 1.0 are not."""
     if one is other:

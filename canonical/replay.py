@@ -8,12 +8,13 @@ Text is compared by what it says, and not by the pieces in which it comes.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from canonical.difference import apply_difference
 from canonical.event import (
     ArtifactAdded,
     Event,
+    HubEvent,
     InterruptAnswered,
     InterruptRaised,
     LossNoted,
@@ -23,18 +24,11 @@ from canonical.event import (
     PartDelta,
     PartEnded,
     Record,
-    RunChanged,
     RunCreated,
-    RunEnded,
-    RunRemoved,
     RunStarted,
     StateSaved,
-    StatesPruned,
     StepEnded,
     StepStarted,
-    TaskChanged,
-    TaskCreated,
-    ThreadChanged,
     ToolEnded,
     ToolStarted,
     UpstreamBound,
@@ -44,10 +38,7 @@ from canonical.json import is_equal, to_json
 from canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 from canonical.value import JsonObject
 
-_BY_HUB = (
-    *(ThreadChanged, TaskCreated, RunCreated, RunStarted, TaskChanged, RunEnded, RunRemoved),
-    *(RunChanged, InterruptAnswered, StatesPruned),
-)
+_BY_HUB = get_args(HubEvent)
 
 _CLOSING = (PartEnded, MessageEnded, ToolEnded, StepEnded)
 """The hub says these too, for what an agent left open when it stopped."""

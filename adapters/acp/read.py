@@ -53,6 +53,7 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
+from canonical.json import as_object
 from canonical.value import Json, JsonObject
 
 ACTIVATION: Final = "activation"
@@ -195,7 +196,7 @@ class EventReader:
                 self.stopped = True
                 self._beside(run)
                 self._question(run.await_request)
-                usage = _object(own_of(run).get("usage"))
+                usage = as_object(own_of(run).get("usage"))
                 if usage:
                     self._events.append(RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=usage))
             case _:
@@ -250,7 +251,7 @@ class EventReader:
                     for message in run.output:
                         self._whole(message)
                 own = own_of(run)
-                usage, output = _object(own.get("usage")), own.get("output")
+                usage, output = as_object(own.get("usage")), own.get("output")
                 if usage or output is not None:
                     self._events.append(RunEnded(output=output, usage=usage))
 
@@ -419,7 +420,7 @@ class EventReader:
         if part.content is None and part.content_url is None:
             self._lose(Feature.ARTIFACT, _NO_CONTENT)
         about: dict[str, Any] = {each: _text(own, each) for each in ("description", "folder")}
-        about["metadata"] = _object(own.get("labels"))
+        about["metadata"] = as_object(own.get("labels"))
         place: dict[str, Any] = {"artifact_id": _text(own, "artifact_id"), "name": name or None, **about}
         for found in decode_part(part):
             if isinstance(found, FilePart):
@@ -455,7 +456,7 @@ class EventReader:
 
     def _generic(self, event: w.GenericEvent) -> None:
         generic: JsonObject = event.generic
-        own = _object(generic.get(w.OWN)) if set(generic) == {w.OWN} else {}
+        own = as_object(generic.get(w.OWN)) if set(generic) == {w.OWN} else {}
         if own.get("kind") == "step_ended":
             self._step_ended(own)
             return
@@ -543,10 +544,6 @@ class EventReader:
 
 
 # What another gateway says that ACP has no place for
-
-
-def _object(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def _text(own: JsonObject, name: str) -> str | None:

@@ -10,7 +10,7 @@ import mimetypes
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 from pydantic_core import to_json
@@ -50,6 +50,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
+from canonical.json import as_list, as_object
 from canonical.value import Json, JsonObject
 
 _NAME_LENGTH: Final = 256
@@ -102,7 +103,7 @@ class StepReader:
     def read(self, answer: Json) -> StepEvents:
         """Raises invalid, agent_failed."""
         step = validate(w.Step, answer)
-        more = _object(step.additional_output)
+        more = as_object(step.additional_output)
         if self._extended and (URI in more or self.records.active):
             return StepEvents(self._read_records(step, more.get(URI)), (), ())
         # A POST is answered when the step has completed (OpenAPI v1, executeAgentTaskStep); the Python SDK 1.0.2 leaves
@@ -119,7 +120,7 @@ class StepReader:
             self._asked = self._question(step, more, ours=ours)
         self.stopped = last or self._asked is not None
         self.completed = last and self._fault is None and not self._cancelled
-        self._count(_object(more.get("usage")))
+        self._count(as_object(more.get("usage")))
         if not ours:
             self._usage |= _cost(more)
         said = [*self._losses(more), *_tools(more, ours=ours), *_progress(more, ours=ours)]
@@ -182,12 +183,12 @@ class StepReader:
         return (LossNoted(feature=str(feature), how=how),)
 
     def _losses(self, more: JsonObject) -> Iterator[Event]:
-        for feature, how in _object(_object(more.get("babelgate")).get("loss")).items():
+        for feature, how in as_object(as_object(more.get("babelgate")).get("loss")).items():
             if feature in _FEATURES and isinstance(how, str):
                 yield from self.note(feature, how[:_NAME_LENGTH])
 
     def _end(self, more: JsonObject, *, ours: bool) -> None:
-        error = _object(more.get("error"))
+        error = as_object(more.get("error"))
         if isinstance(error.get("message"), str):
             self._cancelled = ours and error.get("code") == "cancelled"
             if not self._cancelled:
@@ -217,7 +218,7 @@ class StepReader:
         if self._fault is not None and text == self._fault.message:
             return ""
         if ours:
-            data = _array(more.get("data"))
+            data = as_list(more.get("data"))
             again = [more[name] for name in ("output", "data") if name in more] + data
             return "" if text in again or _json_in(text) in again else text
         return text
@@ -229,14 +230,6 @@ class StepReader:
             if isinstance(before, int | float) and isinstance(value, int | float):
                 value = before + value
             self._usage[name] = value
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _array(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _json_in(text: str) -> Json:
@@ -257,13 +250,13 @@ def _fault(error: Mapping[str, Any]) -> Fault:
 
 def _decode_interrupt(step: w.Step, more: JsonObject, *, auth: bool) -> InterruptRaised:
     """The first of them: others that are open come with the next step. Without one by name it is the whole output."""
-    asked = _object(next(iter(_array(more.get("questions"))), None))
+    asked = as_object(next(iter(as_list(more.get("questions"))), None))
     words, kind, schema = asked.get("message"), asked.get("kind"), asked.get("schema")
     return InterruptRaised(
         ask=kind if kind in ("input", "approval", "auth") else "auth" if auth else "input",
         message=_words(words if isinstance(words, str) else step.output or ""),
         value=asked.get("value"),
-        answer_schema=_object(schema) or None,
+        answer_schema=as_object(schema) or None,
         extra={"aief": {"id": asked["id"]}} if isinstance(asked.get("id"), str) else {},
     )
 
@@ -283,8 +276,8 @@ def _message(text: str, more: JsonObject, *, ours: bool) -> Iterator[Event]:
     if text:
         parts.append(TextPart(text=text))
     if ours:
-        parts += [DataPart(data=value) for value in _array(more.get("data"))]
-        parts += _citations(_array(more.get("citations")))
+        parts += [DataPart(data=value) for value in as_list(more.get("data"))]
+        parts += _citations(as_list(more.get("citations")))
     if parts:
         yield MessageStarted()
         for part in parts:
@@ -294,7 +287,7 @@ def _message(text: str, more: JsonObject, *, ours: bool) -> Iterator[Event]:
 
 def _citations(listed: list[Any]) -> Iterator[AnnotationPart]:
     for each in listed:
-        told = {name: value for name, value in _object(each).items() if name in _CITATION}
+        told = {name: value for name, value in as_object(each).items() if name in _CITATION}
         with suppress(msgspec.ValidationError):
             if told:
                 yield AnnotationPart.of_members(told)
@@ -313,7 +306,7 @@ def _thoughts(more: JsonObject) -> str:
     told = more.get("thoughts")
     if isinstance(told, str):
         return told
-    said = (_object(told).get(name) for name in ("text", "reasoning"))
+    said = (as_object(told).get(name) for name in ("text", "reasoning"))
     return "\n".join(each for each in said if isinstance(each, str) and each)
 
 
@@ -325,13 +318,13 @@ def _cost(more: JsonObject) -> JsonObject:
 
 def _last_action(more: JsonObject) -> Iterator[Event]:
     """The command that AutoGPT's classic agent has carried out in this step."""
-    told = _object(more.get("last_action"))
+    told = as_object(more.get("last_action"))
     name, result = told.get("name"), told.get("result")
     if not isinstance(name, str) or not name:
         return
     yield ToolStarted(name=name, input=told.get("args"))
-    error = _object(result).get("error")
-    words = next((each for each in (_object(result).get("reason"), error) if isinstance(each, str) and each), None)
+    error = as_object(result).get("error")
+    words = next((each for each in (as_object(result).get("reason"), error) if isinstance(each, str) and each), None)
     fault = None if error is None else Fault(code=FaultCode.AGENT_FAILED, message=words or "The tool failed")
     yield ToolEnded(name=name, output=None if fault is not None else result, fault=fault)
 
@@ -340,8 +333,8 @@ def _tools(more: JsonObject, *, ours: bool) -> Iterator[Event]:
     if not ours:
         yield from _last_action(more)
         return
-    for each in _array(more.get("tools")):
-        told = _object(each)
+    for each in as_list(more.get("tools")):
+        told = as_object(each)
         name, arguments, error = told.get("name"), told.get("arguments"), told.get("error")
         if not isinstance(name, str) or not name:
             continue
@@ -349,7 +342,7 @@ def _tools(more: JsonObject, *, ours: bool) -> Iterator[Event]:
         yield ToolStarted(name=name, input=given)
         fault = None
         if error is not None:
-            words = _object(error).get("message", error)
+            words = as_object(error).get("message", error)
             fault = Fault(code=FaultCode.AGENT_FAILED, message=words if isinstance(words, str) else "The tool failed")
         yield ToolEnded(name=name, output=told.get("output"), fault=fault)
 

@@ -6,10 +6,10 @@ from pydantic import TypeAdapter
 
 from adapters._client.agent_name import free_name
 from adapters._json import validate
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import Dialect
 from adapters.langchain.wire import replies as w
 from canonical import AgentInfo
+from canonical.json import as_object
 from canonical.value import Json, JsonObject
 
 _ASSISTANTS: Final = TypeAdapter(list[w.Assistant])

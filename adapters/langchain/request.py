@@ -6,13 +6,13 @@ from typing import Any, Final
 from adapters._extension import URI
 from adapters.langchain.codec.caller_tools import encode_declared, encode_tool_message
 from adapters.langchain.codec.caller_tools import encode_input as encode_tools
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import BREAKPOINT, encode_answer
 from adapters.langchain.codec.message import encode_message, encode_said
 from adapters.langchain.codec.state import decode_messages
 from adapters.langchain.codec.stream_modes import Dialect
 from canonical import DataPart, FaultCode, FaultError, Invocation, Message, Record
 from canonical.event import InterruptRaised
+from canonical.json import as_object
 from canonical.value import Json, JsonObject
 
 MODES: Final[Mapping[str, tuple[str, ...]]] = {

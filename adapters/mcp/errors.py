@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from adapters._server.fault_headers import fault_headers
 from canonical import Fault, FaultCode
 from canonical.value import JsonObject
 
@@ -41,10 +42,8 @@ def encode_fault(fault: Fault, code: int | None = None) -> tuple[int, JsonObject
         status = 403
     if code is None:
         code = INTERNAL if status >= 500 else INVALID_REQUEST
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    if isinstance(fault.details.get("retry_after"), int):
-        headers["Retry-After"] = str(fault.details["retry_after"])
-    return status, {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": fault.message}}, headers
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": fault.message}}
+    return status, body, fault_headers(fault)
 
 
 def encode_failure(fault: Fault) -> JsonObject:

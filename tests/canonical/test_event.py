@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 from msgspec import ValidationError
 
 from canonical import Event, FilePart, Message, Record, TextPart
+from canonical import event as module
 from canonical.event import (
+    AgentEvent,
     Custom,
+    HubEvent,
     InterruptRaised,
     Native,
     PartAdded,
@@ -58,6 +61,13 @@ def test_there_are_26_kinds_each_with_a_name_of_its_own():
     names = [kind.kind for kind in KINDS]
     assert len(names) == 26
     assert len(set(names)) == len(names)
+
+
+def test_every_event_is_said_either_by_agents_or_by_the_hub():
+    by_agents, by_hub = set(get_args(AgentEvent)), set(get_args(HubEvent))
+    assert not by_agents & by_hub
+    defined = {each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__}
+    assert by_agents | by_hub == set(KINDS) == {each for each in defined if hasattr(each, "kind")}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,12 +10,15 @@ from canonical.json import (
     MAX_DEPTH,
     NotJson,
     TooDeep,
+    as_list,
+    as_object,
     check_json,
     contains,
     is_equal,
     is_identical,
     is_number,
     is_text,
+    objects_in,
 )
 from tests.strategies import json_values
 
@@ -47,6 +50,17 @@ def test_numbers_are_equal_by_their_value(one: Any, other: Any) -> None:
 def test_what_is_true_is_no_number(one: Any, other: Any) -> None:
     assert not is_equal(one, other)
     assert not is_equal(other, one)
+
+
+@given(json_values())
+def test_what_is_no_object_is_an_empty_one_and_what_is_no_list_an_empty_list(value: Any) -> None:
+    assert as_object(value) is value if isinstance(value, dict) else as_object(value) == {}
+    assert as_list(value) is value if isinstance(value, list) else as_list(value) == []
+
+
+def test_the_objects_in_a_list_are_told_in_order_and_there_are_none_elsewhere() -> None:
+    assert objects_in([1, {"a": 1}, None, [{"b": 2}], {}, "{}"]) == [{"a": 1}, {}]
+    assert objects_in({"a": {"b": 1}}) == objects_in(None) == objects_in("{}") == []
 
 
 WHOLE = {"a": {"b": 1, "c": [1, {"d": 2}]}, "e": None}

@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 from adapters._client.agent_name import legal_name
 from adapters._extension import URI
 from canonical import AgentInfo, FaultCode, FaultError, Skill
+from canonical.json import as_object, objects_in
 from canonical.value import Json, JsonObject
 
 Version = Literal["0.3", "1.0"]
@@ -147,7 +148,7 @@ def _entries(card: JsonObject) -> Sequence[JsonObject]:
     """Of both generations: 1.0's `supportedInterfaces`, 0.3's `url` and `additionalInterfaces`."""
     old = card.get("url")
     version = card.get("protocolVersion")
-    entries = _objects(card.get("supportedInterfaces"))
+    entries = objects_in(card.get("supportedInterfaces"))
     if isinstance(old, str):
         if not version:
             # langgraph-api 0.16.7: it says 1.0 here, and its streams are those of 0.3. It takes the methods of either.
@@ -158,7 +159,7 @@ def _entries(card: JsonObject) -> Sequence[JsonObject]:
         more = [
             # Specification 0.3, 5.5.5 (AgentInterface): `transport`, which 1.0 names `protocolBinding`.
             {"url": each.get("url"), "protocolBinding": each.get("transport"), "protocolVersion": version}
-            for each in _objects(card.get("additionalInterfaces"))
+            for each in objects_in(card.get("additionalInterfaces"))
         ]
         entries = [*entries, main, *more]
     return entries
@@ -167,7 +168,7 @@ def _entries(card: JsonObject) -> Sequence[JsonObject]:
 def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
     capabilities = card.get("capabilities")
     streams = isinstance(capabilities, dict) and cast("JsonObject", capabilities).get("streaming") is True
-    extensions = _objects(cast("JsonObject", capabilities).get("extensions")) if isinstance(capabilities, dict) else []
+    extensions = objects_in(as_object(capabilities).get("extensions"))
     speaks_in_status = any(_host(each.get("uri")) in _SPEAK_IN_STATUS for each in extensions)
     says_all_again = any(each.get("uri") == _LANGGRAPH for each in extensions)
     extended = any(each.get("uri") == URI for each in extensions)
@@ -224,10 +225,6 @@ def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
     return url.scheme, url.hostname, port or _PORTS.get(url.scheme)
 
 
-def _objects(value: object) -> list[JsonObject]:
-    return [each for each in cast("list[Any]", value) if isinstance(each, dict)] if isinstance(value, list) else []
-
-
 def describe(card: JsonObject) -> AgentInfo:
     """The agent in our words. Its URLs stay behind, and so do its signatures: they are of another document."""
     metadata: JsonObject = {"a2a": {"name": card["name"]}}
@@ -235,7 +232,7 @@ def describe(card: JsonObject) -> AgentInfo:
         metadata["a2a"]["provider"] = card["provider"]
     unknown = _unknown(card, {*_CARD, "provider"})
     capabilities = _capabilities(card)
-    skills = {_skill(each).id: _unknown(each, _SKILL) for each in _objects(card.get("skills"))}
+    skills = {_skill(each).id: _unknown(each, _SKILL) for each in objects_in(card.get("skills"))}
     skills = {key: value for key, value in skills.items() if value}
     for name, more in (("card", unknown), ("capabilities", capabilities), ("skills", skills)):
         # It is shown to whoever asks for the card.
@@ -250,7 +247,7 @@ def describe(card: JsonObject) -> AgentInfo:
         version=_text(card.get("version")) or "1.0.0",
         input_types=_modes(card.get("defaultInputModes")),
         output_types=_modes(card.get("defaultOutputModes")),
-        skills=tuple(_skill(each) for each in _objects(card.get("skills"))),
+        skills=tuple(_skill(each) for each in objects_in(card.get("skills"))),
         metadata=metadata,
         remembers=True,  # a context is the server's own memory: the transcript is not sent again
         replies=True,
@@ -263,7 +260,7 @@ def _capabilities(card: JsonObject) -> JsonObject:
     if not isinstance(told, dict):
         return {}
     found = cast("JsonObject", told)
-    extensions = [each for each in _objects(found.get("extensions")) if _is_relayed(each)]
+    extensions = [each for each in objects_in(found.get("extensions")) if _is_relayed(each)]
     return {**_unknown(found, _CAPABILITIES), **({"extensions": extensions} if extensions else {})}
 
 

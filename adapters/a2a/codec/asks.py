@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, cast
 from adapters._client.consent import is_yes
 from canonical import CallerTool, DataPart, Part, TextPart, ToolCallPart
 from canonical.event import InterruptAnswered
+from canonical.json import as_list, as_object, objects_in
 from canonical.message import text_of
 from canonical.value import Json, JsonObject
 
@@ -70,7 +71,7 @@ def decode_calls(parts: Sequence[Part]) -> list[Question]:
     """Calls of the caller's tools by ag2 1.2.1, each of which is an artifact; none if any part is something else."""
     found: list[Question] = []
     for part in parts:
-        call = _object(part.data) if isinstance(part, DataPart) and part.media_type == _AG2_CALL else {}
+        call = as_object(part.data) if isinstance(part, DataPart) and part.media_type == _AG2_CALL else {}
         call_id, name, given = _text(call.get("id")), _text(call.get("name")), call.get("arguments")
         if not call_id or not name:
             return []
@@ -131,18 +132,18 @@ def _decode_data(part: DataPart) -> list[Question]:
 
 def _function_call(data: JsonObject, mark: str) -> list[Question]:
     """google-adk 2.13.0: a call that waits for its response."""
-    call_id, name, args = _text(data.get("id")), _text(data.get("name")), _object(data.get("args"))
+    call_id, name, args = _text(data.get("id")), _text(data.get("name")), as_object(data.get("args"))
     if not call_id or not name:
         return []
     form: JsonObject = {"as": "function_response", "mark": mark, "id": call_id, "name": name}
     match name:
         case "adk_request_confirmation":
-            hint = _text(_object(args.get("toolConfirmation")).get("hint"))
-            call = _object(args.get("originalFunctionCall"))  # with what, the hint does not say
+            hint = _text(as_object(args.get("toolConfirmation")).get("hint"))
+            call = as_object(args.get("originalFunctionCall"))  # with what, the hint does not say
             words = "\n".join(filter(None, (hint, _in_words(call.get("name"), call.get("args"))))) or name
             return [Question(_words(words), call_id, args, _CONFIRMED, "approval", form)]
         case "adk_request_input":
-            schema = _object(args.get("response_schema")) or None
+            schema = as_object(args.get("response_schema")) or None
             return [
                 Question(_words(_text(args.get("message")) or name), call_id, args.get("payload"), schema, form=form)
             ]
@@ -155,7 +156,7 @@ def _function_call(data: JsonObject, mark: str) -> list[Question]:
 def _strands(data: JsonObject) -> list[Question]:
     """strands-agents 1.62, whose text beside it names all of its interrupts."""
     found: list[Question] = []
-    for each in _objects(data.get("interrupts")) if set(data) == {"interrupts"} else ():
+    for each in objects_in(data.get("interrupts")) if set(data) == {"interrupts"} else ():
         interrupt_id, reason = _text(each.get("interruptId")), each.get("reason")
         if interrupt_id:
             words = _words(reason if isinstance(reason, str) else _text(each.get("name")))
@@ -166,16 +167,16 @@ def _strands(data: JsonObject) -> list[Question]:
 
 def _gemini(data: JsonObject) -> list[Question]:
     """The a2a-server of gemini-cli 0.25.2: a call that waits for a confirmation."""
-    call, details = _object(data.get("request")), data.get("confirmationDetails")
+    call, details = as_object(data.get("request")), data.get("confirmationDetails")
     call_id, name = _text(call.get("callId")), _text(call.get("name"))
     if not call_id or not isinstance(details, dict) or data.get("status") != "awaiting_approval":
         return []
     form: JsonObject = {"as": "outcome", "id": call_id}
-    return [Question(_words(_in_words(name, _object(call.get("args")))), call_id, data, _CONFIRMED, "approval", form)]
+    return [Question(_words(_in_words(name, as_object(call.get("args")))), call_id, data, _CONFIRMED, "approval", form)]
 
 
 def _form(key: str, form: JsonObject) -> list[Question]:
-    fields = {_text(field.get("id")): field for field in _objects(form.get("fields"))}
+    fields = {_text(field.get("id")): field for field in objects_in(form.get("fields"))}
     kinds = {name: _text(field.get("type")) for name, field in fields.items()}
     properties: JsonObject = {name: _field_schema(field) for name, field in fields.items()}
     schema: JsonObject = {"type": "object", "properties": properties}
@@ -198,7 +199,7 @@ def _field_schema(field: JsonObject) -> JsonObject:
         case "checkbox":
             return {**title, "type": "boolean"}
         case "checkbox_group":
-            boxes = {_text(each.get("id")): {"type": "boolean"} for each in _objects(field.get("fields"))}
+            boxes = {_text(each.get("id")): {"type": "boolean"} for each in objects_in(field.get("fields"))}
             return {**title, "type": "object", "properties": boxes}
         case "date":
             return {**title, "type": "string", "format": "date"}
@@ -210,7 +211,7 @@ def _field_schema(field: JsonObject) -> JsonObject:
 
 def _options(field: JsonObject) -> dict[str, str]:
     """Id → label."""
-    return {_text(each.get("id")): _text(each.get("label")) for each in _objects(field.get("options"))}
+    return {_text(each.get("id")): _text(each.get("label")) for each in objects_in(field.get("options"))}
 
 
 def _approval(key: str, asked: JsonObject) -> list[Question]:
@@ -243,7 +244,7 @@ def _oauth(key: str, asked: JsonObject) -> list[Question]:
 
 
 def _secrets(key: str, asked: JsonObject) -> list[Question]:
-    demands = _object(asked.get("secret_demands"))
+    demands = as_object(asked.get("secret_demands"))
     properties: JsonObject = {name: {"type": "string"} for name in demands}
     schema: JsonObject = {"type": "object", "properties": properties, "required": list(properties)}
     form: JsonObject = {"as": "secrets", "uri": key, "names": list(properties), "words": True}
@@ -253,11 +254,11 @@ def _secrets(key: str, asked: JsonObject) -> list[Question]:
 def _kagent(key: str, asked: JsonObject) -> list[Question]:
     found: list[Question] = []
     # An agent within asks: who that is, and what it would call. It is answered by the ids of the one outside.
-    nested = _object(asked.get("nested"))
+    nested = as_object(asked.get("nested"))
     within = _text(nested.get("subagent_name"))
-    calls = [_in_words(tool.get("name"), tool.get("args")) for tool in _objects(nested.get("tools"))]
+    calls = [_in_words(tool.get("name"), tool.get("args")) for tool in objects_in(nested.get("tools"))]
     if asked.get("type") == "tool_approval_request":
-        for tool in _objects(asked.get("tools")):
+        for tool in objects_in(asked.get("tools")):
             tool_id, hint = _text(tool.get("id")), _text(asked.get("hint"))
             call = _in_words(tool.get("name"), tool.get("args"))
             inner = [f"{within}: {each}" if within else each for each in calls if each and each != call]
@@ -265,9 +266,9 @@ def _kagent(key: str, asked: JsonObject) -> list[Question]:
             form: JsonObject = {"as": "approvals", "uri": key, "id": tool_id}
             found.append(Question(_words(words), tool_id or None, tool, _APPROVED, "approval", form))
     elif asked.get("type") == "ask_user_request":
-        for number, each in enumerate(_objects(asked.get("questions"))):
+        for number, each in enumerate(objects_in(asked.get("questions"))):
             form = {"as": "answers", "uri": key, "id": asked.get("id"), "number": number}
-            choices = [choice for choice in _list(each.get("choices")) if isinstance(choice, str)]
+            choices = [choice for choice in as_list(each.get("choices")) if isinstance(choice, str)]
             schema: JsonObject | None = {"type": "string", "enum": choices} if choices else None
             if schema is not None and each.get("multiple") is True:
                 schema = {"type": "array", "items": schema}
@@ -279,22 +280,22 @@ def _kagent(key: str, asked: JsonObject) -> list[Question]:
 def _opencode(_: str, shared: JsonObject) -> list[Question]:
     """opencode-a2a 1.4.0. It takes answers by methods of its own alone (`a2a.interrupt.permission.reply` and
     `a2a.interrupt.question.reply`): the schemas are theirs, and there is no form of a message."""
-    asked = _object(shared.get("interrupt"))
-    request_id, details = _text(asked.get("request_id")), _object(asked.get("details"))
+    asked = as_object(shared.get("interrupt"))
+    request_id, details = _text(asked.get("request_id")), as_object(asked.get("details"))
     if not request_id or asked.get("phase") == "resolved":  # which stays in the metadata of a task
         return []
     if asked.get("type") == "permission":
-        patterns = [each for each in _list(details.get("patterns")) if isinstance(each, str)]
+        patterns = [each for each in as_list(details.get("patterns")) if isinstance(each, str)]
         words = ": ".join(filter(None, (_text(details.get("permission")), ", ".join(patterns))))
         schema = _enum("reply", "once", "always", "reject")
         return [Question(_words(words or "The agent asks for a permission."), request_id, asked, schema, "approval")]
-    questions = _objects(details.get("questions"))
+    questions = objects_in(details.get("questions"))
     words = "\n".join(filter(None, map(_with_options, questions))) or "The agent asks."
     return [Question(_words(words), request_id, asked, _ANSWERS_IN_ORDER if questions else None)]
 
 
 def _with_options(question: JsonObject) -> str:
-    labels = [_text(each.get("label")) or _text(each.get("value")) for each in _objects(question.get("options"))]
+    labels = [_text(each.get("label")) or _text(each.get("value")) for each in objects_in(question.get("options"))]
     options = ", ".join(filter(None, labels))
     words = _text(question.get("question")) or _text(question.get("header"))
     return f"{words} ({options})" if options else words
@@ -332,7 +333,7 @@ def encode_answers(asked: Iterable[tuple[JsonObject, InterruptAnswered]]) -> Rep
         elif form["as"] == "tool_result":
             results.append(told)
         elif isinstance(uri, str):
-            metadata[uri] = _merge(_object(metadata.get(uri)), told)
+            metadata[uri] = _merge(as_object(metadata.get(uri)), told)
             if uri == KAGENT:  # it wants the URI in both places
                 extensions[uri] = None
     if results:
@@ -398,7 +399,7 @@ def _values(form: JsonObject, value: Json) -> JsonObject:
         texts = [name for name in (*form["required"], *kinds) if kinds[name] not in ("file", "checkbox_group")]
         given = {texts[0]: value} if texts and value is not None else {}
     found = {
-        name: _field_value(kinds[name], _object(form["options"].get(name)), given[name])
+        name: _field_value(kinds[name], as_object(form["options"].get(name)), given[name])
         for name in given
         if name in kinds
     }
@@ -507,15 +508,3 @@ def _parse(text: str) -> Json:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _object(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def _objects(value: object) -> list[JsonObject]:
-    return [each for each in _list(value) if isinstance(each, dict)]

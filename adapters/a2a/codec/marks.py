@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, cast
 from adapters.a2a.codec.asks import TOOL_MARKS, is_waiting
 from adapters.a2a.wire.task import TYPED
 from canonical import AnnotationPart, DataPart, Part, ReasoningPart, TextPart
+from canonical.json import as_object, objects_in
 from canonical.value import Json, JsonObject
 
 _MOST_CITATIONS: Final = 1000
@@ -165,7 +166,7 @@ def _genai(mark: str, data: JsonObject, own: JsonObject, heard: Heard, scope: st
 
 def _unwrap(given: Json, own: JsonObject) -> Json:
     """What a gateway like this one has put into an object, because these have nothing else."""
-    name = _text(_object(own.get("babelgate")).get("value"))
+    name = _text(as_object(own.get("babelgate")).get("value"))
     return given.get(name) if name and isinstance(given, dict) else given
 
 
@@ -179,7 +180,7 @@ def _by_data(data: JsonObject) -> Iterator[ToolUse]:
         )
     # langgraph-api 0.16.7: results alone.
     elif set(data) == {"tool_results"}:
-        for each in _objects(data["tool_results"]):
+        for each in objects_in(data["tool_results"]):
             error = _words(each.get("content")) if each.get("status") == "error" else None
             name, call_id = _text(each.get("name")), _text(each.get("toolCallId"))
             if call_id:
@@ -202,7 +203,7 @@ _TRAJECTORY: Final = "/ui/trajectory/v1"
 
 
 def _trajectory(heard: Heard, value: Json, _: JsonObject) -> None:
-    for each in _objects(value if isinstance(value, list) else [value]):
+    for each in objects_in(value if isinstance(value, list) else [value]):
         title, content = _text(each.get("title")), _text(each.get("content"))
         name, _space, what = title.rpartition(" ")
         while name.startswith(("--> ", "<-- ")):  # beeai-framework: of an agent within
@@ -241,9 +242,9 @@ def _trace(heard: Heard, value: Json, _: JsonObject) -> None:
     """Calls of tools and of other agents, told when they are over: their results are not."""
     if heard.is_marked:
         return
-    for step in _objects(_object(value).get("steps")):
-        action = _object(step.get("step_action"))
-        tool, agent = _object(action.get("tool_invocation")), _object(action.get("agent_invocation"))
+    for step in objects_in(as_object(value).get("steps")):
+        action = as_object(step.get("step_action"))
+        tool, agent = as_object(action.get("tool_invocation")), as_object(action.get("agent_invocation"))
         name = _text(tool.get("tool_name")) or _text(agent.get("agent_name")) or _text(agent.get("agent_url"))
         call_id = _text(step.get("step_id"))
         if not name or not call_id:
@@ -255,21 +256,21 @@ def _trace(heard: Heard, value: Json, _: JsonObject) -> None:
 
 def tokens_of_trace(metadata: JsonObject | None) -> JsonObject:
     """What the steps of a trace used together: of each it is told apart."""
-    traces = [_object(value) for key, value in (metadata or {}).items() if key.endswith(_TRACES)]
-    counts = [_count(step.get("total_tokens")) for trace in traces for step in _objects(trace.get("steps"))]
+    traces = [as_object(value) for key, value in (metadata or {}).items() if key.endswith(_TRACES)]
+    counts = [_count(step.get("total_tokens")) for trace in traces for step in objects_in(trace.get("steps"))]
     total = sum(count for count in counts if count is not None)
     return {"total_tokens": total} if total else {}
 
 
 def _citations(heard: Heard, value: Json, _: JsonObject) -> None:
     told = value.get("citations") if isinstance(value, dict) else value
-    for each in _objects(told):
+    for each in objects_in(told):
         _cite(heard, each, "start_index", "end_index", "url")
 
 
 def _adk_citations(heard: Heard, value: Json, metadata: JsonObject) -> None:
-    if not _object(metadata.get("adk_grounding_metadata")).get("groundingSupports"):  # the same again, in bytes
-        for each in _objects(_object(value).get("citations")):
+    if not as_object(metadata.get("adk_grounding_metadata")).get("groundingSupports"):  # the same again, in bytes
+        for each in objects_in(as_object(value).get("citations")):
             _cite(heard, each, "startIndex", "endIndex", "uri")
 
 
@@ -287,11 +288,11 @@ def _cite(heard: Heard, each: JsonObject, start: str, end: str, url: str) -> Non
 
 def _grounding(heard: Heard, value: Json, _: JsonObject) -> None:
     """Of genai: places are UTF-8 bytes within one part."""
-    told = _object(value)
-    chunks = [_object(each.get("web")) for each in _objects(told.get("groundingChunks"))]
+    told = as_object(value)
+    chunks = [as_object(each.get("web")) for each in objects_in(told.get("groundingChunks"))]
     texts = [part.text for part in heard.parts if isinstance(part, TextPart)]
-    for support in _objects(told.get("groundingSupports")):
-        segment = _object(support.get("segment"))
+    for support in objects_in(told.get("groundingSupports")):
+        segment = as_object(support.get("segment"))
         at = _count(segment.get("partIndex")) or 0
         if at >= len(texts):
             continue
@@ -331,15 +332,15 @@ def _agno_event(heard: Heard, value: Json, metadata: JsonObject) -> None:
 
 
 def _gemini(heard: Heard, value: Json, _: JsonObject) -> None:
-    match _object(value).get("kind"):
+    match as_object(value).get("kind"):
         case "thought":
-            data = [_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
+            data = [as_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
             thoughts = [": ".join(filter(None, (_text(d.get("subject")), _text(d.get("description"))))) for d in data]
             heard.parts = [ReasoningPart(text=text) for text in thoughts if text]
         case "text-content":
             heard.says = "answer"
         case "tool-call-update":
-            calls = [_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
+            calls = [as_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
             heard.parts = [part for part in heard.parts if not isinstance(part, DataPart)]
             for call in calls:
                 _gemini_call(heard, call)
@@ -366,7 +367,7 @@ def _gemini_citations(text: str) -> Iterator[AnnotationPart]:
 
 
 def _gemini_call(heard: Heard, call: JsonObject) -> None:
-    asked, status = _object(call.get("request")), call.get("status")
+    asked, status = as_object(call.get("request")), call.get("status")
     call_id, name = _text(asked.get("callId")), _text(asked.get("name"))
     if not call_id or not name:
         return
@@ -381,7 +382,7 @@ _ENDS: Final = ("complete", "end", "error", "fail")
 
 
 def _protolabs(heard: Heard, value: Json, _: JsonObject) -> None:
-    call = _object(value)
+    call = as_object(value)
     call_id, name, phase = _text(call.get("toolCallId")), _text(call.get("name")), _text(call.get("phase"))
     if not call_id or not name:
         return
@@ -395,16 +396,16 @@ def _protolabs(heard: Heard, value: Json, _: JsonObject) -> None:
 
 
 def _opencode(heard: Heard, value: Json, _: JsonObject) -> None:
-    shared = _object(value)
-    kind = _object(shared.get("stream")).get("block_type")
+    shared = as_object(value)
+    kind = as_object(shared.get("stream")).get("block_type")
     told = shared.get("progress")
-    line = [told] if isinstance(told, str) else [_text(_object(told).get(key)) for key in ("type", "status")]
+    line = [told] if isinstance(told, str) else [_text(as_object(told).get(key)) for key in ("type", "status")]
     if any(line):
         heard.progress.append(TextPart(text=": ".join(filter(None, line))))
     if kind == "reasoning":
         heard.think()
     elif kind == "tool_call":
-        calls = [_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
+        calls = [as_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
         heard.parts = [part for part in heard.parts if not isinstance(part, DataPart)]
         for call in calls:
             _opencode_call(heard, call)
@@ -425,7 +426,7 @@ def _ag2_state(heard: Heard, value: Json, _: JsonObject) -> None:
 
 
 def _adk_actions(heard: Heard, value: Json, _: JsonObject) -> None:
-    _add_state(heard, "adk_actions.stateDelta", _object(value).get("stateDelta"))
+    _add_state(heard, "adk_actions.stateDelta", as_object(value).get("stateDelta"))
 
 
 def _world_state(heard: Heard, value: Json, _: JsonObject) -> None:
@@ -479,11 +480,11 @@ def error_of(*metadata: JsonObject | None) -> tuple[str, JsonObject]:
         if key == "adk_error_code" and isinstance(value, str):  # google-adk 2.13.0
             details["error_code"] = value
         elif key.endswith("/ui/error/v1"):  # agentstack-sdk 0.7.1
-            error = _object(_object(value).get("error"))
-            inner = [_text(each.get("message")) for each in _objects(error.get("errors"))]
+            error = as_object(as_object(value).get("error"))
+            inner = [_text(each.get("message")) for each in objects_in(error.get("errors"))]
             words = ": ".join(filter(None, (_text(error.get("title")), _text(error.get("message")), *inner)))
         elif key in ("coderAgent", "shared"):  # the a2a-server of gemini-cli 0.25.2; opencode-a2a, codex-a2a 1.4.0
-            words = _error_words(_object(value).get("error")) or words
+            words = _error_words(as_object(value).get("error")) or words
         elif key == "error" and "agno_event_type" in (beside or {}):  # agno 3.1.10
             words = _error_words(value) or words
     return words, details
@@ -491,7 +492,7 @@ def error_of(*metadata: JsonObject | None) -> tuple[str, JsonObject]:
 
 def _error_words(error: Json) -> str:
     """Of an error that is text, or an object with a message."""
-    return _text(error) or _text(_object(error).get("message"))
+    return _text(error) or _text(as_object(error).get("message"))
 
 
 # Usage
@@ -534,12 +535,12 @@ def usage_of_task(metadata: JsonObject | None) -> JsonObject:
     """Of the whole task, in the words of the Responses API; empty where none is told."""
     told = metadata or {}
     for key in _OF_THE_TASK:
-        own = _object(told.get(key))
-        if usage := _usage(_object(own.get("usage")) or own):
+        own = as_object(told.get(key))
+        if usage := _usage(as_object(own.get("usage")) or own):
             return usage
-    gemini = _object(told.get("coderAgent"))
-    metrics = _object(told.get("metrics"))  # agno 3.1.10, of the message in the task that a send is answered with
-    return _usage(_object(gemini.get("usageMetadata"))) or usage_so_far(told) or _usage(metrics)
+    gemini = as_object(told.get("coderAgent"))
+    metrics = as_object(told.get("metrics"))  # agno 3.1.10, of the message in the task that a send is answered with
+    return _usage(as_object(gemini.get("usageMetadata"))) or usage_so_far(told) or _usage(metrics)
 
 
 def usage_so_far(metadata: JsonObject | None, *, of_update: bool = False) -> JsonObject:
@@ -547,14 +548,14 @@ def usage_so_far(metadata: JsonObject | None, *, of_update: bool = False) -> Jso
     the same at each artifact. `of_update`: a server keeps the last of each key of an update's metadata as the task's
     (a2a-sdk 1.3.0), so what has no other name is the task's there."""
     told = metadata or {}
-    shared = _usage(_object(_object(told.get("shared")).get("usage")))
-    return shared or (_usage(_object(told.get("usage"))) if of_update else {})
+    shared = _usage(as_object(as_object(told.get("shared")).get("usage")))
+    return shared or (_usage(as_object(told.get("usage"))) if of_update else {})
 
 
 def usage_of_message(metadata: JsonObject | None) -> JsonObject:
     """Of one call of a model: those of a task add up."""
     told = metadata or {}
-    found = (_usage(_object(told.get(key))) for key in _OF_A_MESSAGE)
+    found = (_usage(as_object(told.get(key))) for key in _OF_A_MESSAGE)
     return next(filter(None, found), dict[str, Any]())
 
 
@@ -562,7 +563,7 @@ def add_usage(first: JsonObject, second: JsonObject) -> JsonObject:
     total = dict(first)
     for name, value in second.items():
         if isinstance(value, dict):
-            total[name] = add_usage(_object(first.get(name)), cast("JsonObject", value))
+            total[name] = add_usage(as_object(first.get(name)), cast("JsonObject", value))
         else:
             total[name] = first.get(name, 0) + value
     return total
@@ -610,11 +611,3 @@ def _words(value: object) -> str:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _object(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[JsonObject]:
-    return [each for each in cast("list[Any]", value) if isinstance(each, dict)] if isinstance(value, list) else []

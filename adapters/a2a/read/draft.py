@@ -10,10 +10,10 @@ from msgspec.json import encode
 from adapters._json import validate
 from adapters.a2a.codec.marks import Heard
 from adapters.a2a.read.artifacts import ArtifactTracker, rest
-from adapters.a2a.read.parts import as_object
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import DRAFT
 from canonical import Event, FaultError, Part, ReasoningPart
+from canonical.json import as_object
 from canonical.value import Extra, Json, JsonObject
 
 STREAMING: Final = "/ui/streaming/v1"

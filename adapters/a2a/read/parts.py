@@ -11,6 +11,7 @@ from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import PROTOCOL
 from adapters.a2a.wire.v1_0 import Part as WirePart
 from canonical import DataPart, FilePart, Part, ReasoningPart, RefusalPart, TaskState, TextPart
+from canonical.json import as_object
 from canonical.message import text_of
 from canonical.value import Extra, Json, JsonObject
 
@@ -150,10 +151,6 @@ def own_of(extra: Extra) -> JsonObject:
 def about_of(metadata: JsonObject | None) -> JsonObject:
     """What a gateway like this one says that A2A has no place for."""
     return as_object((metadata or {}).get("babelgate"))
-
-
-def as_object(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def as_extra(message: w.Message | w.Artifact, **named: Any) -> JsonObject:

@@ -33,7 +33,6 @@ from adapters.a2a.read.parts import (
     about_of,
     artifacts_of,
     as_extra,
-    as_object,
     decode_parts,
     decode_reply,
     decode_state,
@@ -77,6 +76,7 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
+from canonical.json import as_object
 from canonical.message import Phase, text_of
 from canonical.state import TERMINAL, WAITING
 from canonical.value import Json, JsonObject

@@ -9,8 +9,9 @@ from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
 from adapters._server.fanout import FanoutCache
+from adapters._server.fault_headers import fault_headers
 from adapters.a2a.errors import reason_of
-from canonical import Fault, FaultCode, Hub
+from canonical import Fault, Hub
 
 from . import card, jsonrpc, rest
 
@@ -40,9 +41,4 @@ def encode_fault(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]
         old = below == "v1" or below.startswith(("v1/", "agent/"))
         status = reason.status_0_3 if old else status
         body = rest.encode_fault(fault, old=old)
-    headers: dict[str, str] = {}
-    if fault.code is FaultCode.UNAUTHENTICATED:
-        headers["WWW-Authenticate"] = "Bearer"
-    if "retry_after" in fault.details:
-        headers["Retry-After"] = str(fault.details["retry_after"])
-    return Response(to_json(body), status_code=status, media_type="application/json", headers=headers)
+    return Response(to_json(body), status_code=status, media_type="application/json", headers=fault_headers(fault))

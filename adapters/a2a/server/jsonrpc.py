@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from adapters._json import ABSENT, read_json
 from adapters._server.encoding import LargeJson, json_response
 from adapters._server.fanout import FanoutCache
+from adapters._server.fault_headers import fault_headers
 from adapters._server.jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
 from adapters._server.listed import list_response
 from adapters._server.sse import LargeFrame, event_stream, frame, frame_of, frames, pieces_of
@@ -89,7 +90,7 @@ def _error(reply: Reply, fault: Fault, asked: str) -> Response[Any]:
     if reply.code in _REASONS:
         fault = fault.replace(details={**fault.details, "a2a": _REASONS[reply.code]})
     body = to_json(envelope(reply.id, error=error_object(fault, _version_of(reply, asked))))
-    headers = {"Retry-After": str(fault.details["retry_after"])} if "retry_after" in fault.details else {}
+    headers = fault_headers(fault)
     # a2a-sdk 0.3.26: "Expected response header Content-Type to contain 'text/event-stream'".
     if reply.method in STREAMS_0_3:
         # Clients of 0.x refuse anything but an event stream here; those of 1.0 are given JSON.

@@ -26,6 +26,8 @@ from adapters._server.caller import Caller, caller, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode, json_response
 from adapters._server.extended import confirm, is_asked
 from adapters._server.fanout import FanoutCache
+from adapters._server.fault_headers import fault_headers
+from adapters._server.handlers import Handlers
 from adapters._server.listed import Pieces, list_response
 from adapters._server.own_files import resolve_own_files
 from adapters._server.sse import event_stream
@@ -88,26 +90,17 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     status, error = encode_fault(fault)
-    headers: dict[str, str] = {}
-    if isinstance(fault.details.get("retry_after"), int):
-        headers["Retry-After"] = str(fault.details["retry_after"])
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return _json(error, status, headers)
+    return _json(error, status, fault_headers(fault))
 
 
 def _json(value: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
     return json_response(value, headers, status=status)
 
 
-class Server:
+class Server(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._lines = FanoutCache()
-
-    def __deepcopy__(self, _: object) -> "Server":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     # Agents
 

@@ -30,6 +30,8 @@ from adapters._json import ABSENT, read_bytes, read_json, validate
 from adapters._server.caller import Caller, caller, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode, json_response
 from adapters._server.extended import answer_file, confirm, is_asked
+from adapters._server.fault_headers import fault_headers
+from adapters._server.handlers import Handlers
 from adapters._server.listed import Pieces, each, list_response
 from adapters._server.whole_states import tell_states_whole
 from adapters.aief.carries import VERSION
@@ -99,27 +101,18 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     status, error = encode_fault(fault)
-    headers: dict[str, str] = {}
-    if isinstance(fault.details.get("retry_after"), int):
-        headers["Retry-After"] = str(fault.details["retry_after"])
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return _json(error, headers, status)
+    return _json(error, fault_headers(fault), status)
 
 
 def _json(value: BaseModel, headers: Mapping[str, str] | None = None, status: int = 200) -> Response[Any]:
     return json_response(value, headers, status=status)
 
 
-class Server:
+class Server(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         """One POST of a step at a time on a task; a lock lives as long as somebody holds or awaits it."""
-
-    def __deepcopy__(self, _: object) -> "Server":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     # The agent
 

@@ -31,7 +31,6 @@ from adapters.langchain.client.resume import ResumableStream
 from adapters.langchain.client.server import Server
 from adapters.langchain.client.thread import place
 from adapters.langchain.client.urls import Layout, Route
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import RECORDS
 from adapters.langchain.errors.decode import decode_error, status_of
 from adapters.langchain.read.run_frames import EventReader, saved_checkpoints
@@ -49,6 +48,7 @@ from adapters.langchain.wire import replies as w
 from canonical import Event, FaultCode, FaultError, Invocation, Record
 from canonical.event import InterruptRaised, LossNoted, StateSaved, UpstreamBound
 from canonical.feature import Feature
+from canonical.json import as_object
 from canonical.replay import agent_events
 from canonical.value import Json, JsonObject
 

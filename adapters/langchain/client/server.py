@@ -12,12 +12,12 @@ from adapters.langchain.agents import decode_schemas
 from adapters.langchain.client.http import HttpClient
 from adapters.langchain.client.resume import NOT_THERE
 from adapters.langchain.client.urls import Layout, Route
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.state import assistant_id
 from adapters.langchain.codec.stream_modes import Dialect
 from adapters.langchain.errors.decode import status_of
 from adapters.langchain.request import InputSchema
 from canonical import FaultCode, FaultError, Invocation
+from canonical.json import as_object
 from canonical.value import JsonObject, is_uuid
 
 

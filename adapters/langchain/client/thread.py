@@ -9,13 +9,13 @@ from adapters.langchain.client.attempt import Attempt
 from adapters.langchain.client.http import HttpClient
 from adapters.langchain.client.resume import NOT_THERE
 from adapters.langchain.client.urls import Layout, Route, check_id
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.errors.decode import status_of
 from adapters.langchain.request import encode_update
 from adapters.langchain.wire import replies as w
 from canonical import FaultCode, FaultError, Invocation
 from canonical.event import LossNoted, StateSaved
 from canonical.feature import Feature
+from canonical.json import as_object
 
 
 async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layout, *, forks: bool = False) -> None:

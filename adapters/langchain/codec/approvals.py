@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from adapters._client.consent import is_yes
-from adapters.langchain.codec.content import as_object, json_text
+from adapters.langchain.codec.content import json_text
+from canonical.json import as_object, objects_in
 from canonical.value import Json, JsonObject
 
 _NO: Final = frozenset(("", "no", "n", "false", "reject", "rejected", "deny", "denied", "decline", "cancel", "ignore"))
@@ -18,15 +19,17 @@ _DECISIONS: Final = ("approve", "edit", "reject", "respond")
 def decode_approval(value: Json) -> tuple[JsonObject, str] | None:
     """How the question is answered (`answer_approval`), and its words; None where it asks for no approval."""
     if isinstance(value, list):
-        return _inbox(_objects(cast("list[Any]", value)))
+        return _inbox(objects_in(cast("list[Any]", value)))
     asked = as_object(value)
     if asked.get("type") == "tool_approval" and isinstance(asked.get("name"), str):
         return {"as": "decision"}, _words(asked.get("description"), asked["name"], asked.get("args"))
-    requests = _objects(asked.get("action_requests"))
+    requests = objects_in(asked.get("action_requests"))
     if not requests or not all(isinstance(each.get("name"), str) for each in requests):
         return None
     words = [_words(each.get("description"), each["name"], each.get("args")) for each in requests]
-    reviews = {each.get("action_name"): each.get("allowed_decisions") for each in _objects(asked.get("review_configs"))}
+    reviews = {
+        each.get("action_name"): each.get("allowed_decisions") for each in objects_in(asked.get("review_configs"))
+    }
     allowed = [reviews.get(each["name"]) for each in requests]
     return {"as": "decisions", "allowed": allowed}, "\n".join(words)
 
@@ -92,8 +95,3 @@ def _reason(value: Json) -> str | None:
     if isinstance(said, str):
         return said
     return value if isinstance(value, str) and value.strip().rstrip(".!").lower() not in _NO else None
-
-
-def _objects(value: object) -> list[JsonObject]:
-    listed = cast("list[Any]", value) if isinstance(value, list) else []
-    return [each for each in listed if isinstance(each, dict)]

@@ -10,10 +10,11 @@ import json
 from collections.abc import Container, Sequence
 from typing import Any, Final, cast
 
-from adapters.langchain.codec.content import as_object, json_text
+from adapters.langchain.codec.content import json_text
 from canonical import Interrupt, Message, TextPart, ToolCallPart
 from canonical.caller_tool import caller_tools
 from canonical.event import InterruptAnswered
+from canonical.json import as_object
 from canonical.value import Json, JsonObject
 
 _MEMBERS: Final = ("tool_call", "toolCall")

@@ -24,6 +24,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
+from canonical.json import as_object
 from canonical.value import Json, JsonObject
 
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
@@ -56,11 +57,6 @@ others are langchain-core's (1.7.2, messages/content.py)."""
 def extra_of(extra: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a peer of this protocol said that canonical has no word for."""
     return extra.get("langchain") or {}
-
-
-def as_object(value: Any) -> JsonObject:
-    """`value` if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def json_text(value: Json) -> str:

@@ -5,9 +5,10 @@ from typing import Final
 
 from adapters.langchain.codec.approvals import answer_approval, decode_approval
 from adapters.langchain.codec.caller_tools import encode_call, encode_result
-from adapters.langchain.codec.content import as_object, extra_of, json_text
+from adapters.langchain.codec.content import extra_of, json_text
 from canonical import Interrupt
 from canonical.event import InterruptAnswered
+from canonical.json import as_object
 from canonical.value import Json, JsonObject
 
 BREAKPOINT: Final = "breakpoint-"

@@ -7,7 +7,6 @@ from typing import Any, Final
 from adapters.langchain.codec.content import (
     REASONING_CONTENT,
     arguments_text,
-    as_object,
     decode_arguments,
     decode_content,
     encode_content,
@@ -16,6 +15,7 @@ from adapters.langchain.codec.content import (
     json_text,
 )
 from canonical import FaultCode, FaultError, Message, Part, ReasoningPart, ToolCallPart, ToolResultPart
+from canonical.json import as_object
 from canonical.message import Role
 from canonical.value import Json, JsonObject
 

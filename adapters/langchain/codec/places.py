@@ -4,8 +4,8 @@ tools call. What the channel `lifecycle` and `agent.getTree` tell of them (CDDL 
 from collections.abc import Sequence
 from typing import Any
 
-from adapters.langchain.codec.content import as_object
 from canonical.event import StepEnded, StepStarted
+from canonical.json import as_object
 from canonical.value import Json, JsonObject
 
 Namespace = tuple[str, ...]

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import encode_asked
 from adapters.langchain.codec.message import (
     decode_message,
@@ -32,7 +31,7 @@ from canonical import (
 )
 from canonical.event import RunCreated
 from canonical.history import members
-from canonical.json import is_identical
+from canonical.json import as_object, is_identical
 from canonical.thread import ThreadStatus
 from canonical.value import Json, JsonObject, is_uuid
 

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from adapters._client.status import fault_code
-from adapters.langchain.codec.content import as_object, json_text
+from adapters.langchain.codec.content import json_text
 from adapters.langchain.errors.encode import error_name
 from canonical import Fault, FaultCode
 from canonical.fault import BLAME
+from canonical.json import as_object
 from canonical.value import Json, JsonObject
 
 _LONGEST: Final = 10_000

@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 from adapters.langchain.codec.content import (
     REASONING_CONTENT,
     arguments_text,
-    as_object,
     decode_citation,
     decode_content,
     extra_of,
@@ -31,6 +30,7 @@ from canonical import (
 )
 from canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from canonical.feature import Feature
+from canonical.json import as_object
 from canonical.message import text_of
 from canonical.value import Json, JsonObject
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from adapters._json import validate
 from adapters.langchain.codec.approvals import decode_approval
 from adapters.langchain.codec.caller_tools import decode_call, find_unanswered, question_of
-from adapters.langchain.codec.content import as_object, decode_content
+from adapters.langchain.codec.content import decode_content
 from adapters.langchain.codec.interrupts import BREAKPOINT, Turns, words_of
 from adapters.langchain.codec.stream_modes import Dialect
 from adapters.langchain.errors.decode import decode_error
@@ -52,6 +52,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
+from canonical.json import as_list, as_object
 from canonical.value import Json, JsonObject
 
 _INTERRUPT: Final = "__interrupt__"
@@ -253,7 +254,7 @@ class EventReader:
 
     def _checkpoint(self, ns: Place, told: w.Checkpoint, data: Json) -> Sequence[Event]:
         checkpoint_id = told.config.configurable.checkpoint_id
-        values = _object(told.values)
+        values = _state_of(told.values)
         next_ = tuple(told.next or ())
         if checkpoint_id is None:
             raise FaultError(FaultCode.INVALID, "A checkpoint has no id.")
@@ -523,7 +524,7 @@ class EventReader:
         """What a gateway like this one says of a run beside all else: the usage, what of the state is the output, and
         what got lost before it came here."""
         told = as_object(as_object(about).get("babelgate"))
-        self._named = [name for name in _as_list(told.get("output")) if isinstance(name, str)]
+        self._named = [name for name in as_list(told.get("output")) if isinstance(name, str)]
         self.messages.usage = self.messages.usage or as_object(told.get("usage"))
         losses = as_object(told.get("loss"))
         return [LossNoted(feature=feature, how=how) for feature, how in losses.items() if isinstance(how, str)]
@@ -545,7 +546,7 @@ class EventReader:
     def _last_words(self) -> Sequence[JsonObject]:
         """What the agent said since the caller spoke last."""
         said: list[JsonObject] = []
-        for each in reversed(_as_list(as_object(self._values).get("messages"))):
+        for each in reversed(as_list(as_object(self._values).get("messages"))):
             if not is_agents(each):
                 if as_object(each).get("type", as_object(each).get("role")) in ("tool", "function"):
                     continue
@@ -628,13 +629,9 @@ def _step(step_id: str | None, name: str, ns: Place, **more: Any) -> StepStarted
     return StepStarted(step_id=step_id, name=name, node=name, ns=ns, **more)
 
 
-def _object(value: Json) -> JsonObject:
+def _state_of(value: Json) -> JsonObject:
     """A state as an object: one that is no object is its only member."""
     return value if isinstance(value, dict) else {"__root__": value}
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 def _result_of(result: Json) -> Json:

@@ -7,6 +7,7 @@ from litestar import Response
 from litestar.types import ControllerRouterHandler
 
 from adapters._server.fanout import FanoutCache
+from adapters._server.fault_headers import fault_headers
 from adapters.langchain.errors import encode as faults
 from adapters.langchain.server import assistants, cancel, crons, event_stream, join, meta, runs, state, store, threads
 from adapters.langchain.server.answers import answer
@@ -35,9 +36,4 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     status, body = faults.encode_fault(fault, dialect_of(request))
-    headers: dict[str, str] = {}
-    if isinstance(fault.details.get("retry_after"), int):
-        headers["Retry-After"] = str(fault.details["retry_after"])
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return answer(body, status=status, headers=headers)
+    return answer(body, status=status, headers=fault_headers(fault))

@@ -13,9 +13,9 @@ from litestar.types import ControllerRouterHandler
 from adapters._server.caller import caller
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.extended import answer_file, confirm, is_asked
+from adapters._server.handlers import Handlers
 from adapters._server.listed import list_response
 from adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.state import assistant_id, format_time
 from adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
 from adapters.langchain.server.create_run import bad_request
@@ -43,7 +43,7 @@ from canonical import (
     ThreadFilter,
 )
 from canonical.assistant import AssistantOrder
-from canonical.json import contains
+from canonical.json import as_object, contains
 from canonical.value import JsonObject, is_uuid
 
 _SCHEMAS: Final = ("input_schema", "output_schema", "state_schema", "config_schema")
@@ -93,13 +93,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Agents:
+class Agents(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Agents":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     # The Agent Protocol's
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from litestar import Response, delete, post
 from litestar.types import ControllerRouterHandler
 
+from adapters._server.handlers import Handlers
 from adapters._server.listed import Pieces
 from adapters.langchain.server.answers import empty_answer, ids, run_paths
 from adapters.langchain.server.dialect import both, dialect_of
@@ -35,12 +36,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Cancels:
+class Cancels(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Cancels":
-        return self  # as in `runs`
 
     async def cancel(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found."""

@@ -17,7 +17,6 @@ from adapters._server.caller import Caller, caller, loss_header
 from adapters._server.own_files import resolve_own_files
 from adapters.langchain.codec import state
 from adapters.langchain.codec.caller_tools import decode_result
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import BREAKPOINT
 from adapters.langchain.codec.stream_modes import Dialect, parse_modes
 from adapters.langchain.errors.encode import BAD_REQUEST
@@ -46,6 +45,7 @@ from canonical import (
 )
 from canonical.fault import BUSY
 from canonical.feature import Feature
+from canonical.json import as_object
 from canonical.state import WAITING
 from canonical.thread import Loss, next_run_id
 from canonical.value import Json, JsonObject

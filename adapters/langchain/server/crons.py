@@ -12,6 +12,7 @@ from litestar.types import ControllerRouterHandler
 from adapters._json import validate
 from adapters._server.caller import Caller
 from adapters._server.encoding import LargeJson, encode
+from adapters._server.handlers import Handlers
 from adapters._server.listed import list_response
 from adapters.langchain.codec import state
 from adapters.langchain.codec.state import format_time
@@ -90,13 +91,9 @@ async def submit(hub: Hub, owner: str, cron: Cron, run_id: str) -> None:
     await launch.start()
 
 
-class Crons:
+class Crons(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Crons":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found, too_large, queue_full."""

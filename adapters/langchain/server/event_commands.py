@@ -12,7 +12,6 @@ from typing import Any, Final, TypeGuard
 from adapters._aside import Turns
 from adapters._json import validate
 from adapters.langchain.codec import state
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.codec.subscription import get_member, strings
 from adapters.langchain.errors.encode import words_of
@@ -24,6 +23,7 @@ from adapters.langchain.server.parameters import Connection, owner_of
 from adapters.langchain.wire.requests import MAX_PAGE, RunCreate
 from adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvents, to_camel_case
 from canonical import FaultCode, FaultError, Hub, Interrupt, Revision, Run, Scope
+from canonical.json import as_object
 from canonical.value import Json, JsonObject
 
 _MODES: Final = ["values", "updates", "messages-tuple", "custom"]

@@ -19,9 +19,9 @@ from litestar.types import ControllerRouterHandler
 from adapters._aside import Turns
 from adapters._json import ABSENT, most_values, parse, read_json
 from adapters._server.encoding import as_bytes, encode
+from adapters._server.handlers import Handlers
 from adapters._server.sse import LargeFrame, frame_of, pieces_of
 from adapters._server.websocket import FAILED, GOING_AWAY, POLICY, Left, detect_leaving
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
 from adapters.langchain.server.answers import answer
@@ -33,6 +33,7 @@ from adapters.langchain.server.parameters import AnyRequest, Connection, owner_o
 from adapters.langchain.server.stream import stream_response
 from adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvent, ThreadEvents
 from canonical import FaultCode, FaultError, Hub, Record, Scope, StateHistory
+from canonical.json import as_object
 from canonical.value import JsonObject
 
 log = logging.getLogger("babelgate.langchain")
@@ -52,12 +53,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Events:
+class Events(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Events":
-        return self  # as in `runs`
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
         """The connection is the subscription. Raises invalid."""

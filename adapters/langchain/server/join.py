@@ -10,6 +10,7 @@ from adapters._server.caller import caller
 from adapters._server.disconnect import DisconnectNotifier, canceller
 from adapters._server.extended import confirm, is_asked
 from adapters._server.fanout import FanoutCache
+from adapters._server.handlers import Handlers
 from adapters._server.listed import Pieces
 from adapters._server.sse import frame
 from adapters.langchain.codec.stream_modes import Dialect, View, parse_event_id, parse_modes, parse_thread_modes
@@ -39,13 +40,10 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Joins:
+class Joins(Handlers):
     def __init__(self, hub: Hub, lines: FanoutCache) -> None:
         self._hub = hub
         self._lines = lines
-
-    def __deepcopy__(self, _: object) -> "Joins":
-        return self  # as in `runs`
 
     async def join(self, request: AnyRequest) -> Response[Any]:
         """The final values. An unknown run is told in the body, as LangGraph Platform does."""

@@ -18,6 +18,7 @@ from adapters._server.disconnect import DisconnectNotifier, canceller
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.extended import confirm, is_asked
 from adapters._server.fanout import FanoutCache
+from adapters._server.handlers import Handlers
 from adapters._server.listed import Pieces, list_response
 from adapters.langchain.codec import agent_protocol, state
 from adapters.langchain.codec.stream_modes import Dialect, View
@@ -75,14 +76,10 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Runs:
+class Runs(Handlers):
     def __init__(self, hub: Hub, lines: FanoutCache) -> None:
         self._hub = hub
         self._lines = lines
-
-    def __deepcopy__(self, _: object) -> "Runs":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     # Creating
 

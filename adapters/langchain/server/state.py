@@ -8,11 +8,11 @@ from litestar.types import ControllerRouterHandler
 
 from adapters._aside import Turns
 from adapters._server.encoding import LargeJson, encode
+from adapters._server.handlers import Handlers
 from adapters._server.listed import Large, list_response
 from adapters._server.shared_lists import MARK, SharedList, with_list
 from adapters.langchain.codec import agent_protocol
 from adapters.langchain.codec import state as codec
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.message import encode_message
 from adapters.langchain.server.answers import answer, select_members
 from adapters.langchain.server.dialect import both, dialect_of
@@ -31,7 +31,7 @@ from adapters.langchain.server.parameters import (
 from adapters.langchain.wire.requests import MAX_PAGE, Checkpoint, HistorySearch, StateAt, StateUpdate
 from canonical import FaultCode, FaultError, Hub, Revision, StateHistory, Thread
 from canonical.hub import StateUpdate as HubStateUpdate
-from canonical.json import contains
+from canonical.json import as_object, contains
 from canonical.value import JsonObject
 
 _FIELDS: Final = frozenset(
@@ -68,12 +68,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class States:
+class States(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "States":
-        return self  # as in `threads`
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         checkpoint_id = request.path_params.get("checkpoint_id")

@@ -9,6 +9,7 @@ from litestar import Response, delete, get, post, put
 from litestar.types import ControllerRouterHandler
 
 from adapters._server.encoding import LargeJson, encode
+from adapters._server.handlers import Handlers
 from adapters._server.listed import list_response
 from adapters.langchain.codec.state import format_time
 from adapters.langchain.server.answers import answer, empty_answer
@@ -36,13 +37,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Memory:
+class Memory(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Memory":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     async def put(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, w.Put)

@@ -11,6 +11,7 @@ from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
 from adapters._server.encoding import LargeJson, encode
+from adapters._server.handlers import Handlers
 from adapters._server.listed import list_response
 from adapters.langchain.codec import agent_protocol, state
 from adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
@@ -69,13 +70,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Threads:
+class Threads(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Threads":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     async def create(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, ThreadCreate)

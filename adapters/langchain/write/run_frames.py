@@ -11,7 +11,7 @@ from typing import Any, Final
 from adapters._extension import URI, envelope
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.sse import LargeFrame, TextFrames, frame_of
-from adapters.langchain.codec.content import as_object, encode_block
+from adapters.langchain.codec.content import encode_block
 from adapters.langchain.codec.interrupts import encode_asked, encode_interrupts
 from adapters.langchain.codec.message import encode_message, encode_said, encode_usage
 from adapters.langchain.codec.state import (
@@ -45,6 +45,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
+from canonical.json import as_object
 from canonical.thread import Interrupt
 from canonical.value import JsonObject
 

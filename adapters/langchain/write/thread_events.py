@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from adapters._server.encoding import LargeJson, encode
-from adapters.langchain.codec.content import as_object, decode_arguments, json_text
+from adapters.langchain.codec.content import decode_arguments, json_text
 from adapters.langchain.codec.interrupts import encode_interrupts
 from adapters.langchain.codec.message import TYPES, encode_usage
 from adapters.langchain.codec.places import Namespace, Places
@@ -34,6 +34,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
+from canonical.json import as_object
 from canonical.thread import Interrupt
 from canonical.value import Json, JsonObject
 

@@ -13,6 +13,7 @@ from litestar import Request, Response
 from adapters._json import most_values, parse, read_bytes, validate
 from adapters._server.caller import caller, has_siblings
 from adapters._server.encoding import json_response
+from adapters._server.handlers import Handlers
 from adapters.mcp import wire as w
 from adapters.mcp.codec.session_id import is_session_of, is_stateless, make_session_id
 from adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
@@ -37,7 +38,7 @@ _Call = tuple[str, str, Any]
 """Owner, session, id of the request."""
 
 
-class Transport:
+class Transport(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._calls = Calls(hub)
         self._hub = hub
@@ -45,10 +46,6 @@ class Transport:
         self._loading = asyncio.Lock()
         self._open: dict[_Call, Departure] = {}
         """Calls that are at work in sessions that hold nothing else."""
-
-    def __deepcopy__(self, _: object) -> "Transport":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     async def post(self, request: AnyRequest) -> Response[Any]:
         """Raises too_large."""

@@ -1,11 +1,11 @@
 """What both of OpenAI's APIs say alike: how files and JSON reach a model, what callers configure, what was used."""
 
+import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from adapters._json import ABSENT, parse_text
-from adapters.openai.request.transcript import text_of_json
 from canonical import DataPart, Feature, FilePart, Part, RefusalPart, TextPart, ToolCallPart, declared_tools
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject
@@ -91,6 +91,11 @@ def shown_text(part: Part, losses: Losses) -> str:
             return f"[file: {part.name or part.url or part.media_type or 'unnamed'}]"
         case _:
             return ""
+
+
+def text_of_json(value: Json) -> str:
+    """What a model reads where JSON was said: text as it is."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def data_url(part: FilePart) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from adapters._server.fault_headers import fault_headers
 from adapters.openai.wire import replies as w
 from canonical import Fault, FaultCode
 from canonical.value import JsonObject
@@ -53,10 +54,7 @@ def encode_fault(fault: Fault) -> tuple[int, w.Error, dict[str, str]]:
     param = errors[0]["field"] or None if errors else None
     named: object = own.get("code")
     error = w.Error(message=fault.message, type=kind, param=param, code=named if isinstance(named, str) else code)
-    headers = _retry_headers(fault, again=fault.code in _AGAIN)
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return status, error, headers
+    return status, error, _headers(fault, again=fault.code in _AGAIN)
 
 
 def _encode_theirs(fault: Fault, own: JsonObject) -> tuple[int, w.Error, dict[str, str]]:
@@ -66,14 +64,11 @@ def _encode_theirs(fault: Fault, own: JsonObject) -> tuple[int, w.Error, dict[st
     if isinstance(said, int) and 400 <= said < 600:
         status = said
     error = w.Error.model_validate({**own, "type": own.get("type") or kind})
-    return status, error, _retry_headers(fault, again=status in _AGAIN_THERE)
+    return status, error, _headers(fault, again=status in _AGAIN_THERE)
 
 
-def _retry_headers(fault: Fault, *, again: bool) -> dict[str, str]:
-    headers = {} if again else {"x-should-retry": "false"}
-    if isinstance(fault.details.get("retry_after"), int):
-        headers["Retry-After"] = str(fault.details["retry_after"])
-    return headers
+def _headers(fault: Fault, *, again: bool) -> dict[str, str]:
+    return {**({} if again else {"x-should-retry": "false"}), **fault_headers(fault)}
 
 
 def encode_error(fault: Fault) -> JsonObject:

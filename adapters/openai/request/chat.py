@@ -15,9 +15,9 @@ from adapters.openai.codec.model import (
     own_of,
     pick_members,
     shown_text,
+    text_of_json,
     tools_of,
 )
-from adapters.openai.request.transcript import text_of_json
 from canonical import Feature, FilePart, Message, Part, ReasoningPart, RefusalPart, ToolCallPart, ToolResultPart
 from canonical.value import JsonObject
 

@@ -16,9 +16,10 @@ from adapters.openai.codec.model import (
     own_of,
     pick_members,
     shown_text,
+    text_of_json,
     tools_of,
 )
-from adapters.openai.request.transcript import Results, text_of_json
+from adapters.openai.request.transcript import Results
 from canonical import FilePart, Message, ToolCallPart, ToolResultPart
 from canonical.value import JsonObject
 

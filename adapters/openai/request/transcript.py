@@ -5,14 +5,13 @@ The thread's history holds messages only. A model's call of a caller's tool is a
 answer, so both are put back in their places from the task's records: the model gets what it said, in its own ids.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from adapters.openai.codec.model import text_of_json
 from canonical import Fold, Invocation, Message, Part, Record, ToolCallPart, ToolResultPart
 from canonical.event import InterruptAnswered, InterruptRaised, MessageStarted, RunCreated, RunRemoved
 from canonical.message import Role
-from canonical.value import Json
 
 DECLINED: Final = "The caller declined to answer."
 
@@ -177,8 +176,3 @@ def _piece(message: Message, parts: Sequence[Part]) -> Message:
     elif role == "tool":
         role = "user"
     return message.replace(role=role, parts=tuple(parts))
-
-
-def text_of_json(value: Json) -> str:
-    """What a model reads where JSON was said: text as it is."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

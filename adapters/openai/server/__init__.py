@@ -8,6 +8,7 @@ from litestar import Request, Response, Router, delete, get, post, websocket
 from adapters._server.caller import caller
 from adapters._server.encoding import json_response
 from adapters._server.extended import answer_file, confirm, is_asked
+from adapters._server.handlers import Handlers
 from adapters.openai.agents import encode_model
 from adapters.openai.server.answers import error_response
 from adapters.openai.server.chat import Chat
@@ -85,13 +86,9 @@ _NO_ROUTE: Final = "Not Found"
 """Litestar's words where no route matches."""
 
 
-class Models:
+class Models(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Models":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     async def list_models(self, request: AnyRequest) -> Response[Any]:
         who = caller(request)

@@ -12,6 +12,7 @@ from adapters._json import read_json, validate
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from adapters._server.extended import confirm, is_asked
+from adapters._server.handlers import Handlers
 from adapters._server.own_files import resolve_own_files
 from adapters._server.sse import event_stream
 from adapters.openai.carries import CHAT, CHAT_VERSION
@@ -56,12 +57,9 @@ class _Begun:
     """The run ends with the request: nobody could ever come back to it."""
 
 
-class Chat:
+class Chat(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Chat":
-        return self  # as in `Models`
 
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, unsupported, not_found, not_awaiting."""

@@ -12,6 +12,7 @@ from adapters._aside import aside
 from adapters._json import most_bytes, most_values, read_json, validate
 from adapters._server.caller import Caller, caller
 from adapters._server.encoding import json_response
+from adapters._server.handlers import Handlers
 from adapters.openai.codec.compaction import encode_compaction, expand_items, is_compaction
 from adapters.openai.codec.items import Conversation
 from adapters.openai.codec.messages import refuse
@@ -34,12 +35,9 @@ _NO_USAGE: Final[JsonObject] = {
 """Nothing was asked of a model."""
 
 
-class Compact:
+class Compact(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Compact":
-        return self  # as in `Models`
 
     async def compact(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found, too_large."""

@@ -9,6 +9,7 @@ from litestar import Request, Response
 from adapters._json import ABSENT, read_json, validate
 from adapters._server.caller import Caller, caller
 from adapters._server.encoding import json_response
+from adapters._server.handlers import Handlers
 from adapters._server.own_files import resolve_own_files
 from adapters.openai.codec.items import decode_items
 from adapters.openai.codec.messages import refuse
@@ -26,13 +27,10 @@ from canonical.value import JsonObject
 AnyRequest = Request[Any, Any, Any]
 
 
-class Conversations:
+class Conversations(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._pages = ItemPages(hub)
-
-    def __deepcopy__(self, _: object) -> "Conversations":
-        return self  # as in `Models`
 
     async def create_conversation(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, unsupported."""

@@ -15,6 +15,7 @@ from adapters._extension import decode_request, given_messages, take_answer, wit
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from adapters._server.extended import confirm, is_asked
+from adapters._server.handlers import Handlers
 from adapters._server.own_files import resolve_own_files
 from adapters._server.sse import event_stream
 from adapters.openai.carries import RESPONSES, RESPONSES_VERSION
@@ -96,14 +97,11 @@ class Begun:
     """Whether others can come back to it."""
 
 
-class CreateResponse:
+class CreateResponse(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         """By owner and thread: of two responses that go on from one, the second must find the first."""
-
-    def __deepcopy__(self, _: object) -> "CreateResponse":
-        return self  # as in `Models`
 
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, unsupported, not_found, not_awaiting."""

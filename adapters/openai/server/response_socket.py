@@ -15,6 +15,7 @@ from adapters._server.caller import caller
 from adapters._server.disconnect import DisconnectNotifier, finish
 from adapters._server.encoding import as_bytes, encode
 from adapters._server.extended import confirm, is_asked
+from adapters._server.handlers import Handlers
 from adapters._server.websocket import FAILED, GOING_AWAY, RESTART, Left, detect_leaving
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.names import RESPONSE, encode_id
@@ -47,14 +48,11 @@ _TOO_MANY: Final = Fault(
 _INTERNAL: Final = Fault(code=FaultCode.INTERNAL, message="The gateway failed to answer this.")
 
 
-class ResponseSocket:
+class ResponseSocket(Handlers):
     def __init__(self, hub: Hub, create: CreateResponse) -> None:
         self._hub = hub
         self._create = create
         self._prepared = PreparedInputs()
-
-    def __deepcopy__(self, _: object) -> "ResponseSocket":
-        return self  # as in `Models`
 
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
         await socket.accept(headers=dict(confirm(active=is_asked(socket))))

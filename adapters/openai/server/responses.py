@@ -9,6 +9,7 @@ from litestar import Request, Response
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.encoding import json_response
 from adapters._server.extended import confirm, is_asked
+from adapters._server.handlers import Handlers
 from adapters._server.sse import event_stream
 from adapters.openai.codec.items import encode_inputs
 from adapters.openai.codec.messages import refuse
@@ -23,12 +24,9 @@ from canonical.value import JsonObject
 AnyRequest = Request[Any, Any, Any]
 
 
-class Responses:
+class Responses(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Responses":
-        return self  # as in `Models`
 
     async def get_response(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found, invalid."""

@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from adapters._json import read_json, validate
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.encoding import json_response
+from adapters._server.handlers import Handlers
 from adapters._server.listed import list_response
 from adapters.openai.codec.messages import encode_messages
 from adapters.openai.server.completion import Completion
@@ -28,12 +29,9 @@ _LOOKED_AT: Final = 10_000
 _SHOWN: Final = frozenset({RunStatus.SUCCESS, RunStatus.PAUSED})
 
 
-class Stored:
+class Stored(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Stored":
-        return self  # as in `Models`
 
     async def get_completion(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found, and what the run failed with."""

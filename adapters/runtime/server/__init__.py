@@ -11,6 +11,8 @@ from adapters._json import ABSENT, parse_text, read_json, validate
 from adapters._server.caller import Caller, caller, loss_header, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from adapters._server.encoding import json_response
+from adapters._server.fault_headers import fault_headers
+from adapters._server.handlers import Handlers
 from adapters._server.own_files import resolve_own_files
 from adapters._server.sse import event_stream
 from adapters.runtime import wire as w
@@ -93,21 +95,12 @@ async def refuse_assistants(request: AnyRequest) -> None:
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     status, body = encode_fault(fault)
-    headers: dict[str, str] = {}
-    if isinstance(fault.details.get("retry_after"), int):
-        headers["Retry-After"] = str(fault.details["retry_after"])
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return json_response(body, headers, status=status)
+    return json_response(body, fault_headers(fault), status=status)
 
 
-class Server:
+class Server(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Server":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     # Threads
 

@@ -18,10 +18,10 @@ from langgraph.store.base import BaseStore
 from pydantic import TypeAdapter, create_model
 
 from adapters.langchain.codec.caller_tools import encode_tool_message
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.read.run_frames import EventReader
 from canonical import AgentInfo, DataPart, Event, FaultCode, FaultError, Invocation, Part, TextPart
 from canonical.event import InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded, RunStarted, StateSaved
+from canonical.json import as_object
 from canonical.store import Store
 from canonical.value import Json, JsonObject
 from gateway.agents.langgraph.checkpointer import Saver

@@ -10,7 +10,6 @@ from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.read.run_frames import EventReader
 from canonical import Event, Record, StateHistory
 from canonical.event import (
@@ -23,6 +22,7 @@ from canonical.event import (
     StepEnded,
     StepStarted,
 )
+from canonical.json import as_object
 from canonical.message import TextPart
 from canonical.value import Json, JsonObject
 from gateway.agents.langgraph.jsonable import plain, plain_object

@@ -18,13 +18,13 @@ from pydantic import ValidationError
 
 from adapters.langchain import request
 from adapters.langchain.codec.caller_tools import encode_input as encode_tools
-from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import BREAKPOINT, encode_answer
 from adapters.langchain.codec.message import encode_message
 from adapters.langchain.codec.state import assistant_id
 from adapters.langchain.request import callers_configurable, with_tools
 from canonical import DataPart, FaultCode, FaultError, Invocation, Message
 from canonical.event import InterruptAnswered
+from canonical.json import as_object
 from canonical.value import Json, JsonObject, is_uuid
 
 _CLASSES: Final[Mapping[str, type[BaseMessage]]] = {

@@ -29,23 +29,19 @@ from canonical import (
     UseTool,
 )
 from canonical.event import (
+    AgentEvent,
     ArtifactAdded,
-    Custom,
     InterruptRaised,
-    LossNoted,
     MessageEnded,
     MessageStarted,
-    Native,
     PartAdded,
     PartDelta,
     PartEnded,
     RunEnded,
-    StateSaved,
     StepEnded,
     StepStarted,
     ToolEnded,
     ToolStarted,
-    UpstreamBound,
 )
 from canonical.json import MAX_BITS, MAX_DEPTH, MAX_VALUES, is_number, is_text
 from canonical.value import Json, Value
@@ -56,25 +52,7 @@ _ENVELOPE = 4
 """Levels that a canonical value puts around the author's data: message, parts, part, data."""
 
 _PARTS = get_args(Part)
-_RAW = (
-    MessageStarted,
-    PartAdded,
-    PartDelta,
-    PartEnded,
-    MessageEnded,
-    ToolStarted,
-    ToolEnded,
-    StepStarted,
-    StepEnded,
-    ArtifactAdded,
-    InterruptRaised,
-    StateSaved,
-    Custom,
-    Native,
-    LossNoted,
-    UpstreamBound,
-    RunEnded,
-)
+_RAW: tuple[type[AgentEvent | RunEnded], ...] = (*get_args(AgentEvent), RunEnded)
 """Events that are an agent's to say."""
 _OF_THE_GATEWAY = tuple(set(get_args(Event)) - set(_RAW))
 _QUESTIONS = (Ask, UseTool, InterruptRaised)

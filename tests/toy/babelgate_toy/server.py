@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from adapters._json import read_json, validate
 from adapters._server.caller import caller, loss_header, run_headers
+from adapters._server.handlers import Handlers
 from babelgate_toy.carries import CARRIES, VERSION
 from canonical import (
     AnnotationPart,
@@ -91,13 +92,9 @@ def _loss(feature: Feature) -> Loss:
     return Loss(feature=str(feature), how=CARRIES[feature].how)
 
 
-class Server:
+class Server(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-
-    def __deepcopy__(self, _: object) -> "Server":
-        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
-        return self
 
     async def list_agents(self, request: Asked) -> Response[Any]:
         agents = [{"name": info.name, "description": info.description} for info in self._hub.agents()]

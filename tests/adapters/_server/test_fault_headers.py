@@ -1,0 +1,23 @@
+"""Headers of an answer that is a fault."""
+
+from typing import Any
+
+import pytest
+
+from adapters._server.fault_headers import fault_headers
+from canonical import Fault, FaultCode
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "headers"),
+    [
+        (FaultCode.QUEUE_FULL, {"retry_after": 3}, {"Retry-After": "3"}),
+        (FaultCode.QUEUE_FULL, {"retry_after": None}, {}),
+        (FaultCode.UNAUTHENTICATED, {}, {"WWW-Authenticate": "Bearer"}),
+        (FaultCode.FORBIDDEN, {}, {}),
+    ],
+)
+def test_a_fault_says_when_to_come_back_and_that_a_key_is_needed(
+    code: FaultCode, details: dict[str, Any], headers: dict[str, str]
+) -> None:
+    assert fault_headers(Fault(code=code, message="No.", details=details)) == headers
