@@ -8,7 +8,7 @@ from typing import Any, Final, TypeGuard, cast
 from msgspec.json import encode
 
 from adapters._json import validate
-from adapters.a2a.codec.marks import Heard
+from adapters.a2a.codec.marks import DecodedContent
 from adapters.a2a.read.artifacts import ArtifactTracker, rest
 from adapters.a2a.read.parts import as_object
 from adapters.a2a.wire import replies as w
@@ -67,19 +67,19 @@ class Draft:
     def is_of(self, message: w.Message | None) -> bool:
         return message is not None and self.message_id is not None and message.messageId == self.message_id
 
-    def take_news(self, heard: Heard, account: ArtifactTracker | None, events: list[Event]) -> bool:
+    def take_news(self, decoded: DecodedContent, account: ArtifactTracker | None, events: list[Event]) -> bool:
         """Leave in it what was not told, and call that a piece of the answer. `account` = of the answer so far, which
         ends if this does not go on with it. False, if what was told is no beginning of this."""
-        thoughts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
-        words = [part for part in heard.parts if not isinstance(part, ReasoningPart)]
-        before, self._told = self._told, [len(thoughts), len(heard.tools), len(heard.progress)]
+        thoughts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]
+        words = [part for part in decoded.parts if not isinstance(part, ReasoningPart)]
+        before, self._told = self._told, [len(thoughts), len(decoded.tools), len(decoded.progress)]
         begins, self._begins = self._begins, False
         new = words if begins or not _is_open(account) else rest(account.units, words)
         if account is not None and (begins or new is None):
             account.close(events)
-        heard.parts = [*thoughts[before[0] :], *(words if new is None else new)]
-        heard.tools, heard.progress, heard.states = heard.tools[before[1] :], heard.progress[before[2] :], []
-        heard.says = "answer"
+        decoded.parts = [*thoughts[before[0] :], *(words if new is None else new)]
+        decoded.tools, decoded.progress, decoded.states = decoded.tools[before[1] :], decoded.progress[before[2] :], []
+        decoded.says = "answer"
         return new is not None
 
     def find_untold(
