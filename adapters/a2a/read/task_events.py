@@ -43,7 +43,7 @@ from adapters.a2a.read.parts import (
     says_something,
     since_caller,
 )
-from adapters.a2a.read.questions import QuestionAccount, decode_interrupts, in_words, questions
+from adapters.a2a.read.questions import QuestionTracker, decode_interrupts, in_words, questions
 from adapters.a2a.read.token import TokenReader
 from adapters.a2a.read.usage import UsageCounter
 from adapters.a2a.wire import replies as w
@@ -112,7 +112,7 @@ class EventReader:
         """By the reply that is read: callers of A2A are shown the pieces, of an artifact."""
         self._events: list[Event] = []
         self._bound: dict[str, str] = {}
-        self._accounts: dict[str, ArtifactTracker] = {}
+        self._trackers: dict[str, ArtifactTracker] = {}
         self._messages = 0
         """Begun in this run."""
         self._answered = False
@@ -121,7 +121,7 @@ class EventReader:
         """Texts of answers that were no artifacts."""
         self._remarks: set[str] = set()
         """Ids of the status messages that were told."""
-        self._questions = QuestionAccount()
+        self._questions = QuestionTracker()
         self._losses: set[tuple[str, str]] = set()
         self._spoken: ArtifactTracker | None = None
         """Of the answer that comes in pieces in the messages of the status."""
@@ -162,9 +162,9 @@ class EventReader:
                             asides.add(event.message_id)
                 case PartAdded() | PartDelta() | PartEnded() | MessageEnded():
                     self._recall_words(event, phases.get(event.message_id), aside=event.message_id in asides)
-                    account = said.get(event.message_id or "")
-                    if account is not None:
-                        account.recall(event)
+                    tracker = said.get(event.message_id or "")
+                    if tracker is not None:
+                        tracker.recall(event)
                 case ToolStarted() | ToolEnded():
                     self._remarks |= {own["messageId"] for own in (own_of(event.extra),) if "messageId" in own}
                     self._activity.recall(event, mine=mine)
@@ -192,14 +192,14 @@ class EventReader:
     def _recall_message(self, event: MessageStarted, said: dict[str, ArtifactTracker], *, mine: bool) -> None:
         own = own_of(event.extra)
         if "artifactId" in own:
-            account = self._accounts.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=False))
-            account.message_id, account.open = (event.message_id if mine else None), False
-            said[event.message_id or ""] = account
+            tracker = self._trackers.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=False))
+            tracker.message_id, tracker.open = (event.message_id if mine else None), False
+            said[event.message_id or ""] = tracker
         elif event.role == "agent" and "messageId" in own:
             self._remarks.add(own["messageId"])
         if mine and (IN_STATUS in event.extra or GROWING in event.extra):
-            account = self._spoken = ArtifactTracker("", file=False, message_id=event.message_id)
-            said[event.message_id or ""] = account
+            tracker = self._spoken = ArtifactTracker("", file=False, message_id=event.message_id)
+            said[event.message_id or ""] = tracker
 
     def _recall_words(
         self, event: PartAdded | PartDelta | PartEnded | MessageEnded, phase: Phase | None, *, aside: bool
@@ -214,11 +214,11 @@ class EventReader:
     def _recall_artifact(self, event: ArtifactAdded, *, mine: bool) -> None:
         own = own_of(event.extra)
         if "artifactId" in own:
-            account = self._accounts.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=True))
+            tracker = self._trackers.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=True))
             if not event.append:
-                account.units.clear()
-            account.added = account.added or mine
-            account.add(event.part)
+                tracker.merged_parts.clear()
+            tracker.added = tracker.added or mine
+            tracker.add(event.part)
 
     # What is told now
 
@@ -284,7 +284,7 @@ class EventReader:
         self.begun = True
         if not self._has_grown:
             self._events = self._mirror.reflect(reply, self._events, self.rule)
-        self._tokens.learn(value, self._events, self._accounts)
+        self._tokens.learn(value, self._events, self._trackers)
         return self._events
 
     def _read_records(self, reply: w.Reply | None) -> bool:
@@ -320,7 +320,7 @@ class EventReader:
         if self.task_id is not None and task.id != self.task_id:
             self._finish()
             self._spoken = None
-            self._accounts.clear()  # another task's artifacts may have the same names
+            self._trackers.clear()  # another task's artifacts may have the same names
         self._bind(task.id, task.contextId)
         self._activity.is_relayed |= bool(about_of(task.metadata))
         # `lastChunk` is said of updates and not of artifacts: in a task its end says that nothing follows.
@@ -439,15 +439,15 @@ class EventReader:
     def _grow(self, text: str) -> None:
         """langgraph-api 0.16.7 says all of its answer with each token, and all of the next one, when that has begun."""
         self._has_grown = True
-        account = self._spoken
-        if account is not None and account.message_id is not None and not text.startswith(account.text):
-            if account.text.startswith(text):  # it is behind
+        tracker = self._spoken
+        if tracker is not None and tracker.message_id is not None and not text.startswith(tracker.text):
+            if tracker.text.startswith(text):  # it is behind
                 return
-            account.close(self._events)
-        if account is None or account.message_id is None:
-            account = self._spoken = ArtifactTracker("", file=False)
-            account.message_id = self._start("answer", None, {GROWING: {}})
-        account.say([TextPart(text=text[len(account.text) :])], self._events, begun=not account.units)
+            tracker.close(self._events)
+        if tracker is None or tracker.message_id is None:
+            tracker = self._spoken = ArtifactTracker("", file=False)
+            tracker.message_id = self._start("answer", None, {GROWING: {}})
+        tracker.say([TextPart(text=text[len(tracker.text) :])], self._events, begun=not tracker.merged_parts)
 
     def _tell_draft(self, message: w.Message) -> None:
         start, decoded = len(self._events), self._decode_marks(message)
@@ -459,14 +459,14 @@ class EventReader:
 
     def _speak(self, parts: Sequence[Part], message: w.Message) -> None:
         """A piece of the answer, which is no artifact."""
-        account = self._spoken
+        tracker = self._spoken
         own: JsonObject = {PROTOCOL: {"messageId": message.messageId}} if message.messageId else {}
-        begun = account is None or account.message_id is None
-        if account is None or account.message_id is None:
-            account = self._spoken = ArtifactTracker("", file=False)
-            account.message_id = self._start("answer", None, {IN_STATUS: {}})
+        begun = tracker is None or tracker.message_id is None
+        if tracker is None or tracker.message_id is None:
+            tracker = self._spoken = ArtifactTracker("", file=False)
+            tracker.message_id = self._start("answer", None, {IN_STATUS: {}})
         start = len(self._events)
-        account.say(parts, self._events, begun=begun)
+        tracker.say(parts, self._events, begun=begun)
         if own and len(self._events) > start:
             self._events[-1] = self._events[-1].replace(extra=own)
 
@@ -607,7 +607,7 @@ class EventReader:
     def _texts(self) -> set[str]:
         """Of the answers so far."""
         spoken = () if self._spoken is None else (self._spoken.text,)
-        return {*self._answers, *spoken, *(account.text for account in self._accounts.values())}
+        return {*self._answers, *spoken, *(tracker.text for tracker in self._trackers.values())}
 
     def _from_history(self, task: w.Task) -> None:
         """What the server said while nobody listened, since the caller's last message. Some keep their answer nowhere
@@ -625,7 +625,7 @@ class EventReader:
                 decoded.parts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]
         ended = decode_state(status.state) is TaskState.COMPLETED and status.message is None
         spoken = [(each, decoded) for each, decoded in news if text_of(tuple(decoded.parts))]
-        answer = spoken[-1] if spoken and ended and not self._answered and not self._accounts else None
+        answer = spoken[-1] if spoken and ended and not self._answered and not self._trackers else None
         for message, decoded in news:
             # Without an id nobody could tell that it was told.
             if (
@@ -691,57 +691,57 @@ class EventReader:
         if any(isinstance(part, ReasoningPart) for part in decoded.parts):
             piece = None  # a piece that is thought is no piece of what A2A's callers see
         artifact_id = artifact.artifactId or artifact.name or ""
-        account = self._accounts.get(artifact_id) or self._find_growing(artifact_id, decoded)
-        if account is None:
-            account = self._accounts[artifact_id] = ArtifactTracker(artifact_id, file=is_file(artifact, decoded.parts))
+        tracker = self._trackers.get(artifact_id) or self._find_growing(artifact_id, decoded)
+        if tracker is None:
+            tracker = self._trackers[artifact_id] = ArtifactTracker(artifact_id, file=is_file(artifact, decoded.parts))
             # fasta2a 2.1.1 appends its first piece to nothing, which the client of a2a-sdk 1.3.0 refuses to read.
             piece = None if piece is None else Piece(piece.last, append=False, beside=piece.beside)
             self._tell_artifact(
-                account, artifact, decoded.parts, last=last, fresh=True, piece=piece, citations=decoded.citations
+                tracker, artifact, decoded.parts, last=last, fresh=True, piece=piece, citations=decoded.citations
             )
             return
-        if not append and account.units and not any(map(says_something, decoded.parts)):
-            self._take_back(account)
+        if not append and tracker.merged_parts and not any(map(says_something, decoded.parts)):
+            self._take_back(tracker)
             return
-        parts = decoded.parts if append else rest(account.units, decoded.parts)
+        parts = decoded.parts if append else rest(tracker.merged_parts, decoded.parts)
         if parts is not None:
             self._tell_artifact(
-                account, artifact, parts, last=last, fresh=False, piece=piece, citations=decoded.citations
+                tracker, artifact, parts, last=last, fresh=False, piece=piece, citations=decoded.citations
             )
             return
-        account.units.clear()
-        account.close(self._events)
-        if not account.file:
+        tracker.merged_parts.clear()
+        tracker.close(self._events)
+        if not tracker.file:
             self._lose("artifact", _SAID_ANEW)
         self._tell_artifact(
-            account, artifact, decoded.parts, last=last, fresh=True, piece=piece, citations=decoded.citations
+            tracker, artifact, decoded.parts, last=last, fresh=True, piece=piece, citations=decoded.citations
         )
 
     def _find_growing(self, artifact_id: str, decoded: DecodedContent) -> ArtifactTracker | None:
         """The answer that is an artifact in the end: most of it, or all, has been told."""
-        account = self._spoken
+        tracker = self._spoken
         text = text_of(tuple(decoded.parts))
         if (
             not self.says_all_again
-            or account is None
-            or account.message_id is None
-            or not text.startswith(account.text)
+            or tracker is None
+            or tracker.message_id is None
+            or not text.startswith(tracker.text)
         ):
             return None
-        self._spoken, account.artifact_id = None, artifact_id
-        self._accounts[artifact_id] = account
-        return account
+        self._spoken, tracker.artifact_id = None, artifact_id
+        self._trackers[artifact_id] = tracker
+        return tracker
 
-    def _take_back(self, account: ArtifactTracker) -> None:
+    def _take_back(self, tracker: ArtifactTracker) -> None:
         """It was replaced by nothing: a gateway like this one does so when its agent starts over."""
-        account.units.clear()
-        account.close(self._events)
-        account.added = False  # a file is replaced by what comes
+        tracker.merged_parts.clear()
+        tracker.close(self._events)
+        tracker.added = False  # a file is replaced by what comes
         self._lose("artifact", _SAID_ANEW)
 
     def _tell_artifact(
         self,
-        account: ArtifactTracker,
+        tracker: ArtifactTracker,
         artifact: w.Artifact,
         parts: Sequence[Part],
         *,
@@ -751,32 +751,32 @@ class EventReader:
         citations: Sequence[AnnotationPart],
     ) -> None:
         start = len(self._events)
-        if account.file:
-            appends = account.added and not fresh
+        if tracker.file:
+            appends = tracker.added and not fresh
             # An id of the run's: the server's own names are unique within its task only.
-            artifact_id = derived_id(self._run_id, "artifact", account.artifact_id)
-            account.give(artifact, parts, self._events, artifact_id=artifact_id, last=last, fresh=fresh)
+            artifact_id = derived_id(self._run_id, "artifact", tracker.artifact_id)
+            tracker.give(artifact, parts, self._events, artifact_id=artifact_id, last=last, fresh=fresh)
             if piece is not None:
                 piece.mark(self._events, start, append=appends)
             return
-        begun = account.message_id is None and (fresh or any(says_something(part) for part in parts))
+        begun = tracker.message_id is None and (fresh or any(says_something(part) for part in parts))
         if begun:
             name, description = artifact.name, artifact.description
-            own = as_extra(artifact, artifactId=account.artifact_id, name=name, description=description)
+            own = as_extra(artifact, artifactId=tracker.artifact_id, name=name, description=description)
             is_thought = bool(parts) and all(isinstance(part, ReasoningPart) for part in parts)
-            account.message_id = self._start("answer", metadata_of(artifact), own, is_thought=is_thought)
-        if account.message_id is not None:
-            account.say(parts, self._events, begun=begun)
+            tracker.message_id = self._start("answer", metadata_of(artifact), own, is_thought=is_thought)
+        if tracker.message_id is not None:
+            tracker.say(parts, self._events, begun=begun)
             told = piece is not None and piece.mark(self._events, start, append=not begun)
-            account.cut = told or (piece is not None and not last and account.cut)
+            tracker.cut = told or (piece is not None and not last and tracker.cut)
             self._answered = self._answered or any(not isinstance(part, ReasoningPart) for part in parts)
-        if not account.cite(citations, self._events):
+        if not tracker.cite(citations, self._events):
             self._lose("citation", _CITED_LATE)
         if last:
-            account.close(self._events)
+            tracker.close(self._events)
 
     def _finish(self) -> None:
-        for account in self._accounts.values():
-            account.close(self._events)
+        for tracker in self._trackers.values():
+            tracker.close(self._events)
         if self._spoken is not None:
             self._spoken.close(self._events)
