@@ -218,7 +218,7 @@ class StateHistory:
         if spoken is None:
             return None
         node = self._agent(task_id)
-        goes_on = event.status in (RunStatus.PAUSED, RunStatus.ERROR, RunStatus.TIMEOUT)
+        is_unfinished = event.status in (RunStatus.PAUSED, RunStatus.ERROR, RunStatus.TIMEOUT)
         questions = tuple(self.fold.open_interrupts(task_id)) if event.status is RunStatus.PAUSED else ()
         output = {"output": event.output} if not isinstance(event.output, dict | None) else members(event.output)
         return self._add(
@@ -228,7 +228,7 @@ class StateHistory:
             tuple(spoken),
             delta=output,
             parent=self._tips.get(task_id),
-            next_=(node,) if goes_on else (),
+            next_=(node,) if is_unfinished else (),
             questions=questions,
             fault=event.fault,
         )

@@ -148,10 +148,10 @@ def find_records(connection: Connection, pk: int, owner: str, turns: Sequence[Tu
     its = select(_TASK.c.task_id, _TASK.c.first_seq).where(_TASK.c.owner == owner, _TASK.c.task_id.in_(task_ids))
     tasks = {row.task_id: row.first_seq for row in connection.execute(its.where(_TASK.c.thread_pk == pk))}
     runs = [turn for turn in turns if turn.run_id is not None]
-    goes_on = any(turn.until is None for turn in runs)
+    is_running = any(turn.until is None for turn in runs)
     return TurnRecords(
         first=min((*tasks.values(), *(turn.seq for turn in turns))),
-        until=None if goes_on else max((turn.until or 0 for turn in runs), default=0),
+        until=None if is_running else max((turn.until or 0 for turn in runs), default=0),
         runs=frozenset(refer(turn.run_id, made) for turn in runs for made in (turn.seq, None)),
         tasks=frozenset(refer(task_id, made) for task_id, first in tasks.items() for made in (first, None)),
         tasks_begun=frozenset(tasks.values()),
