@@ -253,7 +253,7 @@ class RecordReader:
             case RunEnded():
                 self._ended = event
                 return ()
-            case RunStarted() if event.starts_over and self._said:
+            case RunStarted() if event.is_restart and self._said:
                 return (LossNoted(feature="artifact", how=_SAID_ANEW),)
             case ArtifactAdded(origin="caller"):
                 return ()

@@ -417,7 +417,7 @@ class StateHistory:
         needed: dict[int, JsonObject | None] = {}
         for checkpoint_id, node in self._nodes.items():
             task = self.fold.tasks.get(node.made.task_id or "")
-            is_open = task is not None and not task.terminal
+            is_open = task is not None and not task.is_terminal
             is_later = node.made.seq > seq and not self._is_removed(node)
             if checkpoint_id == head or is_open or is_later:
                 self._note_needed(checkpoint_id, needed)

@@ -42,7 +42,7 @@ class SharedList(Generic[T]):
             encoded = self._encoded[:same]
             for item in items[same:]:
                 encoded.append(encode(convert(item)))
-                if turns.over:
+                if turns.is_over:
                     await turns.give()
             self._items, self._encoded = items, encoded
         return self._encoded[: len(items)]
@@ -80,7 +80,7 @@ class ValueWithList:
             if len(yielded) > _PIECE:
                 yield yielded
                 yielded = b""
-            if turns.over:
+            if turns.is_over:
                 await turns.give()
         yield yielded + self.after
 

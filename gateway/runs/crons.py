@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from canonical.cron import CHANGEABLE, Cron, CronQuery
 from canonical.fault import FaultCode, FaultError
-from canonical.json import contains
+from canonical.json import has_members
 from canonical.listed import Listed
 from canonical.stored import decode_snapshot, encode_snapshot
 from gateway.background import Tasks
@@ -271,7 +271,7 @@ def _is_match(cron: Cron, query: CronQuery) -> bool:
     asked = {"assistant_id": query.assistant_id, "thread_id": query.thread_id, "enabled": query.enabled}
     if any(wanted is not None and getattr(cron, name) != wanted for name, wanted in asked.items()):
         return False
-    return contains(cron.metadata, query.metadata)
+    return has_members(cron.metadata, query.metadata)
 
 
 def _read(connection: Connection, *, owner: str, keys: Sequence[str]) -> dict[str, Cron]:

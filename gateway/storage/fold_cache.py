@@ -63,7 +63,7 @@ class SnapshotCache:
                 return await self.get(pk, name, empty, page, until)
             for record in records:
                 found.apply(record)
-                if turns.over:
+                if turns.is_over:
                     await turns.give()
             if found.size > self._largest:
                 raise FaultError(

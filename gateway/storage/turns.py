@@ -133,7 +133,7 @@ class TurnRecords:
             within.append(_EVENT.c.seq <= max(self.until, *(last for _, last in self.said), 0))
         return and_(*within, or_(of_runs, *(and_(*_OF_NO_RUN, span) for span in spans)))
 
-    def holds(self, row: Any) -> bool:
+    def has_row(self, row: Any) -> bool:
         """Of a row where that is so. Of the parts in other runs of the tasks only calls tell anything."""
         if row.run_id in self.runs or row.seq in self.tasks_begun or row.task_id is None:
             return True
@@ -178,7 +178,7 @@ def read_turns(connection: Connection, pk: int, wanted: TurnRecords, after: int)
     size = 0
     with closing(connection.execute(stream_rows(log.order_by(_EVENT.c.seq)))) as rows:
         for row in rows:
-            if wanted.holds(row):
+            if wanted.has_row(row):
                 kept.append(tuple(row))
                 size += len(row.body)
             if size > PAGE or len(kept) == _MOST:

@@ -527,7 +527,7 @@ _OF_A_MESSAGE: Final = (
 )
 
 
-def ends_with_task(metadata: JsonObject | None) -> bool:
+def has_task_after_end(metadata: JsonObject | None) -> bool:
     """Whether the agent tells its usage, and files, in a task after the status that ends it: agno 3.1.10."""
     return any(key in (metadata or {}) for key in ("agno_content_category", "agno_event_type"))
 

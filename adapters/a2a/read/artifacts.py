@@ -91,27 +91,27 @@ class MergedPart:
         return self.texts[0] if self.texts else ""
 
     @property
-    def grows(self) -> bool:
+    def can_grow(self) -> bool:
         return isinstance(self.part, TextPart | RefusalPart | ReasoningPart)
 
-    def joins(self, other: "MergedPart") -> bool:
-        return self.grows and self.head == other.head
+    def can_join(self, other: "MergedPart") -> bool:
+        return self.can_grow and self.head == other.head
 
 
 def _merge_parts(parts: Sequence[Part]) -> list[MergedPart]:
     merged_parts: list[MergedPart] = []
     for merged in map(MergedPart.of, parts):
-        if merged_parts and merged_parts[-1].joins(merged):
+        if merged_parts and merged_parts[-1].can_join(merged):
             merged_parts[-1].texts += merged.texts
         else:
             merged_parts.append(merged)
-    return [merged for merged in merged_parts if not merged.grows or merged.text]
+    return [merged for merged in merged_parts if not merged.can_grow or merged.text]
 
 
 def rest(told: Sequence[MergedPart], parts: Sequence[Part]) -> list[Part] | None:
     """What of `parts` was not told yet; None if they are others than those that were told. A server may also show less
     than it said before: then it is behind, and there is nothing new."""
-    told = [merged for merged in told if not merged.grows or merged.text]
+    told = [merged for merged in told if not merged.can_grow or merged.text]
     now = _merge_parts(parts)
     for index, (before, after) in enumerate(zip(told, now, strict=False)):
         if before.head != after.head:
@@ -128,7 +128,7 @@ def rest(told: Sequence[MergedPart], parts: Sequence[Part]) -> list[Part] | None
 
 
 def _part(merged: MergedPart) -> Part:
-    return merged.part.replace(text=merged.text) if merged.grows else merged.part
+    return merged.part.replace(text=merged.text) if merged.can_grow else merged.part
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class ArtifactTracker:
             self.cited.append(part)
             return
         merged = MergedPart.of(part)
-        if self.merged_parts and self.merged_parts[-1].joins(merged):
+        if self.merged_parts and self.merged_parts[-1].can_join(merged):
             self.merged_parts[-1].texts += merged.texts
         else:
             self.merged_parts.append(merged)
@@ -197,7 +197,7 @@ class ArtifactTracker:
             if grows and not part.text and not begun:
                 continue
             begun = False
-            if grows and self.open and self.merged_parts[-1].joins(MergedPart.of(part)):
+            if grows and self.open and self.merged_parts[-1].can_join(MergedPart.of(part)):
                 events.append(PartDelta(message_id=self.message_id, text=part.text))
             else:
                 self._end_part(events)

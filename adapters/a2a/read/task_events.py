@@ -18,7 +18,7 @@ from adapters.a2a.codec.marks import (
     author_of,
     decode_artifact,
     decode_marks,
-    ends_with_task,
+    has_task_after_end,
     is_trajectory,
     usage_of_task,
 )
@@ -38,9 +38,9 @@ from adapters.a2a.read.parts import (
     decode_reply,
     decode_state,
     distinct_lines,
+    has_content,
     is_callers,
     own_of,
-    says_something,
     since_caller,
 )
 from adapters.a2a.read.questions import QuestionTracker, decode_interrupts, in_words, questions
@@ -390,7 +390,7 @@ class EventReader:
     def _decode_marks(self, said: w.Message | None, *metadata: JsonObject | None) -> DecodedContent:
         """A message, with the metadata of what brought it."""
         said = said or w.Message()
-        self._ends_with_task |= any(map(ends_with_task, (said.metadata, *metadata)))
+        self._ends_with_task |= any(map(has_task_after_end, (said.metadata, *metadata)))
         return decode_marks(self._read_parts(said).parts, said.messageId or "", said.metadata, *metadata)
 
     def _remark(self, message: w.Message, decoded: DecodedContent) -> None:
@@ -700,7 +700,7 @@ class EventReader:
                 tracker, artifact, decoded.parts, last=last, fresh=True, piece=piece, citations=decoded.citations
             )
             return
-        if not append and tracker.merged_parts and not any(map(says_something, decoded.parts)):
+        if not append and tracker.merged_parts and not any(map(has_content, decoded.parts)):
             self._take_back(tracker)
             return
         parts = decoded.parts if append else rest(tracker.merged_parts, decoded.parts)
@@ -759,7 +759,7 @@ class EventReader:
             if piece is not None:
                 piece.mark(self._events, start, append=appends)
             return
-        begun = tracker.message_id is None and (fresh or any(says_something(part) for part in parts))
+        begun = tracker.message_id is None and (fresh or any(has_content(part) for part in parts))
         if begun:
             name, description = artifact.name, artifact.description
             own = as_extra(artifact, artifactId=tracker.artifact_id, name=name, description=description)

@@ -222,7 +222,7 @@ class Server:
         last = tasks[-1]
         # SDK 1.0.3 refuses it (403), or where the run once awaited, leaves it in-progress for ever: so only for agents
         # that are declared to go on.
-        if last.terminal and self._continuable(last.agent):
+        if last.is_terminal and self._continuable(last.agent):
             receipt = await self._continue(who, last, message)
             tasks = [*tasks, receipt.task]
         else:

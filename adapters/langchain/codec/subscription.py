@@ -39,7 +39,7 @@ class Subscription:
     since: int = 0
     """The `seq` after which events are told."""
 
-    def takes(self, seq: int, channel: str, ns: Sequence[str], name: str = "") -> bool:
+    def is_subscribed(self, seq: int, channel: str, ns: Sequence[str], name: str = "") -> bool:
         """`name` = of a custom event."""
         if seq <= self.since:
             return False

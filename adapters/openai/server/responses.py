@@ -78,7 +78,7 @@ class Responses:
         await self._read(who, found).follow()
         task = await self._hub.reads.task(who.owner, found.task.task_id)
         with _suppress_ended():
-            if task.waiting:
+            if task.is_waiting:
                 await self._hub.cancel(who.owner, task.task_id)
 
     async def delete_response(self, request: AnyRequest) -> Response[Any]:

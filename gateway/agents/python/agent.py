@@ -113,7 +113,7 @@ class _SyncSteps:
             self._generator.close()
             return
         try:
-            if not self._worker.busy:
+            if not self._worker.is_busy:
                 await self._worker.do(self._generator.close)
         finally:
             self._worker.stop()
@@ -352,7 +352,7 @@ async def _next(going: _Call, answers: Sequence[InterruptAnswered], said: Replay
     try:
         return await going.next(answers)
     except FaultError as error:
-        if said.over:
+        if said.is_over:
             raise
         raise _not_replayable_error(
             f"it was started again and raised {error.fault.message!r} where it had not before"
