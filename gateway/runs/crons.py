@@ -44,7 +44,7 @@ _AT_ONCE: Final = 100
 """Crons that are looked at together."""
 _LOOK: Final = 60.0
 """Seconds after which the time is looked at again: the system's clock may have been set."""
-_MOST: Final = 1000
+_MOST_CRONS: Final = 1000
 """Crons of one owner."""
 
 
@@ -212,8 +212,8 @@ def _create(tx: Transaction, owner: str, made: Cron) -> None:
     if made.thread_id is not None:
         tx.need_thread(owner, made.thread_id)
     counted = select(func.count()).select_from(_CRON).where(_CRON.c.owner == owner)
-    if tx.connection.execute(counted).scalar_one() >= _MOST:
-        raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MOST} crons: delete one first.")
+    if tx.connection.execute(counted).scalar_one() >= _MOST_CRONS:
+        raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MOST_CRONS} crons: delete one first.")
     row = {"owner": owner, "cron_id": made.cron_id, "next_run": made.next_run, "body": encode_snapshot(made)}
     tx.connection.execute(insert(_CRON), row)
 

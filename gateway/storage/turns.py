@@ -24,7 +24,7 @@ _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id,
 _OF_NO_RUN: Final = (_EVENT.c.run_id.is_(None), _EVENT.c.task_id.is_(None))
 _SPAN: Final = 8192
 """Records over which the turns of one answer reach, unless the first reaches further."""
-_MOST: Final = 2048
+_MOST_RECORDS: Final = 2048
 """Records that are read at once."""
 _ENDED: Final = frozenset(map(str, ENDED))
 _CALL: Final = b'"kind":"tool_call"'
@@ -181,7 +181,7 @@ def read_turns(connection: Connection, pk: int, wanted: TurnRecords, after: int)
             if wanted.has_row(row):
                 kept.append(tuple(row))
                 size += len(row.body)
-            if size > PAGE or len(kept) == _MOST:
+            if size > PAGE or len(kept) == _MOST_RECORDS:
                 return decode_records(connection, pk, kept), True
     return decode_records(connection, pk, kept), False
 

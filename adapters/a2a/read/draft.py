@@ -18,7 +18,7 @@ from canonical.value import Extra, Json, JsonObject
 
 STREAMING: Final = "/ui/streaming/v1"
 """How the URI of the extension ends, and with it the key of its metadata."""
-_MOST: Final = 4_000_000
+_MOST_BYTES: Final = 4_000_000
 """Bytes of changes of one message, as JSON, that are followed: the rest is told when the message is whole."""
 
 
@@ -55,7 +55,7 @@ class Draft:
         """Raises as `_apply`, and LookupError where there would be too much of it."""
         size = len(encode(change))
         self._size = size if as_object(change).get("path") == "" else self._size + size
-        if self._size > _MOST:
+        if self._size > _MOST_BYTES:
             raise LookupError(self._size)
         self._value = _apply(self._value, change)
 

@@ -7,15 +7,15 @@ from adapters.openai.codec.messages import refuse
 from canonical.value import JsonObject
 
 _PAGE: Final = 20
-_MOST: Final = 100
+_MOST_ITEMS: Final = 100
 
 
 def limit_of(text: str | None) -> int:
     """Raises invalid."""
     if text is None:
         return _PAGE
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST):
-        refuse("limit", f"It is not an integer from 1 to {_MOST}.")
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST_ITEMS):
+        refuse("limit", f"It is not an integer from 1 to {_MOST_ITEMS}.")
     return int(text)
 
 
