@@ -383,7 +383,7 @@ class Start:
             return ask
         return msgspec.structs.replace(ask, fork=self.fork, state=self.values, as_node=self.as_node)
 
-    def refuse(self) -> None:
+    def check_absent(self) -> None:
         """For an answer. Raises invalid."""
         if self:
             raise FaultError(FaultCode.INVALID, "An answer goes on from its question: it takes neither fork nor state.")

@@ -227,7 +227,7 @@ async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) 
     resumed = _resume_answers(ask.message)
     try:
         if task.is_waiting:
-            ask.start.refuse()
+            ask.start.check_absent()
             receipt = await call.hub.answer(call.owner, _answers(call, dialect, ask, task, resumed))
         elif resumed is not None:
             raise FaultError(FaultCode.NOT_AWAITING, "The task does not wait for answers.")

@@ -216,7 +216,7 @@ class Server:
             raise FaultError(FaultCode.INVALID, "run_id: must be the run of the path")
         extension = _read_extension(request, body)
         answers = decode_request(body.await_resume.pop(w.OWN, None))
-        (extension or answers).start.refuse()
+        (extension or answers).start.check_absent()
         value, said = decode_answer(body.await_resume)
         (message,) = await resolve_own_files(self._hub, who, (said,))
         last = tasks[-1]

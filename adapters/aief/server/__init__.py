@@ -373,7 +373,7 @@ class Server:
     async def _answer(
         self, who: Caller, view: TaskView, task: Task, body: w.RequestBody, extension: ExtensionRequest
     ) -> str:
-        extension.start.refuse()
+        extension.start.check_absent()
         asked = view.fold.open_interrupts(task.task_id)
         value, message = decode_answer(body, asked[0].answer_schema if asked else None)
         given = RunInput(

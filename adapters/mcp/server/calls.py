@@ -326,7 +326,7 @@ class Calls:
 
     async def _resume(self, who: Caller, given: w.Resume, peer: Peer) -> JsonObject:
         """Raises invalid, not_found, not_awaiting, task_ended."""
-        peer.extras.start.refuse()
+        peer.extras.start.check_absent()
         task = await self._find(who, decode_run_id(given.run_id))
         tool = self._tools(who).get(task.agent)
         if tool is None:

@@ -245,7 +245,7 @@ class CreateResponse:
 
     async def _answer(self, asked: CheckedRequest) -> Receipt:
         who, said = asked.who, asked.said
-        asked.extension.start.refuse()
+        asked.extension.start.check_absent()
         task = await self._asking_task(who, said)
         if task.agent != asked.agent.name:
             refuse("model", f"The call was made by {task.agent}.")
