@@ -25,6 +25,7 @@ from adapters.openai.codec.model import schema_of
 from adapters.openai.codec.names import api_extra
 from adapters.openai.server.answers import make_answers
 from adapters.openai.server.compact import read_expanded
+from adapters.openai.server.follow import Reading
 from adapters.openai.server.lookup import (
     FoundRun,
     decode_request_of_model,
@@ -32,7 +33,6 @@ from adapters.openai.server.lookup import (
     find_conversation,
     find_previous,
 )
-from adapters.openai.server.reading import Reading
 from adapters.openai.wire import responses as w
 from adapters.openai.write.response import ResponseWriter
 from canonical import (

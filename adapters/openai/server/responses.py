@@ -14,9 +14,9 @@ from adapters.openai.codec.items import encode_inputs
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import object_in
 from adapters.openai.server.create_response import HEARTBEAT
+from adapters.openai.server.follow import Reading
 from adapters.openai.server.lookup import FoundRun, find_response, no_response, read_inputs, response_run
 from adapters.openai.server.page import page_of
-from adapters.openai.server.reading import Reading
 from canonical import FaultCode, FaultError, Hub, RunStatus
 from canonical.value import JsonObject
 
