@@ -26,7 +26,7 @@ class Turns:
         self._until = time.perf_counter() + _SLICE
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether it is somebody else's turn."""
         return time.perf_counter() >= self._until
 

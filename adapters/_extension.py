@@ -243,7 +243,7 @@ class RecordReader:
             case RunEnded():
                 self._ended = event
                 return ()
-            case RunStarted() if event.starts_over and self._said:
+            case RunStarted() if event.is_restart and self._said:
                 return (LossNoted(feature="artifact", how=_SAID_ANEW),)
             case ArtifactAdded(origin="caller"):
                 return ()
@@ -373,7 +373,7 @@ class Start:
             return ask
         return msgspec.structs.replace(ask, fork=self.fork, state=self.values, as_node=self.as_node)
 
-    def refuse(self) -> None:
+    def check_absent(self) -> None:
         """For an answer. Raises invalid."""
         if self:
             raise FaultError(FaultCode.INVALID, "An answer goes on from its question: it takes neither fork nor state.")

@@ -102,12 +102,12 @@ class RunStarted(_Event):
     and does again what it had not finished. None = all that the run had said."""
 
     @property
-    def starts_over(self) -> bool:
+    def is_restart(self) -> bool:
         return self.attempt > 1 and not self.resumed
 
-    def voids(self, message_id: str | None) -> bool:
+    def is_void(self, message_id: str | None) -> bool:
         """Whether what the run had said in a message is void; None = in no message."""
-        return self.starts_over and (self.void is None or message_id in self.void)
+        return self.is_restart and (self.void is None or message_id in self.void)
 
 
 class UpstreamBound(_Event):

@@ -131,7 +131,7 @@ def run_after(run: Run, record: Record) -> Run:
                 attempt=event.attempt,
                 started_at=record.at,
                 last_seq=record.seq,
-                loss=() if event.voids(None) else run.loss,
+                loss=() if event.is_void(None) else run.loss,
             )
         case RunEnded():
             return run.replace(
@@ -287,7 +287,7 @@ class Fold:
                 self._add_run(event, record)
                 for message in event.messages:
                     self._add_message(message, record)
-            case RunStarted() if event.starts_over:
+            case RunStarted() if event.is_restart:
                 self._void(run_id, event)
             case InterruptRaised():
                 self.size += _THING + len(encode_event(event))
@@ -314,10 +314,10 @@ class Fold:
     def _void(self, run_id: str | None, start: RunStarted) -> None:
         """The run starts over."""
         for message_id, said in list(self._messages.items()):
-            if said.run_id == run_id and not said.given and start.voids(message_id):
+            if said.run_id == run_id and not said.given and start.is_void(message_id):
                 del self._messages[message_id]
         for artifact_id, artifact in list(self.artifacts.items()):
-            if artifact.run_id == run_id and start.voids(None):
+            if artifact.run_id == run_id and start.is_void(None):
                 del self.artifacts[artifact_id]
 
     def _add_message(self, message: Message, record: Record) -> None:
@@ -417,4 +417,4 @@ class Fold:
 
     def open_interrupts(self, task_id: str | None = None) -> list[Interrupt]:
         """Unanswered questions, oldest first."""
-        return [i for i in self.interrupts.values() if i.open and (task_id is None or i.task_id == task_id)]
+        return [i for i in self.interrupts.values() if i.is_open and (task_id is None or i.task_id == task_id)]

@@ -218,7 +218,7 @@ class StateHistory:
         if spoken is None:
             return None
         node = self._agent(task_id)
-        goes_on = event.status in (RunStatus.PAUSED, RunStatus.ERROR, RunStatus.TIMEOUT)
+        is_unfinished = event.status in (RunStatus.PAUSED, RunStatus.ERROR, RunStatus.TIMEOUT)
         questions = tuple(self.fold.open_interrupts(task_id)) if event.status is RunStatus.PAUSED else ()
         output = {"output": event.output} if not isinstance(event.output, dict | None) else members(event.output)
         return self._add(
@@ -228,7 +228,7 @@ class StateHistory:
             tuple(spoken),
             delta=output,
             parent=self._tips.get(task_id),
-            next_=(node,) if goes_on else (),
+            next_=(node,) if is_unfinished else (),
             questions=questions,
             fault=event.fault,
         )
@@ -417,7 +417,7 @@ class StateHistory:
         needed: dict[int, JsonObject | None] = {}
         for checkpoint_id, node in self._nodes.items():
             task = self.fold.tasks.get(node.made.task_id or "")
-            is_open = task is not None and not task.terminal
+            is_open = task is not None and not task.is_terminal
             is_later = node.made.seq > seq and not self._is_removed(node)
             if checkpoint_id == head or is_open or is_later:
                 self._note_needed(checkpoint_id, needed)

@@ -57,7 +57,7 @@ class Scope(msgspec.Struct, frozen=True):
     def task(cls, task: Task) -> "Scope":
         return cls(task.thread_id, "task", task.task_id)
 
-    def holds(self, record: Record) -> bool:
+    def has_record(self, record: Record) -> bool:
         if self.kind == "task":
             return record.task_id == self.id
         return self.kind == "thread" or record.run_id == self.id

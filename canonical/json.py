@@ -140,11 +140,11 @@ def is_equal(one: Any, other: Any) -> bool:
     return one == other
 
 
-def contains(whole: Any, part: Any) -> bool:
+def has_members(whole: Any, part: Any) -> bool:
     """Whether the objects of `part` are within those of `whole`, all the way down."""
     if isinstance(part, dict):
         members = cast("JsonObject", part)
         return isinstance(whole, dict) and all(
-            name in whole and contains(whole[name], inner) for name, inner in members.items()
+            name in whole and has_members(whole[name], inner) for name, inner in members.items()
         )
     return is_equal(whole, part)

@@ -70,13 +70,13 @@ def standing(records: Iterable[Record]) -> list[Record]:
     kept: list[Record] = []
     for record in records:
         event = record.event
-        if isinstance(event, RunStarted) and event.starts_over:
+        if isinstance(event, RunStarted) and event.is_restart:
             kept = [
                 each
                 for each in kept
                 if each.run_id != record.run_id
                 or isinstance(each.event, _BY_HUB)
-                or not event.voids(getattr(each.event, "message_id", None))
+                or not event.is_void(getattr(each.event, "message_id", None))
             ]
         kept.append(record)
     return kept
@@ -96,7 +96,7 @@ def agent_events(records: Iterable[Record], run_id: str | None = None) -> list[E
     return [record.event for record in agent_records(records, run_id)]
 
 
-def same_event(said: Event, again: Event) -> bool:
+def is_same_event(said: Event, again: Event) -> bool:
     """Whether `again` repeats `said`, but for what the hub fills: ids, and the hash of a file's bytes, which must be
     that of the bytes given again."""
     if said.kind != again.kind:
@@ -283,7 +283,7 @@ class ReplayCursor:
         return self._at == len(self._pieces)
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing is left but what the hub closed."""
         return all(self._closed and isinstance(piece, _CLOSING) for piece in self._pieces[self._at :])
 
@@ -293,7 +293,7 @@ class ReplayCursor:
         Raises:
             Diverged: if it had said more before.
         """
-        if not self.over:
+        if not self.is_over:
             total = self._origins[-1] + 1
             raise Diverged(f"ended after {self._origins[self._at]} of the {total} events that it had said before")
 
@@ -321,7 +321,7 @@ class ReplayCursor:
             said = self._pieces[self._at]
             if isinstance(said, _Text):
                 raise Diverged(f"said {again.kind} where it had said more of a part before")
-            if same_event(said, self._nameless(again, given)):
+            if is_same_event(said, self._nameless(again, given)):
                 self._at += 1
                 self._learn(said, given)
                 return said

@@ -74,9 +74,9 @@ class RunReason(StrEnum):
     FAULT = "fault"
 
 
-def may_become(now: TaskState, then: TaskState) -> bool:
+def can_become(now: TaskState, then: TaskState) -> bool:
     return then in TASK_TRANSITIONS[now]
 
 
-def run_may_become(now: RunStatus, then: RunStatus) -> bool:
+def can_run_become(now: RunStatus, then: RunStatus) -> bool:
     return then in RUN_TRANSITIONS[now]

@@ -47,7 +47,7 @@ class Thread(Value):
     """What a protocol keeps on the thread for itself, by protocol; members are replaced whole."""
 
     @property
-    def expires(self) -> bool:
+    def can_expire(self) -> bool:
         """Whether it is erased some day by itself."""
         return self.ephemeral or self.ttl is not None
 
@@ -82,11 +82,11 @@ class Task(Value):
     """It is being cancelled, and its run will be removed."""
 
     @property
-    def terminal(self) -> bool:
+    def is_terminal(self) -> bool:
         return self.state in TERMINAL
 
     @property
-    def waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         return self.state in WAITING
 
 
@@ -147,7 +147,7 @@ class Interrupt(Value):
     """As its event has it: what one protocol alone has words for, under that protocol's name."""
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         return self.action is None
 
 

@@ -153,7 +153,7 @@ class Hub:
         self._tasks = Tasks()
         self._expiry = Expiry(self.journal, limits, self._erase_expired, self._clock)
         self.retention = Retention(self.journal, retention, self._erase_idle, self._clock, self._leads)
-        self._parking = [each.agent for each in registry.all() if isinstance(each.agent, InProcess)]
+        self._in_process_agents = [each.agent for each in registry.all() if isinstance(each.agent, InProcess)]
         self._items = items.Store(self.journal, self._clock, limits.input)
         self.store: Store = self._items
         self._assistants = assistants.Assistants(self.journal, self._clock, limits)
@@ -270,7 +270,7 @@ class Hub:
         for each in published:
             ended = self.reads.handle_commit(each)
             self._expiry.handle_commit(each)
-            if self.cluster is not None and self._parking:
+            if self.cluster is not None and self._in_process_agents:
                 self.cluster.handle_commit(each)
             for task_id in ended:
                 self._forget_paused(each.owner, task_id)
@@ -519,7 +519,7 @@ class Hub:
 
     def _forget_paused(self, owner: str, task_id: str) -> None:
         """The task has ended: no agent keeps a paused call of it."""
-        for agent in self._parking:
+        for agent in self._in_process_agents:
             agent.forget(owner, task_id)
 
     async def prune_thread(self, owner: str, thread_id: str) -> None:

@@ -111,7 +111,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/openai/server/create_response.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/server/socket_memory.py": "tests/adapters/openai/server/test_response_socket.py",
     "adapters/openai/server/conversations.py": "tests/adapters/openai/server/test_responses.py",
-    "adapters/openai/server/reading.py": "tests/adapters/openai/server/test_responses.py",
+    "adapters/openai/server/follow.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/server/page.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/codec/items.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/codec/names.py": "tests/adapters/openai/server/test_responses.py",

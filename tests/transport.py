@@ -13,7 +13,7 @@ from typing import Any, Final
 import httptools
 import httpx
 
-_MOST: Final = 2**16
+_MOST_BYTES: Final = 2**16
 """Bytes of a body that are held for a slow reader. The server notices that what it sends is not read."""
 _ENDED: Final = "peer closed connection without sending complete message body"
 
@@ -113,7 +113,7 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._fail(httpx.RemoteProtocolError(str(error)))
-        if self._held > _MOST and not self._is_paused:
+        if self._held > _MOST_BYTES and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
         self._news.set()

@@ -107,7 +107,7 @@ async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
         if size > _PIECE:
             yield b"".join(ready)
             ready, size = [], 0
-        if turns.over:
+        if turns.is_over:
             await turns.give()
     yield b"".join(ready)
 

@@ -85,7 +85,7 @@ async def _pieces(
             if size > _PIECE:
                 yield b"".join(ready)
                 ready, size = [], 0
-            if turns.over:
+            if turns.is_over:
                 await turns.give()
     yield b"".join([*ready, tail])
 

@@ -21,8 +21,8 @@ MARK: Final = uuid4().hex
 _PIECE: Final = 64 * 1024
 """Bytes that are sent at once, at least."""
 _TOGETHER: Final = 128
-"""Items that are put together in one step, where they have no more bytes than `_MOST`."""
-_MOST: Final = 512 * 1024
+"""Items that are put together in one step, where they have no more bytes than `_MOST_BYTES`."""
+_MOST_BYTES: Final = 512 * 1024
 
 
 class SharedList(Generic[T]):
@@ -42,7 +42,7 @@ class SharedList(Generic[T]):
             encoded = self._encoded[:same]
             for item in items[same:]:
                 encoded.append(encode(convert(item)))
-                if turns.over:
+                if turns.is_over:
                     await turns.give()
             self._items, self._encoded = items, encoded
         return self._encoded[: len(items)]
@@ -71,7 +71,7 @@ class ValueWithList:
             some = self.items[begun : begun + _TOGETHER]
             if begun:
                 yielded += b","
-            if sum(map(len, some)) <= _MOST:  # so none of them is large
+            if sum(map(len, some)) <= _MOST_BYTES:  # so none of them is large
                 yielded += b",".join(cast("Sequence[bytes]", some))
             else:
                 async for piece in _pieces(some):
@@ -80,7 +80,7 @@ class ValueWithList:
             if len(yielded) > _PIECE:
                 yield yielded
                 yielded = b""
-            if turns.over:
+            if turns.is_over:
                 await turns.give()
         yield yielded + self.after
 

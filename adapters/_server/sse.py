@@ -216,7 +216,7 @@ async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[byte
         if ready:
             yield b"".join(ready)
             ready.clear()
-        if turns.over:
+        if turns.is_over:
             await turns.give()
         async with aclosing(each.pieces()) as pieces:
             async for piece in pieces:

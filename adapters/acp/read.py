@@ -65,7 +65,7 @@ _NO_CONTENT: Final = "an artifact without content"
 _NAMELESS: Final = "the input of a tool without a name"
 _TAKEN_BACK: Final = "what an agent took back stays said"
 _TOO_LARGE: Final = f"members of a run that ACP {VERSION} does not have, and too large to keep"
-_MOST: Final = 64_000
+_MOST_BYTES: Final = 64_000
 """Bytes of them: every event of a run shows them."""
 _MESSAGE_ALONE: Final = "of what an agent awaits, only the message is read"
 
@@ -208,7 +208,7 @@ class EventReader:
         if unknown == self._unknown:
             return
         self._unknown = unknown
-        if len(to_json(unknown)) > _MOST:
+        if len(to_json(unknown)) > _MOST_BYTES:
             self._lose(Feature.CUSTOM, _TOO_LARGE)
         else:
             self._events.append(Native(protocol="acp", event=OF_RUN, extra={"acp": unknown}))

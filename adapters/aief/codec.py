@@ -144,7 +144,7 @@ def contents(artifact: Artifact) -> Iterator[bytes | str]:
 _GO_ON: Final = frozenset({"y", "yes", "continue"})
 
 
-def says_go_on(text: str | None) -> bool:
+def is_go_ahead(text: str | None) -> bool:
     """Whether the input of a step only has it done. The protocol's Postman collection sends "y" with every step, and
     its agents, who are given the input of the task beside that of the step, still know what to do."""
     return (text or "").strip().lower() in _GO_ON

@@ -62,7 +62,7 @@ _CITATION: Final = frozenset({"start", "end", "url", "title", "description"})
 _AGENT_CODES: Final = frozenset(code for code in FaultCode if code.startswith("agent_"))
 _DOCUMENTED: Final = frozenset({"task_id", "input", "additional_input", "created_at"})
 """Members of a step that are not looked at."""
-_MOST: Final = 64_000
+_MOST_BYTES: Final = 64_000
 """Bytes of the members of a step that the document does not have. Chosen, not measured."""
 _TYPES: Final = mimetypes.MimeTypes()
 """Those that Python knows itself: what the machine knows differs from one to the next."""
@@ -139,7 +139,7 @@ class StepReader:
         own = {name: value for name, value in (step.model_extra or {}).items() if name not in _DOCUMENTED}
         if not own:
             return ()
-        if len(to_json(own)) > _MOST:
+        if len(to_json(own)) > _MOST_BYTES:
             return self.note(Feature.CUSTOM, "members of a step that are too large to keep")
         return (Native(protocol="aief", event=STEP, data=own),)
 

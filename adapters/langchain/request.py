@@ -26,7 +26,7 @@ MODES: Final[Mapping[str, tuple[str, ...]]] = {
 """What is asked for, by the form of the server; `basic` = where tasks and checkpoints are not known, `debug` = of a
 gateway like this one. Others say nothing in `debug` that is read here, and the whole state again and again."""
 
-_TEXTS: Final = ("input", "question", "query", "prompt", "message", "text", "task", "topic", "user_input")
+_TEXT_MEMBERS: Final = ("input", "question", "query", "prompt", "message", "text", "task", "topic", "user_input")
 """Names under which graphs take a text, the likeliest first."""
 _HEX: Final = frozenset("0123456789abcdef")
 _NOT_CALLERS: Final = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "run_id", "graph_id"})
@@ -47,7 +47,7 @@ class InputSchema:
         required: Any = resolved.get("required") or ()
         texts = [name for name, each in self.members.items() if _takes_text(each)]
         must = [name for name in texts if name in required]
-        named = [name for name in _TEXTS if name in texts]
+        named = [name for name in _TEXT_MEMBERS if name in texts]
         self.text: str | None = next((found[0] for found in (must, texts) if len(found) == 1), None)
         """The member for the text of a caller that says nothing else."""
         self.text = self.text or (named[0] if named else None)

@@ -218,11 +218,11 @@ class ResultWriter:
         return self._said.setdefault(key, _Content(run_id, message_id))
 
     def _run_started(self, event: RunStarted) -> None:
-        if not event.starts_over:
+        if not event.is_restart:
             return
         run_id = self._record.run_id if self._record is not None else None
         self._said = {
-            key: said for key, said in self._said.items() if said.run_id != run_id or not event.voids(said.message_id)
+            key: said for key, said in self._said.items() if said.run_id != run_id or not event.is_void(said.message_id)
         }
 
     def _message_started(self, event: MessageStarted) -> None:

@@ -12,7 +12,7 @@ from adapters.openai.wire import replies
 from canonical import AgentInfo
 from canonical.value import Json, JsonObject
 
-_MOST: Final = 64_000
+_MOST_BYTES: Final = 64_000
 """Bytes of what a server says of a model, which is shown to whoever lists models."""
 
 
@@ -35,7 +35,7 @@ def upstream_name(info: AgentInfo) -> str:
 def _decode_model(model: w.Model, name: str) -> AgentInfo:
     by = f", by {model.owned_by}" if model.owned_by else ""
     about = model.model_dump(exclude={"id", "object"}, exclude_unset=True)
-    if len(to_json(about)) > _MOST:
+    if len(to_json(about)) > _MOST_BYTES:
         about = {}
     return AgentInfo(
         name=name,

@@ -19,7 +19,7 @@ from conformance.wire.http import Stream, Wire
 _DECLINED: Final = (405, 415, 501)
 """Statuses of what a server does not do at all: an operation, a media type."""
 _AT_REST: Final = frozenset({"asks", "completed", "failed", "cancelled"})
-_QUESTIONS: Final = 10
+_MOST_QUESTIONS: Final = 10
 """That are answered one after the other."""
 LOOK_EVERY: Final = 0.05
 """Seconds: not every protocol has something to wait on."""
@@ -123,7 +123,7 @@ class Driver(ABC):
     async def answer(self, asked: Observation, answer: Any) -> Observation:
         """The same answer to each question that is open, or that follows from an answer."""
         told = asked
-        for _ in range(_QUESTIONS):
+        for _ in range(_MOST_QUESTIONS):
             if not told.meaning.questions:
                 break
             told = await self.answer_once(told, answer)

@@ -72,14 +72,14 @@ class Breaker:
         return self._failures > 0 and self._clock() - self._failed_at < self._cooldown
 
     @property
-    def admits(self) -> bool:
+    def can_admit(self) -> bool:
         """Whether a run may go there."""
         return self._opened is None or not (self._probing or self.wait > 0)
 
     def enter(self) -> bool:
         """The same, and it goes there. Who was let in says how it went:
         `record_success`, `record_failure` or `release_probe`."""
-        if not self.admits:
+        if not self.can_admit:
             return False
         self._probing = self._opened is not None
         return True
@@ -219,7 +219,7 @@ class _FailoverRun:
             server, pause, run = next(self._attempts, (None, 0.0, None))
             if server is None or run is None:
                 raise self._failed or self._resting_error()
-            if pause and server.breaker.admits:
+            if pause and server.breaker.can_admit:
                 await asyncio.sleep(pause)
             FORWARDED.set(self._call.input.headers)
             if server.breaker.enter():

@@ -27,7 +27,7 @@ from adapters._upstream import Client, Upstream
 from canonical import Agent, AgentInfo, FaultCode, FaultError
 from gateway.agents.detection import Detected, Detector, Undetected
 from gateway.agents.failover import Server, server_pool
-from gateway.agents.langgraph.signature import makes_graphs
+from gateway.agents.langgraph.signature import can_make_graphs
 from gateway.agents.python.agent import wrap
 from gateway.registered_agent import Again, RegisteredAgent
 from gateway.settings.model import AgentSettings, Settings
@@ -57,7 +57,7 @@ class Registry:
         self._looked: dict[str, float] = {}
         """When that had ended last."""
 
-    def knows(self, name: str) -> bool:
+    def has_agent(self, name: str) -> bool:
         return name in self._agents
 
     def get(self, name: str) -> RegisteredAgent:
@@ -242,7 +242,7 @@ async def _import_agent(name: str, settings: AgentSettings) -> RegisteredAgent:
     except AttributeError:
         raise _Broken(f"{_describe_place(place)} has no {path}") from None
     try:
-        if settings.graph is not None or _is_graph(target) or makes_graphs(target):
+        if settings.graph is not None or _is_graph(target) or can_make_graphs(target):
             info, agent = await _graph(target, name, inspect.getdoc(module) or "")
         else:
             info, agent = wrap(target, name, replay=settings.replay)

@@ -31,7 +31,7 @@ log = logging.getLogger("babelgate.workers")
 
 _SOON: Final = 10.0
 """Seconds: a worker that ends earlier after its start has ended at once."""
-_MOST: Final = 5
+_MOST_ENDS: Final = 5
 """Times in a row that a worker may end at once. Then it is no use to start it again."""
 _PAUSE: Final = 0.5
 """Seconds before one that has ended at once is started again; twice as many each time."""
@@ -234,10 +234,10 @@ class _Supervisor:
         worker.is_ready = False
         lived = time.monotonic() - worker.born
         worker.ended_at_once = worker.ended_at_once + 1 if lived < _SOON else 0
-        if worker.ended_at_once == _MOST:
+        if worker.ended_at_once == _MOST_ENDS:
             self._problem = CliError(
-                f"worker {worker.number} {how}, and has ended {_MOST} times in a row within {_SOON:.0f} seconds of its "
-                "start: the gateway gives up. What it said stands above."
+                f"worker {worker.number} {how}, and has ended {_MOST_ENDS} times in a row within {_SOON:.0f} seconds "
+                "of its start: the gateway gives up. What it said stands above."
             )
             self._stop()
             return

@@ -90,7 +90,7 @@ def create_app(
         register(handlers),
         settings,
         default_agent=registry.default,
-        knows=registry.knows,
+        knows=registry.has_agent,
         encode=_encode,
         version=_VERSION,
         instance=lambda: hub.instance,

@@ -35,7 +35,7 @@ class Hosts:
             own.append((urlsplit(settings.public_url).hostname or "").lower())
         return cls([*settings.hosts, *own])
 
-    def permit(self, host: str, local: str | None) -> bool:
+    def is_permitted(self, host: str, local: str | None) -> bool:
         """Whether to answer under this Host header. `local`: the address of this machine that was connected to. No Host
         at all is what no browser sends; an address is one name that leads nowhere else."""
         if not host or "*" in self._names:

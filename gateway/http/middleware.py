@@ -152,7 +152,7 @@ class GatewayMiddleware:
         local = (scope.get("server") or (None,))[0]
         for each in self._called_hosts(scope, headers):
             host = each.decode("latin-1")
-            if not self._hosts.permit(host, local):
+            if not self._hosts.is_permitted(host, local):
                 raise FaultError(
                     FaultCode.FORBIDDEN,
                     f"The gateway is not called {host[:100]!r}: add the name to hosts in the settings, "

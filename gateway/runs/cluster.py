@@ -138,7 +138,7 @@ class Cluster:
 
     async def _recover(self, found: LiveRun) -> None:
         key = found.pk, found.run.run_id
-        if key in self._recovering or self._engine.attends(*key):
+        if key in self._recovering or self._engine.is_attending(*key):
             return
         self._recovering.add(key)
         try:
@@ -200,7 +200,7 @@ class Cluster:
         try:
             for owner, task_id in tuple(asked):
                 task = await self._journal.query(queries.task, owner, task_id)
-                if task is None or not task.waiting:
+                if task is None or not task.is_waiting:
                     asked.discard((owner, task_id))
                     self._forget_paused(owner, task_id)
         except FaultError:
@@ -237,7 +237,7 @@ class Cluster:
         before, self._unattended = self._unattended, set()
         left: list[LiveRun] = []
         for found in mine:
-            if found.run.status is not RunStatus.RUNNING or self._engine.attends(found.pk, found.run.run_id):
+            if found.run.status is not RunStatus.RUNNING or self._engine.is_attending(found.pk, found.run.run_id):
                 continue
             attempt = found.pk, found.run.run_id, found.run.attempt
             if attempt in before:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from canonical.cron import CHANGEABLE, Cron, CronQuery
 from canonical.fault import FaultCode, FaultError
-from canonical.json import contains
+from canonical.json import has_members
 from canonical.listed import Listed
 from canonical.stored import decode_snapshot, encode_snapshot
 from gateway.background import Tasks
@@ -44,7 +44,7 @@ _AT_ONCE: Final = 100
 """Crons that are looked at together."""
 _LOOK: Final = 60.0
 """Seconds after which the time is looked at again: the system's clock may have been set."""
-_MOST: Final = 1000
+_MOST_CRONS: Final = 1000
 """Crons of one owner."""
 
 
@@ -212,8 +212,8 @@ def _create(tx: Transaction, owner: str, made: Cron) -> None:
     if made.thread_id is not None:
         tx.need_thread(owner, made.thread_id)
     counted = select(func.count()).select_from(_CRON).where(_CRON.c.owner == owner)
-    if tx.connection.execute(counted).scalar_one() >= _MOST:
-        raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MOST} crons: delete one first.")
+    if tx.connection.execute(counted).scalar_one() >= _MOST_CRONS:
+        raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MOST_CRONS} crons: delete one first.")
     row = {"owner": owner, "cron_id": made.cron_id, "next_run": made.next_run, "body": encode_snapshot(made)}
     tx.connection.execute(insert(_CRON), row)
 
@@ -271,7 +271,7 @@ def _is_match(cron: Cron, query: CronQuery) -> bool:
     asked = {"assistant_id": query.assistant_id, "thread_id": query.thread_id, "enabled": query.enabled}
     if any(wanted is not None and getattr(cron, name) != wanted for name, wanted in asked.items()):
         return False
-    return contains(cron.metadata, query.metadata)
+    return has_members(cron.metadata, query.metadata)
 
 
 def _read(connection: Connection, *, owner: str, keys: Sequence[str]) -> dict[str, Cron]:

@@ -146,7 +146,7 @@ class Engine:
         pump = self._at_work.get(pk)
         return None if pump is None or pump.abandoned else pump
 
-    def attends(self, pk: int, run_id: str) -> bool:
+    def is_attending(self, pk: int, run_id: str) -> bool:
         """Whether this node sees to a run that has begun."""
         pump = self._pumps.get((pk, run_id))
         return (pump is not None and not pump.detached) or (pk, run_id) in self._ending

@@ -93,7 +93,7 @@ class EventValidator:
         for record in records:
             self._said += len(encode_event(record.event))
             if isinstance(record.event, _AGENT_EVENTS):
-                self._keep(self._settle(record.event))
+                self._keep(self._fill_ids(record.event))
 
     def record(self, event: Event) -> tuple[Event, bytes] | None:
         """The event as it goes into the log, and as JSON. None for one that only tells the hub something (RunEnded).
@@ -109,11 +109,11 @@ class EventValidator:
             self.ended = self._end(event)
             return None
         try:
-            settled = self._settle(event)
+            filled = self._fill_ids(event)
         except (AttributeError, TypeError) as error:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a malformed {_kind(event)}") from error
-        entry = self._validate(settled)
-        self._keep(settled)
+        entry = self._validate(filled)
+        self._keep(filled)
         is_named = isinstance(event, StateSaved) and event.checkpoint_id is not None
         return (None if is_named else self._shorten_state(entry[0])) or entry
 
@@ -133,11 +133,11 @@ class EventValidator:
 
     def _record_delta(self, event: PartDelta) -> tuple[Event, bytes]:
         try:
-            settled, message = self._delta(event)
+            filled, message = self._delta(event)
         except (AttributeError, TypeError) as error:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent gave a malformed part_delta") from error
-        entry = self._validate(settled)
-        message.open_parts[settled.index or 0] += len(settled.text)
+        entry = self._validate(filled)
+        message.open_parts[filled.index or 0] += len(filled.text)
         return entry
 
     def add_text(self, event: PartDelta) -> tuple[Event, bytes] | None:
@@ -158,8 +158,8 @@ class EventValidator:
                 or (event.index is not None and event.index != index)
             ):
                 return None
-            settled = PartDelta(message_id=message_id, index=index, text=text)
-            body = encode_event(settled)
+            filled = PartDelta(message_id=message_id, index=index, text=text)
+            body = encode_event(filled)
         except (AttributeError, TypeError, UnicodeEncodeError):
             return None
         length, size = message.open_parts[index] + len(text), len(body)
@@ -167,7 +167,7 @@ class EventValidator:
             return None
         message.open_parts[index] = length
         self._said += size
-        return settled, body
+        return filled, body
 
     def _find_growing(self) -> tuple[_Message, int] | None:
         message = next(reversed(self._messages.values()), None)
@@ -255,7 +255,7 @@ class EventValidator:
                 f"The agent gave a {event.kind} that is larger than the limit of {self.limit} bytes",
             ) from error
 
-    def _settle(self, event: Event) -> Event:
+    def _fill_ids(self, event: Event) -> Event:
         """The event with its ids, if it may follow what was said so far."""
         match event:
             case PartDelta():
@@ -366,8 +366,8 @@ class EventValidator:
                 FaultCode.AGENT_INVALID,
                 f"The agent gave a part, piece by piece, that is larger than the limit of {self.limit} bytes",
             )
-        settled = PartDelta(extra=event.extra, message_id=message.message_id, index=index, text=event.text)
-        return settled, message
+        filled = PartDelta(extra=event.extra, message_id=message.message_id, index=index, text=event.text)
+        return filled, message
 
     def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> Event:
         match event:

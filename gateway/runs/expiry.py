@@ -185,5 +185,5 @@ def _expire(tx: Transaction, owner: str, thread_id: str, pk: int) -> None:
     if state.pk != pk:
         return
     fault = Fault(code=FaultCode.EXPIRED, message="Nobody answered in time.")
-    for task in [task for task in state.tasks.values() if task.waiting]:
+    for task in [task for task in state.tasks.values() if task.is_waiting]:
         lifecycle.give_up(tx, state, task.task_id, TaskState.FAILED, fault)

@@ -118,8 +118,8 @@ class Invocations:
             is_changed = _is_since(start.changed_values, start, runs)
             is_first = _is_first(start, runs)
             # Of an agent with a state of its own only the first run starts from what another thread was.
-            goes_on_elsewhere = is_changed and is_first if info.stateful else is_changed or forks
-            if goes_on_elsewhere and created.cause != "answer" and info.takes_history:
+            has_origin = is_changed and is_first if info.stateful else is_changed or forks
+            if has_origin and created.cause != "answer" and info.takes_history:
                 origin = await self._origin(start, created)
                 if info.stateful:
                     call = replace(call, origin=origin.ids)

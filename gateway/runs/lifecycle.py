@@ -113,7 +113,7 @@ def next_pending(tx: Transaction, state: ThreadState) -> Run | None:
         return None
     pending = state.pending
     for run in pending:
-        if tx.wait(state, run) <= 0 and not state.tasks[run.task_id].waiting:
+        if tx.wait(state, run) <= 0 and not state.tasks[run.task_id].is_waiting:
             answers = (other for other in pending if other.task_id == run.task_id and other.cause == "answer")
             return next(answers, run)
     return None
@@ -314,7 +314,7 @@ def drop_pending(tx: Transaction, state: ThreadState, run: Run, reason: RunReaso
     status = RunStatus.CANCELLED if fault is None else RunStatus.ERROR
     tx.append(state, RunEnded(status=status, reason=reason, fault=fault), task_id=run.task_id, run_id=run.run_id)
     task = state.tasks.get(run.task_id)
-    if task is not None and not task.waiting and not live_of(state, run.task_id):
+    if task is not None and not task.is_waiting and not live_of(state, run.task_id):
         ended = TaskState.CANCELLED if fault is None else TaskState.FAILED
         tx.append(state, TaskChanged(state=ended, fault=fault), task_id=run.task_id)
     if reason is RunReason.ROLLED_BACK:

@@ -274,9 +274,9 @@ class Nodes:
 
 def _left(table: Any) -> Any:
     """What is to be seen to, and by nobody who is there. The words of the partial indexes find it."""
-    goes_on = text(f"run.{LIVE}") if table is _RUN else text("webhook.done IS FALSE")
+    is_unfinished = text(f"run.{LIVE}") if table is _RUN else text("webhook.done IS FALSE")
     there = exists().where(_NODE.c.node_id == table.c.node)
-    return goes_on & (table.c.node.is_(None) | ~there)
+    return is_unfinished & (table.c.node.is_(None) | ~there)
 
 
 def _is_left(table: Any) -> Any:

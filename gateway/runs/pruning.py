@@ -61,9 +61,9 @@ def _rewrite(record: Record, history: StateHistory, needed: Mapping[int, JsonObj
         return event if values is None else event.replace(values=values, change=None)
     change = _change_of(event)
     is_kept = change is not None and history.revision_seq(change.since) in needed
-    if is_kept or (task is not None and not task.terminal and change is None):
+    if is_kept or (task is not None and not task.is_terminal and change is None):
         return event
-    is_later = record.seq > until or (task is not None and not task.terminal)
+    is_later = record.seq > until or (task is not None and not task.is_terminal)
     match event:
         case StepStarted() if change is not None:
             given = history.resolve(change, event.input) if is_later else None

@@ -81,7 +81,7 @@ class Pump:
     """Of the bound on its time, or of the grace that it has after a cancel."""
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return len(self.buffer) >= _BATCH or self.size >= _BYTES
 
     @property
@@ -178,7 +178,7 @@ class Pump:
 
     async def _room(self) -> None:
         """Wait until what was said is stored: an agent is not ahead of the journal by more than a batch or two."""
-        while self.full:
+        while self.is_full:
             if self.refused is not None:
                 raise self.refused
             if self.storing is None:

@@ -51,7 +51,7 @@ class Recovery:
         for due in webhooks:
             if anew:
                 self._deliverer.forget(due.owner, due.webhook.task_id, due.webhook.webhook_id)
-            elif self._deliverer.follows(due):
+            elif self._deliverer.is_following(due):
                 continue
             task = await self._journal.row(Task, due.owner, due.webhook.task_id)
             if task is not None:

@@ -258,7 +258,7 @@ def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
         raise FaultError(FaultCode.TASK_ENDED, f"Task {ask.follow_up} has ended and takes no more messages")
     if task.state is TaskState.CANCELLING:
         raise FaultError(FaultCode.TASK_ENDED, f"Task {ask.follow_up} is being cancelled")
-    if task.waiting:
+    if task.is_waiting:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.follow_up} waits for an answer")
     if task.agent != ask.agent:
         raise FaultError(FaultCode.INVALID, f"Task {ask.follow_up} is one of agent {task.agent}, not of {ask.agent}")
@@ -282,7 +282,7 @@ def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> Stop | N
             else:
                 drop_pending(tx, state, run, reason)
     if ask.supersede:
-        for task in [task for task in state.tasks.values() if task.waiting]:
+        for task in [task for task in state.tasks.values() if task.is_waiting]:
             drop_waiting(tx, state, task.task_id, RunReason.SUPERSEDED)
             close_questions(tx, state, task.task_id)
             tx.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task.task_id)
@@ -342,11 +342,11 @@ def answer(tx: Transaction, owner: str, given: Answers, ids: Ids, limits: Limits
     """Answer open questions. If none is left the task works on; otherwise it waits for the rest. Raises task_ended,
     not_awaiting, invalid."""
     task = tx.need_task(owner, given.task_id)
-    if task.terminal or task.state is TaskState.CANCELLING:
+    if task.is_terminal or task.state is TaskState.CANCELLING:
         raise FaultError(FaultCode.TASK_ENDED, f"Task {task.task_id} has ended and takes no answers")
     state = tx.need_thread(owner, task.thread_id)
     asked = state.open_interrupts(task.task_id)
-    if not task.waiting or not asked:
+    if not task.is_waiting or not asked:
         raise FaultError(FaultCode.NOT_AWAITING, f"Task {task.task_id} has no open question")
     values = {asked[0].interrupt_id: given.bare} if given.values is None else dict(given.values)
     if not values:
@@ -417,7 +417,7 @@ def cancel_run(tx: Transaction, owner: str, run_id: str, *, rollback: bool) -> C
 def cancel(tx: Transaction, owner: str, task_id: str, *, rollback: bool = False) -> Cancelled:
     """Cancel a task: at once where no agent is at work, else the running run has to stop first. Raises task_ended."""
     task = tx.need_task(owner, task_id)
-    if task.terminal:
+    if task.is_terminal:
         raise FaultError(FaultCode.TASK_ENDED, f"Task {task_id} has ended as {task.state}", state=str(task.state))
     state = tx.need_thread(owner, task.thread_id)
     runs = live_of(state, task_id)

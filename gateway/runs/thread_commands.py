@@ -29,7 +29,7 @@ from gateway.storage.journal import read_page
 from gateway.storage.size import check_size
 from gateway.storage.transaction import ThreadState, Transaction, need_idle_thread
 
-_MOST: Final = 2**31
+_MOST_RECORDS: Final = 2**31
 
 
 def create(
@@ -83,7 +83,7 @@ def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, af
     state = tx.need_thread(owner, thread_id)
     if after is not None:
         tx.flush()
-        for record in read_page(tx.connection, state.pk, after, _MOST):
+        for record in read_page(tx.connection, state.pk, after, _MOST_RECORDS):
             if isinstance(record.event, ArtifactAdded) and record.event.artifact_id == added.artifact_id:
                 return record
     record = tx.append(state, added)

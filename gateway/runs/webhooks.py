@@ -75,13 +75,13 @@ class Deliverer:
     async def follow(self, due: Due, task: Task) -> None:
         """Begin to deliver what is due to one webhook, until its task ends. One that is followed already goes on where
         it is, also where another node does it."""
-        if self.follows(due) or not await self._is_mine(due):
+        if self.is_following(due) or not await self._is_mine(due):
             return
         protocol, name = self._protocols.get(due.webhook.dialect), task.thread_id
         if protocol is not None:
             name = (await self._reads.aliases(due.owner, protocol, [name])).get(name, name)
         key = (due.owner, task.task_id, due.webhook.webhook_id)
-        if self.follows(due):
+        if self.is_following(due):
             return
         self.forget(*key)
         make = self._writers.get(due.webhook.dialect)
@@ -92,7 +92,7 @@ class Deliverer:
         following = self._tasks.spawn(self._deliver(due, task, new_writer), f"webhook of {task.task_id}")
         self._running[key] = due.webhook, following
 
-    def follows(self, due: Due) -> bool:
+    def is_following(self, due: Due) -> bool:
         known = self._running.get((due.owner, due.webhook.task_id, due.webhook.webhook_id))
         return known is not None and known[0] == due.webhook
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from canonical.assistant import Assistant, AssistantChange, AssistantQuery
 from canonical.fault import FaultCode, FaultError
-from canonical.json import contains
+from canonical.json import has_members
 from canonical.listed import Listed
 from canonical.stored import decode_snapshot, encode_snapshot
 from canonical.value import JsonObject
@@ -215,7 +215,7 @@ def _is_match(made: Assistant, query: AssistantQuery) -> bool:
         return False
     if query.name is not None and query.name.casefold() not in made.name.casefold():
         return False
-    return contains(made.metadata, query.metadata)
+    return has_members(made.metadata, query.metadata)
 
 
 def _read(

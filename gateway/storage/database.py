@@ -85,11 +85,11 @@ class Database(Protocol):
         ...
 
     @property
-    def unclear(self) -> bool:
+    def is_unclear(self) -> bool:
         """Whether the writer's connection was lost in the middle of a commit."""
         ...
 
-    def was_committed(self, connection: Connection) -> bool:
+    def has_committed(self, connection: Connection) -> bool:
         """What became of that commit, by a new connection."""
         ...
 

@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Snapshot)
 Page = Callable[[int, int | None], Awaitable[Sequence[Record]]]
 """Reads some records after one seq and up to another; none if there are no more."""
 
-_MOST: Final = 32 * 1024 * 1024
+_MOST_BYTES: Final = 32 * 1024 * 1024
 _EACH: Final = 4 * 1024
 """Bytes that one takes however little is in it."""
 _NEAR: Final = 256
@@ -29,7 +29,7 @@ _EARLIER: Final = "earlier"
 class SnapshotCache:
     """Bounded by the bytes in them; the least recently used go first."""
 
-    def __init__(self, largest: int, most: int = _MOST, rewrites: tuple[type[Event], ...] = ()) -> None:
+    def __init__(self, largest: int, most: int = _MOST_BYTES, rewrites: tuple[type[Event], ...] = ()) -> None:
         """`largest`: bytes that one may hold, be it kept or not. `rewrites`: records with which earlier ones change,
         where another gateway may have written them."""
         self._largest = largest
@@ -63,7 +63,7 @@ class SnapshotCache:
                 return await self.get(pk, name, empty, page, until)
             for record in records:
                 found.apply(record)
-                if turns.over:
+                if turns.is_over:
                     await turns.give()
             if found.size > self._largest:
                 raise FaultError(

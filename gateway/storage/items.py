@@ -292,13 +292,13 @@ def _namespaces(connection: Connection, where: ColumnElement[bool], query: Names
 def _order_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Json, Json], bool]:
     """Numbers have an order, and so has text; nothing else, and not the one with the other."""
 
-    def holds(one: Json, other: Json) -> bool:
+    def is_in_order(one: Json, other: Json) -> bool:
         if isinstance(one, bool) or isinstance(other, bool):
             return False
         kinds = (str, int | float)
         return any(isinstance(one, kind) and isinstance(other, kind) for kind in kinds) and compare(one, other)
 
-    return holds
+    return is_in_order
 
 
 _OPERATORS: Final[dict[str, Callable[[Json, Json], bool]]] = {

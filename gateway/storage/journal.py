@@ -318,7 +318,7 @@ class Journal:
         connection = self.database.connect(self._writer)
         try:
             if self._unclear is not None:
-                committed = self.database.was_committed(connection)
+                committed = self.database.has_committed(connection)
                 unclear, self._unclear = self._unclear, None
                 self._hand_over(unclear if committed else _refuse(unclear.results))
             with self.database.writing(connection):
@@ -359,7 +359,7 @@ class Journal:
         except Exception as error:
             self._note_failure(error, len(group))
             tx.forget()
-            if database.unclear and self._unclear is None:
+            if database.is_unclear and self._unclear is None:
                 self._unclear = done
                 return
             done = _refuse(_Result(write, None, None) for write in group)
@@ -388,7 +388,7 @@ class Journal:
                 if isinstance(error, FaultError) or self._is_unstorable(error):
                     left = [write for each in (part, *reversed(parts)) for write in each]
                     self._note_failure(error, len(left))
-                    if database.unclear and self._unclear is None:
+                    if database.is_unclear and self._unclear is None:
                         self._unclear = done
                         left = left[len(part) :]
                     self._hand_over(_refuse(_Result(write, None, None) for write in left))

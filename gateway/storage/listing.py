@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from canonical.fault import FaultCode, FaultError
 from canonical.hub import RunFilter, TaskFilter, ThreadFilter, ThreadOrder
-from canonical.json import contains
+from canonical.json import has_members
 from canonical.listed import Listed
 from canonical.state import TERMINAL
 from canonical.thread import Run, Task, Thread, ThreadStatus, ThreadView
@@ -142,7 +142,7 @@ def _matching(
             if among is not None and pk not in among:
                 continue
             thread = decode_row(Thread, body)
-            if contains(thread.metadata, where.metadata) and (has_run or _is_for_agent(thread, where)):
+            if has_members(thread.metadata, where.metadata) and (has_run or _is_for_agent(thread, where)):
                 yield pk, len(body)
 
 
@@ -163,7 +163,7 @@ def _has_run(agent: str) -> ColumnElement[bool]:
 
 
 def _is_for_agent(thread: Thread, where: ThreadFilter) -> bool:
-    return contains(thread.extra.get(where.protocol or ""), {"agent": where.agent})
+    return has_members(thread.extra.get(where.protocol or ""), {"agent": where.agent})
 
 
 def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, offset: int) -> list[Place]:
@@ -189,7 +189,7 @@ def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, of
         return _places(connection.execute(found.limit(limit).offset(offset)))
     with closing(connection.execute(stream_rows(found))) as rows:
         matching = (
-            (run_id, len(body)) for run_id, body in rows if contains(decode_row(Run, body).metadata, where.metadata)
+            (run_id, len(body)) for run_id, body in rows if has_members(decode_row(Run, body).metadata, where.metadata)
         )
         return list(islice(matching, offset, offset + limit))
 

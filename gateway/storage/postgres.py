@@ -300,10 +300,10 @@ class Postgres:
         return driver.closed or (_is_idle(driver) and _was_hung_up(driver))
 
     @property
-    def unclear(self) -> bool:
+    def is_unclear(self) -> bool:
         return self._committing
 
-    def was_committed(self, connection: Connection) -> bool:
+    def has_committed(self, connection: Connection) -> bool:
         self._committing = False
         mine = (_COMMIT + self._me,)
         row = _driver(connection).execute("SELECT value FROM meta WHERE name = %s", mine).fetchone()

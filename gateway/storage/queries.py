@@ -63,7 +63,7 @@ def standing(connection: Connection, owner: str, scope: Scope) -> Standing | Non
     pk, end, body = found[0]
     if body is None:
         return Standing(pk, end, is_open=False)
-    has_ended = decode_row(Task, body).terminal if scope.kind == "task" else decode_row(Run, body).has_ended
+    has_ended = decode_row(Task, body).is_terminal if scope.kind == "task" else decode_row(Run, body).has_ended
     return Standing(pk, end, is_open=not has_ended)
 
 

@@ -20,7 +20,7 @@ from canonical.hub import (
     Turn,
     Webhook,
 )
-from canonical.json import contains
+from canonical.json import has_members
 from canonical.listed import Listed
 from canonical.message import FilePart
 from canonical.thread import Interrupt, Run, Task, Thread, ThreadView
@@ -134,7 +134,7 @@ class Reads(LogReader):
             known = await self._values_of(owner, pk, thread_id)
             if known is None:
                 continue
-            if contains(known.values, where.values):
+            if has_members(known.values, where.values):
                 found.matching.add(pk)
             kept.append(known)
             if len(kept) == thread_values.BATCH:

@@ -18,7 +18,7 @@ from gateway.storage.tables import OPEN, EventRow, RunRow, TaskRow
 _TASK, _RUN, _EVENT = table_of(TaskRow), table_of(RunRow), table_of(EventRow)
 _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id, _EVENT.c.attempt, _EVENT.c.body)
 _OF_TASK: Final = (_TASK.c.task_id, _TASK.c.first_seq, _TASK.c.last_seq, _TASK.c.state)
-_MOST: Final = 10_000
+_MOST_NAMES: Final = 10_000
 """Names in one query: SQLite allows three times as many."""
 _ANYWHERE: Final = or_(_EVENT.c.task_id.is_(None), of_kind("step_started", "run_removed"))
 """Records that tell something wherever they are. All others of a task end with it."""
@@ -37,9 +37,9 @@ def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: in
     of_task = (_TASK.c.owner == _RUN.c.owner) & (_TASK.c.task_id == _RUN.c.task_id)
     runs = connection.execute(page.join(_TASK, of_task)).all()
     waits = (_TASK.c.agent == agent, text(f"task.{OPEN}"), _TASK.c.state.in_([str(state) for state in WAITING]))
-    found = select(*_OF_TASK).where(_TASK.c.thread_pk == pk, *waits).limit(_MOST)
+    found = select(*_OF_TASK).where(_TASK.c.thread_pk == pk, *waits).limit(_MOST_NAMES)
     waiting = connection.execute(found.with_hint(_TASK, "INDEXED BY task_open", "sqlite")).all()
-    if 2 * (len(runs) + len(waiting)) > _MOST:
+    if 2 * (len(runs) + len(waiting)) > _MOST_NAMES:
         return None
     names = _names((*runs, *waiting))
     kept: dict[int, tuple[Any, ...]] = {}

@@ -156,10 +156,10 @@ class Sqlite:
         return False
 
     @property
-    def unclear(self) -> bool:
+    def is_unclear(self) -> bool:
         return False
 
-    def was_committed(self, connection: Connection) -> bool:
+    def has_committed(self, connection: Connection) -> bool:
         return False
 
     def fault_of(self, error: Exception) -> FaultError | None:

@@ -146,10 +146,10 @@ class LogReader:
         if scope.kind == "task":
             task = await self._task(owner, scope)
             after = max(after, task.first_seq - 1)
-            until = task.last_seq if task.terminal else None
+            until = task.last_seq if task.is_terminal else None
         while page := await self._journal.page(pk, after, _PAGE, until):
             after = page[-1].seq
-            held = [record for record in page if scope.holds(record)]
+            held = [record for record in page if scope.has_record(record)]
             async for batch in self._batches(held, inline=inline):
                 yield batch
 
@@ -169,7 +169,7 @@ class LogReader:
         for start in range(0, len(records), _BATCH):
             some = records[start : start + _BATCH]
             while some:
-                if turns.over:
+                if turns.is_over:
                     await turns.give()
                 told = await self._fill_files(some) if inline else some
                 yield told
@@ -330,7 +330,7 @@ class LogReader:
 
     async def _is_after_end(self, owner: str, scope: Scope, record: Record) -> bool:
         task = await self._task(owner, scope)
-        return task.terminal and record.seq > task.last_seq
+        return task.is_terminal and record.seq > task.last_seq
 
     async def key(self, owner: str, thread_id: str) -> int:
         """Raises not_found."""

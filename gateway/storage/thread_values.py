@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from canonical.history import StateHistory
-from canonical.json import contains
+from canonical.json import has_members
 from canonical.value import JsonObject
 from gateway.storage.prepared import Statement
 from gateway.storage.statements import Position, table_of
@@ -79,7 +79,7 @@ def find(connection: Connection, owner: str, values: JsonObject) -> Found:
     for pk, thread_id, newest, seq, body in rows:
         if seq != newest or body is None:
             unknown.append((pk, thread_id))
-        elif contains(decode(body), values):
+        elif has_members(decode(body), values):
             matching.add(pk)
     return Found(matching, unknown)
 

@@ -38,7 +38,7 @@ from canonical.fold import (
     thread_after,
     thread_created,
 )
-from canonical.state import ERRED, RunStatus, may_become, run_may_become
+from canonical.state import ERRED, RunStatus, can_become, can_run_become
 from canonical.stored import decode_event
 from canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
 from gateway.clock import Clock
@@ -438,14 +438,14 @@ class Transaction:
             before = state.tasks[record.task_id]
             after = task_after(before, record)
             if after is not before:
-                if not may_become(before.state, after.state):
+                if not can_become(before.state, after.state):
                     raise AssertionError(f"task {before.task_id}: {before.state} cannot become {after.state}")
                 self._note_task(state, after, new=False)
         if record.run_id in state.runs:
             run = state.runs[record.run_id]
             changed = run_after(run, record)
             if changed is not run:
-                if changed.status is not run.status and not run_may_become(run.status, changed.status):
+                if changed.status is not run.status and not can_run_become(run.status, changed.status):
                     raise AssertionError(f"run {run.run_id}: {run.status} cannot become {changed.status}")
                 self._note_run(state, changed, new=False)
         match event:
@@ -471,7 +471,7 @@ class Transaction:
                 pass
 
     def _note_task(self, state: ThreadState, task: Task, *, new: bool) -> None:
-        if task.terminal:
+        if task.is_terminal:
             state.tasks.pop(task.task_id, None)
             state.references.pop(task.task_id, None)
         else:
@@ -533,9 +533,9 @@ class Transaction:
             if rows.threads[pk]:
                 owner, thread_id = thread.owner, thread.thread_id
                 span = (thread.created_at, thread.changed_at)
-                new.append((pk, owner, thread_id, *span, thread.ephemeral, thread.expires, *standing, body))
+                new.append((pk, owner, thread_id, *span, thread.ephemeral, thread.can_expire, *standing, body))
             else:
-                changed.append((pk, thread.changed_at, thread.ephemeral, thread.expires, *standing, body))
+                changed.append((pk, thread.changed_at, thread.ephemeral, thread.can_expire, *standing, body))
         self._many(self.sql.insert_thread, new)
         self._many(self.sql.update_thread, changed)
         self._many(self.sql.update_standing, only_touched)
@@ -543,7 +543,7 @@ class Transaction:
     def _status_of(self, state: ThreadState) -> ThreadStatus:
         if state.runs:
             return "busy"
-        if any(task.waiting for task in state.tasks.values()):
+        if any(task.is_waiting for task in state.tasks.values()):
             return "interrupted"
         newest = state.newest_run or self._read_newest_run(state)
         return "error" if newest[1] else "idle"

@@ -24,7 +24,7 @@ _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id,
 _OF_NO_RUN: Final = (_EVENT.c.run_id.is_(None), _EVENT.c.task_id.is_(None))
 _SPAN: Final = 8192
 """Records over which the turns of one answer reach, unless the first reaches further."""
-_MOST: Final = 2048
+_MOST_RECORDS: Final = 2048
 """Records that are read at once."""
 _ENDED: Final = frozenset(map(str, ENDED))
 _CALL: Final = b'"kind":"tool_call"'
@@ -133,7 +133,7 @@ class TurnRecords:
             within.append(_EVENT.c.seq <= max(self.until, *(last for _, last in self.said), 0))
         return and_(*within, or_(of_runs, *(and_(*_OF_NO_RUN, span) for span in spans)))
 
-    def holds(self, row: Any) -> bool:
+    def has_row(self, row: Any) -> bool:
         """Of a row where that is so. Of the parts in other runs of the tasks only calls tell anything."""
         if row.run_id in self.runs or row.seq in self.tasks_begun or row.task_id is None:
             return True
@@ -148,10 +148,10 @@ def find_records(connection: Connection, pk: int, owner: str, turns: Sequence[Tu
     its = select(_TASK.c.task_id, _TASK.c.first_seq).where(_TASK.c.owner == owner, _TASK.c.task_id.in_(task_ids))
     tasks = {row.task_id: row.first_seq for row in connection.execute(its.where(_TASK.c.thread_pk == pk))}
     runs = [turn for turn in turns if turn.run_id is not None]
-    goes_on = any(turn.until is None for turn in runs)
+    is_running = any(turn.until is None for turn in runs)
     return TurnRecords(
         first=min((*tasks.values(), *(turn.seq for turn in turns))),
-        until=None if goes_on else max((turn.until or 0 for turn in runs), default=0),
+        until=None if is_running else max((turn.until or 0 for turn in runs), default=0),
         runs=frozenset(refer(turn.run_id, made) for turn in runs for made in (turn.seq, None)),
         tasks=frozenset(refer(task_id, made) for task_id, first in tasks.items() for made in (first, None)),
         tasks_begun=frozenset(tasks.values()),
@@ -178,10 +178,10 @@ def read_turns(connection: Connection, pk: int, wanted: TurnRecords, after: int)
     size = 0
     with closing(connection.execute(stream_rows(log.order_by(_EVENT.c.seq)))) as rows:
         for row in rows:
-            if wanted.holds(row):
+            if wanted.has_row(row):
                 kept.append(tuple(row))
                 size += len(row.body)
-            if size > PAGE or len(kept) == _MOST:
+            if size > PAGE or len(kept) == _MOST_RECORDS:
                 return decode_records(connection, pk, kept), True
     return decode_records(connection, pk, kept), False
 

@@ -282,7 +282,7 @@ async def test_the_oldest_parked_agent_makes_room_and_starts_over_when_it_is_ans
     dialogues = [Dialogue(target) for _ in range(3)]
     for number, dialogue in enumerate(dialogues):
         await dialogue.say(str(number))
-    assert len(target.parking) == 2
+    assert len(target.paused) == 2
     answers = [await dialogue.answer("Ann") for dialogue in dialogues]
     assert [answer.text for answer in answers] == ["Ann 0", "Ann 1", "Ann 2"]
     await target.aclose()

@@ -228,7 +228,7 @@ async def test_an_agent_that_says_something_else_starts_over_and_its_last_attemp
     after = await cut.after()
     assert [record.event.kind for record in after][:3] == ["part_ended", "message_ended", "run_started"]
     start = after[2].event
-    assert isinstance(start, RunStarted) and start.starts_over
+    assert isinstance(start, RunStarted) and start.is_restart
     fold = Fold(cut.receipt.thread_id, OWNER, await log(cut.hub, cut.receipt))
     assert not fold.artifacts
     names = {record.event.message_id for record in [*cut.before, *after] if isinstance(record.event, MessageStarted)}
@@ -472,7 +472,7 @@ async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) 
         going.say("again").end()
     for receipt in receipts:
         going = next((each for each in agent.calls[8:] if each.call.run_id == receipt.run_id), None)
-        if going is None and not (await hub.reads.task(OWNER, receipt.task_id)).terminal:
+        if going is None and not (await hub.reads.task(OWNER, receipt.task_id)).is_terminal:
             (await agent.called()).say("again").end()
     for receipt in receipts:
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED

@@ -236,7 +236,7 @@ async def test_fifty_interleavings_have_one_winner_each(hubs: House, seed: int) 
     records = await log(hub, receipt, "task")
     terminal = [r for r in records if isinstance(r.event, TaskChanged) and r.event.state in TERMINAL]
     task = await hub.reads.task(OWNER, receipt.task_id)
-    assert len(terminal) == (1 if task.terminal else 0)
+    assert len(terminal) == (1 if task.is_terminal else 0)
     given = [r.event.value for r in records if isinstance(r.event, InterruptAnswered) and r.event.action == "answer"]
     assert len(given) == len(won)
     if by_step.get(_cancel) is not None and code(by_step[_cancel]) is None:

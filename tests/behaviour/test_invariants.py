@@ -252,7 +252,7 @@ async def test_i8_a_question_is_answered_once_and_a_task_waits_as_long_as_one_is
     (await agent.called()).ask("p", "q", "r").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     for name in "pqr":
-        assert (await hub.reads.task(OWNER, receipt.task_id)).waiting
+        assert (await hub.reads.task(OWNER, receipt.task_id)).is_waiting
         await answer(hub, receipt.task_id, values={name: name})
         with pytest.raises(FaultError):
             await answer(hub, receipt.task_id, values={name: "again"})

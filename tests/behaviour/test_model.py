@@ -361,7 +361,7 @@ class HubMachine(RuleBasedStateMachine):
         for run in thread.runs:
             if not run.live:
                 scope = Scope(thread.thread_id, "run", run.run_id)
-                stored = [record for record in everything if scope.holds(record) and record.seq > after]
+                stored = [record for record in everything if scope.has_record(record) and record.seq > after]
                 assert whole(self.do(self._read(scope, after))) == whole(stored)
 
     async def _records(self, scope: Scope) -> Sequence[Record]:

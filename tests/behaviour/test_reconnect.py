@@ -136,7 +136,7 @@ async def test_a_server_without_a_name_brings_all_its_agents(tmp_path: Path) -> 
         assert [each.info.name for each in registry.all()] == ["shout", "shout-2", "ask", f"{address}-2"]
         assert registry.get(address) is registry.get(agent_uuid("shout-2")) is found
         assert (await registry.get_reachable(f"{address}-2")).info.name == "ask-2"
-        assert [registry.knows(name) for name in ("ask-2", address)] == [True, False]
+        assert [registry.has_agent(name) for name in ("ask-2", address)] == [True, False]
         await registry.aclose()
 
 

@@ -112,9 +112,9 @@ def test_a_task_waits_exactly_while_a_question_is_open_and_no_run_is_active(reco
         if isinstance(record.event, TaskChanged):
             (task,) = seen.tasks.values()
             active = any(run.status is RunStatus.RUNNING for run in seen.runs.values())
-            if task.waiting:
+            if task.is_waiting:
                 assert seen.open_interrupts() and not active
-            if task.terminal:
+            if task.is_terminal:
                 assert not seen.open_interrupts() and not active
 
 

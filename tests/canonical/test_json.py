@@ -13,7 +13,7 @@ from canonical.json import (
     as_list,
     as_object,
     check_json,
-    contains,
+    has_members,
     is_equal,
     is_identical,
     is_number,
@@ -27,7 +27,7 @@ from tests.strategies import json_values
 def test_every_value_is_the_same_as_itself_and_within_itself(value: Any) -> None:
     assert is_identical(value, value)
     assert is_equal(value, value)
-    assert contains(value, value)
+    assert has_members(value, value)
     check_json(value)
 
 
@@ -43,7 +43,7 @@ OTHER: list[Any] = [(1, True), (0, False), ([1], [True]), ({"a": 0}, {"a": False
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_numbers_are_equal_by_their_value(one: Any, other: Any) -> None:
     assert is_equal(one, other)
-    assert contains({"a": one}, {"a": other})
+    assert has_members({"a": one}, {"a": other})
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
@@ -72,12 +72,12 @@ NOT_WITHIN: list[Any] = [{"x": None}, {"a": {"b": True}}, {"a": {"c": [1, {}]}},
 
 @pytest.mark.parametrize("part", WITHIN)
 def test_an_object_contains_its_members_all_the_way_down(part: Any) -> None:
-    assert contains(WHOLE, part)
+    assert has_members(WHOLE, part)
 
 
 @pytest.mark.parametrize("part", NOT_WITHIN)
 def test_a_list_is_contained_whole_and_what_is_of_another_type_is_not(part: Any) -> None:
-    assert not contains(WHOLE, part)
+    assert not has_members(WHOLE, part)
 
 
 # What is JSON

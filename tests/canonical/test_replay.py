@@ -32,7 +32,7 @@ from canonical.event import (
     UpstreamBound,
 )
 from canonical.message import ReasoningPart, RefusalPart
-from canonical.replay import Diverged, ReplayCursor, agent_events, replay_plan, same_event, standing
+from canonical.replay import Diverged, ReplayCursor, agent_events, is_same_event, replay_plan, standing
 from tests import strategies
 
 IDS = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id")
@@ -164,17 +164,17 @@ def test_closings_of_the_agents_own_are_repeated_and_dropped():
     ],
 )
 def test_events_are_the_same_but_for_what_the_hub_fills(said: Event, again: Event, same: bool):
-    assert same_event(said, again) == same
+    assert is_same_event(said, again) == same
 
 
 def test_a_file_said_again_is_the_same_if_its_bytes_are():
     kept = FilePart(name="a", blob=hashlib.sha256(b"data").hexdigest(), size=4)
     said = ArtifactAdded(artifact_id="x", name="a", part=kept)
-    assert same_event(said, ArtifactAdded(name="a", part=FilePart(name="a", inline=b"data")))
-    assert not same_event(said, ArtifactAdded(name="a", part=FilePart(name="a", inline=b"other")))
+    assert is_same_event(said, ArtifactAdded(name="a", part=FilePart(name="a", inline=b"data")))
+    assert not is_same_event(said, ArtifactAdded(name="a", part=FilePart(name="a", inline=b"other")))
     asked = InterruptRaised(message=Message(message_id="m", parts=(TextPart(text="?"), kept)))
     again = Message(parts=(TextPart(text="?"), FilePart(name="a", inline=b"data")))
-    assert same_event(asked, InterruptRaised(message=again))
+    assert is_same_event(asked, InterruptRaised(message=again))
 
 
 @given(strategies.records())
@@ -252,7 +252,7 @@ def test_records_that_do_not_tell_have_no_story():
 def test_nothing_said_before_makes_everything_live():
     said = ReplayCursor(())
     assert said.news(Custom()) == [Custom()]
-    assert said.over
+    assert said.is_over
     said.end()
 
 

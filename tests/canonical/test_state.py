@@ -15,8 +15,8 @@ from canonical.state import (
     TASK_TRANSITIONS,
     TERMINAL,
     WAITING,
-    may_become,
-    run_may_become,
+    can_become,
+    can_run_become,
 )
 from tests import strategies
 
@@ -60,17 +60,17 @@ def test_every_state_is_reachable_from_the_first_one():
 
 @pytest.mark.parametrize("state", sorted(TaskState))
 def test_a_task_waits_only_after_it_worked(state: TaskState):
-    assert any(may_become(state, waiting) for waiting in WAITING) == (state is TaskState.WORKING)
+    assert any(can_become(state, waiting) for waiting in WAITING) == (state is TaskState.WORKING)
 
 
 def test_a_cancelling_task_does_not_go_back_to_work():
-    assert not may_become(TaskState.CANCELLING, TaskState.WORKING)
-    assert not any(may_become(TaskState.CANCELLING, waiting) for waiting in WAITING)
+    assert not can_become(TaskState.CANCELLING, TaskState.WORKING)
+    assert not any(can_become(TaskState.CANCELLING, waiting) for waiting in WAITING)
 
 
 def test_no_state_follows_itself_but_a_run_may_be_started_again():
-    assert [state for state in TaskState if may_become(state, state)] == []
-    assert [status for status in RunStatus if run_may_become(status, status)] == [RunStatus.RUNNING]
+    assert [state for state in TaskState if can_become(state, state)] == []
+    assert [status for status in RunStatus if can_run_become(status, status)] == [RunStatus.RUNNING]
 
 
 @given(strategies.records())
@@ -83,17 +83,17 @@ def test_drawn_logs_obey_the_tables(records: list[Record]):
                 task = TaskState.SUBMITTED
             case TaskChanged():
                 assert task is not None
-                assert may_become(task, record.event.state)
+                assert can_become(task, record.event.state)
                 task = record.event.state
             case RunCreated():
                 runs[record.event.run_id] = RunStatus.PENDING
             case RunStarted():
                 assert record.run_id is not None
-                assert run_may_become(runs[record.run_id], RunStatus.RUNNING)
+                assert can_run_become(runs[record.run_id], RunStatus.RUNNING)
                 runs[record.run_id] = RunStatus.RUNNING
             case RunEnded():
                 assert record.run_id is not None
-                assert run_may_become(runs[record.run_id], record.event.status)
+                assert can_run_become(runs[record.run_id], record.event.status)
                 runs[record.run_id] = record.event.status
             case _:
                 assert runs[record.run_id] is RunStatus.RUNNING if record.run_id and record.attempt else True

@@ -30,7 +30,7 @@ async def reached(hub: Hub, receipt: Receipt, *wanted: TaskState) -> Task:
         while (task := await hub.journal.query(queries.task, OWNER, receipt.task_id)) is None or (
             task.state not in wanted
         ):
-            assert task is None or not task.terminal, f"the task is {task.state}: {task.fault}"
+            assert task is None or not task.is_terminal, f"the task is {task.state}: {task.fault}"
         return task
 
     return await within(look(), f"one of {wanted}")

@@ -31,7 +31,7 @@ def hear_nothing(remotes: object) -> None:
 def parked(hub: Hub) -> int:
     agent = hub.registry.get("ask").agent
     assert isinstance(agent, InProcess)
-    return len(agent.parking)
+    return len(agent.paused)
 
 
 async def told(hub: Hub, receipt: Receipt) -> str:

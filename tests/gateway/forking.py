@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).parents[2]
 _IMPORTED: Final = ("add", "bench", "check", "embedded", "record", "run", "serve", "transfer", "validate")
 _RELAY: Final = Path(__file__).parent / "relay.py"
 _EMBEDDED: Final = "gateway.cli.embedded"
-_MOST: Final = 2**20
+_MOST_BYTES: Final = 2**20
 """Bytes of one job."""
 _BOUND: Final = 30
 """Seconds in which the one that has imported everything ends."""
@@ -155,7 +155,7 @@ class _Parent:
                         os.read(signals, 4096)
                         self._reap()
                         continue
-                    text, files, _, _ = socket.recv_fds(self._control, _MOST, 4)
+                    text, files, _, _ = socket.recv_fds(self._control, _MOST_BYTES, 4)
                     if not text:
                         self._end()
                         return None

@@ -406,7 +406,7 @@ async def reaches(hub: Hub, receipt: Receipt, *wanted: TaskState, owner: str = O
     if task.state not in wanted:
         await follow(hub, Scope.task(receipt.task), task.last_seq, until=there, owner=owner)
         task = await hub.reads.task(owner, receipt.task_id)
-    assert task.state in wanted or not task.terminal, f"the task is {task.state}: {task.fault}"
+    assert task.state in wanted or not task.is_terminal, f"the task is {task.state}: {task.fault}"
     return task
 
 

@@ -31,7 +31,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.state import ENDED, ERRED, TERMINAL, WAITING, may_become, run_may_become
+from canonical.state import ENDED, ERRED, TERMINAL, WAITING, can_become, can_run_become
 from canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
 from gateway.runs.event_check import files_of
 from gateway.storage.journal import read_page
@@ -133,16 +133,16 @@ class _Walk:
             # One that went on may turn out to say something else.
             number = last.attempt if last.resumed and not event.resumed else last.attempt + 1
             assert event.attempt == record.attempt == number, f"{record}: wrong attempt"
-            if event.starts_over:
+            if event.is_restart:
                 left = self.open[run_id]
-                void = [message_id for message_id in left.messages if event.voids(message_id)]
+                void = [message_id for message_id in left.messages if event.is_void(message_id)]
                 # A message that is not void goes on, of an agent that keeps a state.
                 assert not (void or left.tools or left.steps), f"{record}: it starts over and leaves open {left}"
             self.attempts[run_id] = event
             others = [other for other, status in self.runs.items() if status is RunStatus.RUNNING and other != run_id]
             assert not others or run_id in self.idle, f"{record}: {others} are running"
         if after is not None:
-            assert run_may_become(before, after), f"{record}: the run is {before}"
+            assert can_run_become(before, after), f"{record}: the run is {before}"
             self.runs[run_id] = after
         elif not isinstance(event, InterruptAnswered):
             assert before is RunStatus.RUNNING, f"{record}: the run is {before}"
@@ -156,7 +156,7 @@ class _Walk:
                 assert event.task_id == task_id and task_id not in self.tasks
                 self.tasks[task_id] = TaskState.SUBMITTED
             case TaskChanged():
-                assert may_become(self.tasks[task_id], event.state), f"{record}: the task is {self.tasks[task_id]}"
+                assert can_become(self.tasks[task_id], event.state), f"{record}: the task is {self.tasks[task_id]}"
                 self.tasks[task_id] = event.state
                 if event.state in WAITING:
                     assert self._asks(task_id), f"{record}: no question is open"
@@ -238,7 +238,7 @@ def check_database(connection: Connection, blobs: Path | None = None) -> None:
 def _status(fold: Fold) -> ThreadStatus:
     if any(not run.has_ended for run in fold.runs.values()):
         return "busy"
-    if any(task.waiting for task in fold.tasks.values()):
+    if any(task.is_waiting for task in fold.tasks.values()):
         return "interrupted"
     shown = [run for run in fold.runs.values() if not run.removed]
     newest = max(shown, key=lambda run: run.first_seq, default=None)

@@ -60,7 +60,7 @@ _NAME: Final = re.compile(r"[!-+\--~]{1,500}")
 MOST_EXTENSIONS: Final = 32
 """Of one card, and of one request. Chosen, not measured: they stand in a header together."""
 _SKILL: Final = frozenset({"id", "name", "description", "tags", "examples", "security", "securityRequirements"})
-_MOST: Final = 64_000
+_MOST_CHARACTERS: Final = 64_000
 """Characters of them."""
 _MODES: Final = {"text": "text/plain", "data": "application/json", "file": "*/*"}
 """Names of kinds of parts, which the first cards had where media types belong."""
@@ -236,7 +236,7 @@ def describe(card: JsonObject) -> AgentInfo:
     skills = {key: value for key, value in skills.items() if value}
     for name, more in (("card", unknown), ("capabilities", capabilities), ("skills", skills)):
         # It is shown to whoever asks for the card.
-        if more and len(dumps(more)) <= _MOST:
+        if more and len(dumps(more)) <= _MOST_CHARACTERS:
             metadata["a2a"][name] = more
     for theirs, ours in (("documentationUrl", "documentation_url"), ("iconUrl", "icon_url")):
         if isinstance(card.get(theirs), str) and card[theirs]:

@@ -33,7 +33,7 @@ class ToolUse:
 
 
 @dataclass(slots=True)
-class Heard:
+class DecodedContent:
     """What an object on the wire says, by kind."""
 
     parts: list[Part] = field(default_factory=list[Part])
@@ -65,37 +65,37 @@ class Heard:
         self.parts = [_as_thought(part) if isinstance(part, TextPart) else part for part in self.parts]
 
 
-def hear(parts: Sequence[Part], scope: str, *metadata: JsonObject | None) -> Heard:
+def decode_marks(parts: Sequence[Part], scope: str, *metadata: JsonObject | None) -> DecodedContent:
     """`metadata`: of the message or artifact, and of the update that brought it; `scope` = its id, for calls that have
     none."""
-    heard = Heard()
+    decoded = DecodedContent()
     for part in parts:
-        _hear_part(heard, part, scope)
-    heard.is_marked = bool(heard.tools) or any(isinstance(part, ReasoningPart) for part in heard.parts)
+        _decode_marked_part(decoded, part, scope)
+    decoded.is_marked = bool(decoded.tools) or any(isinstance(part, ReasoningPart) for part in decoded.parts)
     for each in metadata:
         for key, value in (each or {}).items():
             read = _KEYS.get(key) or next((read for path, read in _PATHS.items() if key.endswith(path)), None)
             if read is not None:
-                read(heard, value, each or {})
-    del heard.citations[_MOST_CITATIONS:]
-    return heard
+                read(decoded, value, each or {})
+    del decoded.citations[_MOST_CITATIONS:]
+    return decoded
 
 
 _REASONING: Final = ":reasoning"
 """How opencode-a2a and codex-a2a 1.4.0 end the id of an artifact that is thought, also where nothing else says so."""
 
 
-def hear_artifact(
+def decode_artifact(
     parts: Sequence[Part], artifact_id: str, metadata: JsonObject | None, task_id: str | None = None
-) -> Heard:
-    heard = hear(parts, artifact_id, metadata)
+) -> DecodedContent:
+    decoded = decode_marks(parts, artifact_id, metadata)
     if artifact_id.endswith(_REASONING):
-        heard.think()
+        decoded.think()
     # crewai 1.15.30 names the artifact of its structured output so.
-    if task_id and artifact_id == f"result_{task_id}" and len(heard.parts) == 1 and heard.output is None:
-        [part] = heard.parts
-        heard.output = part.data if isinstance(part, DataPart) else None
-    return heard
+    if task_id and artifact_id == f"result_{task_id}" and len(decoded.parts) == 1 and decoded.output is None:
+        [part] = decoded.parts
+        decoded.output = part.data if isinstance(part, DataPart) else None
+    return decoded
 
 
 # Parts
@@ -113,24 +113,26 @@ _RESULTS: Final = frozenset({"function_response", "tool_response", "code_executi
 _CODE: Final = "code_execution"
 
 
-def _hear_part(heard: Heard, part: Part, scope: str) -> None:
+def _decode_marked_part(decoded: DecodedContent, part: Part, scope: str) -> None:
     match part:
         case TextPart() if is_thought(part):
-            heard.parts.append(_as_thought(part))
+            decoded.parts.append(_as_thought(part))
         case DataPart() if isinstance(part.data, dict):
             if is_waiting(part):
                 return
             if set(part.data) == {"result"} and isinstance(part.metadata.get("json_schema"), dict):  # fasta2a 2.1.1
-                heard.output = part.data["result"]
-                heard.parts.append(part.replace(data=heard.output, extra={**part.extra, TYPED: {}}))
+                decoded.output = part.data["result"]
+                decoded.parts.append(part.replace(data=decoded.output, extra={**part.extra, TYPED: {}}))
                 return
             marks = [part.metadata[key] for key in TOOL_MARKS if key in part.metadata]
-            uses = _genai(str(marks[0]), part.data, part.metadata, heard, scope) if marks else list(_by_data(part.data))
-            heard.tools += uses
+            uses = (
+                _genai(str(marks[0]), part.data, part.metadata, decoded, scope) if marks else list(_by_data(part.data))
+            )
+            decoded.tools += uses
             if not uses:
-                heard.parts.append(part)
+                decoded.parts.append(part)
         case _:
-            heard.parts.append(part)
+            decoded.parts.append(part)
 
 
 def is_thought(part: Part) -> bool:
@@ -145,11 +147,11 @@ def _as_thought(part: TextPart) -> ReasoningPart:
     return ReasoningPart(text=part.text, metadata=unread, extra=part.extra)
 
 
-def _genai(mark: str, data: JsonObject, own: JsonObject, heard: Heard, scope: str) -> list[ToolUse]:
+def _genai(mark: str, data: JsonObject, own: JsonObject, decoded: DecodedContent, scope: str) -> list[ToolUse]:
     """google-adk 2.13.0 and kagent 1.0.0a17."""
     call_id, name = _text(data.get("id")), _text(data.get("name")) or _text(data.get("tool_type"))
     if mark in ("executable_code", "code_execution_result"):
-        number = sum(use.name == _CODE and use.ended == (mark not in _CALLS) for use in heard.tools)
+        number = sum(use.name == _CODE and use.ended == (mark not in _CALLS) for use in decoded.tools)
         call_id, name = call_id or f"{scope}/{number}", _CODE
     if not name:
         return []
@@ -202,29 +204,29 @@ def _error_in(value: Json) -> str | None:
 _TRAJECTORY: Final = "/ui/trajectory/v1"
 
 
-def _trajectory(heard: Heard, value: Json, _: JsonObject) -> None:
+def _trajectory(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     for each in objects_in(value if isinstance(value, list) else [value]):
         title, content = _text(each.get("title")), _text(each.get("content"))
         name, _space, what = title.rpartition(" ")
         while name.startswith(("--> ", "<-- ")):  # beeai-framework: of an agent within
             name = name[4:]
         match what:
-            case "(request)" | "(response)" | "(error)" if heard.is_marked:
+            case "(request)" | "(response)" | "(error)" if decoded.is_marked:
                 pass
             case "(request)" if name:
-                heard.tools.append(ToolUse(None, name, value=_parse(content)))
+                decoded.tools.append(ToolUse(None, name, value=_parse(content)))
             case "(response)" if name:
-                heard.tools.append(ToolUse(None, name, ended=True, value=_parse(content)))
+                decoded.tools.append(ToolUse(None, name, ended=True, value=_parse(content)))
             case "(error)" if name:
-                heard.tools.append(ToolUse(None, name, ended=True, error=content or title))
+                decoded.tools.append(ToolUse(None, name, ended=True, error=content or title))
             case _ if title.lower() == "thought":
-                if heard.is_marked:
+                if decoded.is_marked:
                     continue
-                heard.parts.append(ReasoningPart(text=content))
+                decoded.parts.append(ReasoningPart(text=content))
             case _ if title or content:
                 if group := _text(each.get("group_id")):
-                    heard.groups.append((group, title or group))
-                heard.progress.append(TextPart(text=": ".join(filter(None, (title, content)))))
+                    decoded.groups.append((group, title or group))
+                decoded.progress.append(TextPart(text=": ".join(filter(None, (title, content)))))
             case _:
                 pass
 
@@ -238,9 +240,9 @@ _TRACES: Final = ("/extensions/traceability/v1", "/extensions/traceability/v1/tr
 """How the key ends of the trace that goes with an answer by the extension of a2a-samples."""
 
 
-def _trace(heard: Heard, value: Json, _: JsonObject) -> None:
+def _trace(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     """Calls of tools and of other agents, told when they are over: their results are not."""
-    if heard.is_marked:
+    if decoded.is_marked:
         return
     for step in objects_in(as_object(value).get("steps")):
         action = as_object(step.get("step_action"))
@@ -249,9 +251,9 @@ def _trace(heard: Heard, value: Json, _: JsonObject) -> None:
         call_id = _text(step.get("step_id"))
         if not name or not call_id:
             continue
-        heard.tools.append(ToolUse(call_id, name, value=tool.get("parameters") if tool else agent))
+        decoded.tools.append(ToolUse(call_id, name, value=tool.get("parameters") if tool else agent))
         if step.get("end_time") is not None:
-            heard.tools.append(ToolUse(call_id, name, ended=True))
+            decoded.tools.append(ToolUse(call_id, name, ended=True))
 
 
 def tokens_of_trace(metadata: JsonObject | None) -> JsonObject:
@@ -262,20 +264,20 @@ def tokens_of_trace(metadata: JsonObject | None) -> JsonObject:
     return {"total_tokens": total} if total else {}
 
 
-def _citations(heard: Heard, value: Json, _: JsonObject) -> None:
+def _citations(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     told = value.get("citations") if isinstance(value, dict) else value
     for each in objects_in(told):
-        _cite(heard, each, "start_index", "end_index", "url")
+        _cite(decoded, each, "start_index", "end_index", "url")
 
 
-def _adk_citations(heard: Heard, value: Json, metadata: JsonObject) -> None:
+def _adk_citations(decoded: DecodedContent, value: Json, metadata: JsonObject) -> None:
     if not as_object(metadata.get("adk_grounding_metadata")).get("groundingSupports"):  # the same again, in bytes
         for each in objects_in(as_object(value).get("citations")):
-            _cite(heard, each, "startIndex", "endIndex", "uri")
+            _cite(decoded, each, "startIndex", "endIndex", "uri")
 
 
-def _cite(heard: Heard, each: JsonObject, start: str, end: str, url: str) -> None:
-    heard.citations.append(
+def _cite(decoded: DecodedContent, each: JsonObject, start: str, end: str, url: str) -> None:
+    decoded.citations.append(
         AnnotationPart(
             start=_count(each.get(start)),
             end=_count(each.get(end)),
@@ -286,11 +288,11 @@ def _cite(heard: Heard, each: JsonObject, start: str, end: str, url: str) -> Non
     )
 
 
-def _grounding(heard: Heard, value: Json, _: JsonObject) -> None:
+def _grounding(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     """Of genai: places are UTF-8 bytes within one part."""
     told = as_object(value)
     chunks = [as_object(each.get("web")) for each in objects_in(told.get("groundingChunks"))]
-    texts = [part.text for part in heard.parts if isinstance(part, TextPart)]
+    texts = [part.text for part in decoded.parts if isinstance(part, TextPart)]
     for support in objects_in(told.get("groundingSupports")):
         segment = as_object(support.get("segment"))
         at = _count(segment.get("partIndex")) or 0
@@ -305,17 +307,17 @@ def _grounding(heard: Heard, value: Json, _: JsonObject) -> None:
             if number is not None and number < len(chunks):
                 web = chunks[number]
                 url, title = _text(web.get("uri")) or None, _text(web.get("title")) or None
-                heard.citations.append(AnnotationPart(start=first, end=last, url=url, title=title))
+                decoded.citations.append(AnnotationPart(start=first, end=last, url=url, title=title))
 
 
-def _agno_content(heard: Heard, value: Json, _: JsonObject) -> None:
+def _agno_content(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     if value == "reasoning":
-        heard.think()
+        decoded.think()
     elif value == "content":
-        heard.says = "answer"
+        decoded.says = "answer"
 
 
-def _agno_event(heard: Heard, value: Json, metadata: JsonObject) -> None:
+def _agno_event(decoded: DecodedContent, value: Json, metadata: JsonObject) -> None:
     kind = _text(value)
     if kind in ("tool_call_started", "tool_call_completed", "tool_call_error"):
         name, call_id = _text(metadata.get("tool_name")), _text(metadata.get("tool_call_id"))
@@ -324,36 +326,36 @@ def _agno_event(heard: Heard, value: Json, metadata: JsonObject) -> None:
         given = None if ended else _parse(_text(metadata.get("tool_args")))
         error = (_error_words(metadata.get("error")) or f"{name} failed") if kind == "tool_call_error" else None
         if name:
-            heard.tools.append(ToolUse(call_id or None, name, ended=ended, value=given, error=error))
+            decoded.tools.append(ToolUse(call_id or None, name, ended=ended, value=given, error=error))
     elif "_" in kind and _text(metadata.get("step_name")):
         _name, _, what = kind.rpartition("_")
         if what in ("started", "completed", "error"):
-            heard.steps.append((_text(metadata["step_name"]), what))
+            decoded.steps.append((_text(metadata["step_name"]), what))
 
 
-def _gemini(heard: Heard, value: Json, _: JsonObject) -> None:
+def _gemini(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     match as_object(value).get("kind"):
         case "thought":
-            data = [as_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
+            data = [as_object(part.data) for part in decoded.parts if isinstance(part, DataPart)]
             thoughts = [": ".join(filter(None, (_text(d.get("subject")), _text(d.get("description"))))) for d in data]
-            heard.parts = [ReasoningPart(text=text) for text in thoughts if text]
+            decoded.parts = [ReasoningPart(text=text) for text in thoughts if text]
         case "text-content":
-            heard.says = "answer"
+            decoded.says = "answer"
         case "tool-call-update":
-            calls = [as_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
-            heard.parts = [part for part in heard.parts if not isinstance(part, DataPart)]
+            calls = [as_object(part.data) for part in decoded.parts if isinstance(part, DataPart)]
+            decoded.parts = [part for part in decoded.parts if not isinstance(part, DataPart)]
             for call in calls:
-                _gemini_call(heard, call)
+                _gemini_call(decoded, call)
         case "citation":
             cited = [
-                each for part in heard.parts if isinstance(part, TextPart) for each in _gemini_citations(part.text)
+                each for part in decoded.parts if isinstance(part, TextPart) for each in _gemini_citations(part.text)
             ]
-            heard.says = "progress"
+            decoded.says = "progress"
             if cited:
-                heard.citations += cited
-                heard.parts = [part for part in heard.parts if not isinstance(part, TextPart)]
+                decoded.citations += cited
+                decoded.parts = [part for part in decoded.parts if not isinstance(part, TextPart)]
         case str():  # its state and the like
-            heard.says = "progress"
+            decoded.says = "progress"
         case _:
             pass
 
@@ -366,80 +368,80 @@ def _gemini_citations(text: str) -> Iterator[AnnotationPart]:
             yield AnnotationPart(url=url, title=title.removeprefix("(").removesuffix(")") or None)
 
 
-def _gemini_call(heard: Heard, call: JsonObject) -> None:
+def _gemini_call(decoded: DecodedContent, call: JsonObject) -> None:
     asked, status = as_object(call.get("request")), call.get("status")
     call_id, name = _text(asked.get("callId")), _text(asked.get("name"))
     if not call_id or not name:
         return
-    heard.tools.append(ToolUse(call_id, name, value=asked.get("args")))
+    decoded.tools.append(ToolUse(call_id, name, value=asked.get("args")))
     if status in ("success", "error", "cancelled"):
         error = None if status == "success" else _words(call.get("response") or status)
-        heard.tools.append(ToolUse(call_id, name, ended=True, value=call.get("response"), error=error))
+        decoded.tools.append(ToolUse(call_id, name, ended=True, value=call.get("response"), error=error))
 
 
 _ENDS: Final = ("complete", "end", "error", "fail")
 """How phases of a call begin that is over, whether or not its result is told."""
 
 
-def _protolabs(heard: Heard, value: Json, _: JsonObject) -> None:
+def _protolabs(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     call = as_object(value)
     call_id, name, phase = _text(call.get("toolCallId")), _text(call.get("name")), _text(call.get("phase"))
     if not call_id or not name:
         return
     if phase.startswith("start"):
-        heard.tools.append(ToolUse(call_id, name, value=call.get("args")))
+        decoded.tools.append(ToolUse(call_id, name, value=call.get("args")))
     elif "result" in call or call.get("error") or phase.startswith(_ENDS):
         error = _words(call["error"]) if call.get("error") else None
         if error is None and phase.startswith(("error", "fail")):
             error = f"{name} failed"
-        heard.tools.append(ToolUse(call_id, name, ended=True, value=call.get("result"), error=error))
+        decoded.tools.append(ToolUse(call_id, name, ended=True, value=call.get("result"), error=error))
 
 
-def _opencode(heard: Heard, value: Json, _: JsonObject) -> None:
+def _opencode(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     shared = as_object(value)
     kind = as_object(shared.get("stream")).get("block_type")
     told = shared.get("progress")
     line = [told] if isinstance(told, str) else [_text(as_object(told).get(key)) for key in ("type", "status")]
     if any(line):
-        heard.progress.append(TextPart(text=": ".join(filter(None, line))))
+        decoded.progress.append(TextPart(text=": ".join(filter(None, line))))
     if kind == "reasoning":
-        heard.think()
+        decoded.think()
     elif kind == "tool_call":
-        calls = [as_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
-        heard.parts = [part for part in heard.parts if not isinstance(part, DataPart)]
+        calls = [as_object(part.data) for part in decoded.parts if isinstance(part, DataPart)]
+        decoded.parts = [part for part in decoded.parts if not isinstance(part, DataPart)]
         for call in calls:
-            _opencode_call(heard, call)
+            _opencode_call(decoded, call)
 
 
-def _opencode_call(heard: Heard, call: JsonObject) -> None:
+def _opencode_call(decoded: DecodedContent, call: JsonObject) -> None:
     call_id, name, status = _text(call.get("call_id")), _text(call.get("tool")), call.get("status")
     if not call_id or not name:
         return
-    heard.tools.append(ToolUse(call_id, name, value=call.get("input")))
+    decoded.tools.append(ToolUse(call_id, name, value=call.get("input")))
     if status in ("completed", "error"):
         error = _words(call.get("error") or status) if status == "error" else None
-        heard.tools.append(ToolUse(call_id, name, ended=True, value=call.get("output"), error=error))
+        decoded.tools.append(ToolUse(call_id, name, ended=True, value=call.get("output"), error=error))
 
 
-def _ag2_state(heard: Heard, value: Json, _: JsonObject) -> None:
-    _add_state(heard, "ag2.context_update", value)
+def _ag2_state(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
+    _add_state(decoded, "ag2.context_update", value)
 
 
-def _adk_actions(heard: Heard, value: Json, _: JsonObject) -> None:
-    _add_state(heard, "adk_actions.stateDelta", as_object(value).get("stateDelta"))
+def _adk_actions(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
+    _add_state(decoded, "adk_actions.stateDelta", as_object(value).get("stateDelta"))
 
 
-def _world_state(heard: Heard, value: Json, _: JsonObject) -> None:
-    _add_state(heard, _WORLD_STATE, value)
+def _world_state(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
+    _add_state(decoded, _WORLD_STATE, value)
 
 
-def _add_state(heard: Heard, name: str, value: Json) -> None:
+def _add_state(decoded: DecodedContent, name: str, value: Json) -> None:
     if value:
-        heard.states.append((name, value))
+        decoded.states.append((name, value))
 
 
 _WORLD_STATE: Final = "https://proto-labs.ai/a2a/ext/worldstate-delta-v1"
-_KEYS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
+_KEYS: Final[Mapping[str, Callable[[DecodedContent, Json, JsonObject], None]]] = {
     "adk_actions": _adk_actions,  # google-adk 2.13.0
     "adk_citation_metadata": _adk_citations,  # google-adk 2.13.0, its newer executor
     "adk_grounding_metadata": _grounding,  # google-adk 2.13.0
@@ -451,7 +453,7 @@ _KEYS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
     _WORLD_STATE: _world_state,  # protolabs-a2a
     "shared": _opencode,  # opencode-a2a, codex-a2a 1.4.0
 }
-_PATHS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
+_PATHS: Final[Mapping[str, Callable[[DecodedContent, Json, JsonObject], None]]] = {
     # agentstack-sdk 0.7.1 (objects), kagenti-adk 0.8.1 (lists), beeai-sdk 0.3.7: three origins, and the same paths.
     _TRAJECTORY: _trajectory,
     "/ui/citation/v1": _citations,
@@ -526,7 +528,7 @@ _OF_A_MESSAGE: Final = (
 )
 
 
-def ends_with_task(metadata: JsonObject | None) -> bool:
+def has_task_after_end(metadata: JsonObject | None) -> bool:
     """Whether the agent tells its usage, and files, in a task after the status that ends it: agno 3.1.10."""
     return any(key in (metadata or {}) for key in ("agno_content_category", "agno_event_type"))
 

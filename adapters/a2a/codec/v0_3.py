@@ -66,7 +66,7 @@ class Codec(Dialect):
 
     def _status_update(self, update: StatusUpdate) -> JsonObject:
         # The last event of a stream is marked; a stream closes on questions too.
-        return {**super()._status_update(update), "final": update.status.stops}
+        return {**super()._status_update(update), "final": update.status.is_stop}
 
     def encode_wait(self, wait: bool) -> JsonObject:
         return {"blocking": wait}
@@ -100,14 +100,14 @@ class Codec(Dialect):
             context_id=decode_context(request.message.contextId),
             task_id=request.message.taskId or None,
             references=tuple(request.message.referenceTaskIds or ()),
-            wait=self.waits(request),
+            wait=self.is_blocking(request),
             history_length=_history(configuration.historyLength),
             output_modes=tuple(configuration.acceptedOutputModes or ()),
             push=None if push is None else decode_push_config(push, ""),
             metadata=request.metadata or {},
         )
 
-    def waits(self, request: w.MessageSendParams) -> bool:
+    def is_blocking(self, request: w.MessageSendParams) -> bool:
         """`blocking` is optional and no default is given; the official SDKs wait where it is not set."""
         # a2a-sdk 0.3.26 and 1.3.0 both do, over JSON-RPC.
         return request.configuration is None or request.configuration.blocking is not False

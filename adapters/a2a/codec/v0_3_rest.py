@@ -67,7 +67,7 @@ class Codec(v0_3.Codec):
         # `a2a.v1.ListTaskPushNotificationConfigResponse`; JSON-RPC of the same version has a bare array.
         return {"configs": [self.encode_push(push) for push in pushes], "nextPageToken": next_token}
 
-    def waits(self, request: w.MessageSendParams) -> bool:
+    def is_blocking(self, request: w.MessageSendParams) -> bool:
         """ProtoJSON leaves a false out, and the 0.3 SDK always writes a configuration: one without `blocking` is its
         way of saying false, and only where there is none nothing was said."""
         # a2a-sdk 0.3.26 answers such a send at once; the 0.3 side of 1.3.0 waits.

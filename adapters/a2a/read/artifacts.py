@@ -91,28 +91,28 @@ class MergedPart:
         return self.texts[0] if self.texts else ""
 
     @property
-    def grows(self) -> bool:
+    def can_grow(self) -> bool:
         return isinstance(self.part, TextPart | RefusalPart | ReasoningPart)
 
-    def joins(self, other: "MergedPart") -> bool:
-        return self.grows and self.head == other.head
+    def can_join(self, other: "MergedPart") -> bool:
+        return self.can_grow and self.head == other.head
 
 
-def _units(parts: Sequence[Part]) -> list[MergedPart]:
-    units: list[MergedPart] = []
-    for unit in map(MergedPart.of, parts):
-        if units and units[-1].joins(unit):
-            units[-1].texts += unit.texts
+def _merge_parts(parts: Sequence[Part]) -> list[MergedPart]:
+    merged_parts: list[MergedPart] = []
+    for merged in map(MergedPart.of, parts):
+        if merged_parts and merged_parts[-1].can_join(merged):
+            merged_parts[-1].texts += merged.texts
         else:
-            units.append(unit)
-    return [unit for unit in units if not unit.grows or unit.text]
+            merged_parts.append(merged)
+    return [merged for merged in merged_parts if not merged.can_grow or merged.text]
 
 
 def rest(told: Sequence[MergedPart], parts: Sequence[Part]) -> list[Part] | None:
     """What of `parts` was not told yet; None if they are others than those that were told. A server may also show less
     than it said before: then it is behind, and there is nothing new."""
-    told = [unit for unit in told if not unit.grows or unit.text]
-    now = _units(parts)
+    told = [merged for merged in told if not merged.can_grow or merged.text]
+    now = _merge_parts(parts)
     for index, (before, after) in enumerate(zip(told, now, strict=False)):
         if before.head != after.head:
             return None
@@ -120,15 +120,15 @@ def rest(told: Sequence[MergedPart], parts: Sequence[Part]) -> list[Part] | None
             continue
         if index == len(told) - 1 and after.text.startswith(before.text):
             now[index] = MergedPart(after.part, after.head, [after.text[len(before.text) :]])
-            return [_part(unit) for unit in now[index:]]
+            return [_part(merged) for merged in now[index:]]
         if index == len(now) - 1 and before.text.startswith(after.text):
             return []
         return None
-    return [_part(unit) for unit in now[len(told) :]]
+    return [_part(merged) for merged in now[len(told) :]]
 
 
-def _part(unit: MergedPart) -> Part:
-    return unit.part.replace(text=unit.text) if unit.grows else unit.part
+def _part(merged: MergedPart) -> Part:
+    return merged.part.replace(text=merged.text) if merged.can_grow else merged.part
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class ArtifactTracker:
     """The server's."""
     file: bool
     """It is an artifact here too; otherwise it is an answer."""
-    units: list[MergedPart] = field(default_factory=list[MergedPart])
+    merged_parts: list[MergedPart] = field(default_factory=list[MergedPart])
     message_id: str | None = None
     """Of the message that is open for it."""
     open: bool = False
@@ -153,7 +153,7 @@ class ArtifactTracker:
 
     @property
     def text(self) -> str:
-        return "".join(unit.text for unit in self.units if isinstance(unit.part, TextPart | RefusalPart))
+        return "".join(merged.text for merged in self.merged_parts if isinstance(merged.part, TextPart | RefusalPart))
 
     def cite(self, citations: Sequence[AnnotationPart], events: list[Event]) -> bool:
         """Those that are new, in the open message; false if there is none."""
@@ -174,7 +174,7 @@ class ArtifactTracker:
                 self.add(event.part)
                 self.open = event.open
             case PartDelta():
-                self.units[-1].texts.append(event.text)
+                self.merged_parts[-1].texts.append(event.text)
             case PartEnded():
                 self.open = False
             case MessageEnded():
@@ -184,11 +184,11 @@ class ArtifactTracker:
         if isinstance(part, AnnotationPart):
             self.cited.append(part)
             return
-        unit = MergedPart.of(part)
-        if self.units and self.units[-1].joins(unit):
-            self.units[-1].texts += unit.texts
+        merged = MergedPart.of(part)
+        if self.merged_parts and self.merged_parts[-1].can_join(merged):
+            self.merged_parts[-1].texts += merged.texts
         else:
-            self.units.append(unit)
+            self.merged_parts.append(merged)
 
     def say(self, parts: Sequence[Part], events: list[Event], *, begun: bool) -> None:
         """Parts of the open message, which has `begun` with them. Pieces without text say nothing."""
@@ -197,7 +197,7 @@ class ArtifactTracker:
             if grows and not part.text and not begun:
                 continue
             begun = False
-            if grows and self.open and self.units[-1].joins(MergedPart.of(part)):
+            if grows and self.open and self.merged_parts[-1].can_join(MergedPart.of(part)):
                 events.append(PartDelta(message_id=self.message_id, text=part.text))
             else:
                 self._end_part(events)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeGuard, cast
 from msgspec.json import encode
 
 from adapters._json import validate
-from adapters.a2a.codec.marks import Heard
+from adapters.a2a.codec.marks import DecodedContent
 from adapters.a2a.read.artifacts import ArtifactTracker, rest
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import DRAFT
@@ -18,7 +18,7 @@ from canonical.value import Extra, Json, JsonObject
 
 STREAMING: Final = "/ui/streaming/v1"
 """How the URI of the extension ends, and with it the key of its metadata."""
-_MOST: Final = 4_000_000
+_MOST_BYTES: Final = 4_000_000
 """Bytes of changes of one message, as JSON, that are followed: the rest is told when the message is whole."""
 
 
@@ -55,7 +55,7 @@ class Draft:
         """Raises as `_apply`, and LookupError where there would be too much of it."""
         size = len(encode(change))
         self._size = size if as_object(change).get("path") == "" else self._size + size
-        if self._size > _MOST:
+        if self._size > _MOST_BYTES:
             raise LookupError(self._size)
         self._value = _apply(self._value, change)
 
@@ -67,28 +67,28 @@ class Draft:
     def is_of(self, message: w.Message | None) -> bool:
         return message is not None and self.message_id is not None and message.messageId == self.message_id
 
-    def take_news(self, heard: Heard, account: ArtifactTracker | None, events: list[Event]) -> bool:
-        """Leave in it what was not told, and call that a piece of the answer. `account` = of the answer so far, which
+    def take_news(self, decoded: DecodedContent, tracker: ArtifactTracker | None, events: list[Event]) -> bool:
+        """Leave in it what was not told, and call that a piece of the answer. `tracker` = of the answer so far, which
         ends if this does not go on with it. False, if what was told is no beginning of this."""
-        thoughts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
-        words = [part for part in heard.parts if not isinstance(part, ReasoningPart)]
-        before, self._told = self._told, [len(thoughts), len(heard.tools), len(heard.progress)]
+        thoughts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]
+        words = [part for part in decoded.parts if not isinstance(part, ReasoningPart)]
+        before, self._told = self._told, [len(thoughts), len(decoded.tools), len(decoded.progress)]
         begins, self._begins = self._begins, False
-        new = words if begins or not _is_open(account) else rest(account.units, words)
-        if account is not None and (begins or new is None):
-            account.close(events)
-        heard.parts = [*thoughts[before[0] :], *(words if new is None else new)]
-        heard.tools, heard.progress, heard.states = heard.tools[before[1] :], heard.progress[before[2] :], []
-        heard.says = "answer"
+        new = words if begins or not _is_open(tracker) else rest(tracker.merged_parts, words)
+        if tracker is not None and (begins or new is None):
+            tracker.close(events)
+        decoded.parts = [*thoughts[before[0] :], *(words if new is None else new)]
+        decoded.tools, decoded.progress, decoded.states = decoded.tools[before[1] :], decoded.progress[before[2] :], []
+        decoded.says = "answer"
         return new is not None
 
     def find_untold(
-        self, message: w.Message | None, parts: Sequence[Part], account: ArtifactTracker | None
+        self, message: w.Message | None, parts: Sequence[Part], tracker: ArtifactTracker | None
     ) -> Sequence[Part]:
         """What the message says beside what was told of it: kagenti-adk asks and fails in the one that it has begun."""
-        if not self.is_of(message) or not _is_open(account):
+        if not self.is_of(message) or not _is_open(tracker):
             return parts
-        return rest(account.units, parts) or parts
+        return rest(tracker.merged_parts, parts) or parts
 
     def mark(self, events: list[Event], start: int) -> None:
         """Callers of A2A see the changes as they came."""
@@ -105,8 +105,8 @@ class Draft:
             self.message_id, self._told = message_id, [each if isinstance(each, int) else 0 for each in counts]
 
 
-def _is_open(account: ArtifactTracker | None) -> TypeGuard[ArtifactTracker]:
-    return account is not None and account.message_id is not None
+def _is_open(tracker: ArtifactTracker | None) -> TypeGuard[ArtifactTracker]:
+    return tracker is not None and tracker.message_id is not None
 
 
 def _apply(value: Json, change: Json) -> Json:

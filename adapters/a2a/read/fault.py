@@ -1,13 +1,15 @@
 """Why a task of another A2A server failed."""
 
-from adapters.a2a.codec.marks import Heard, error_of
+from adapters.a2a.codec.marks import DecodedContent, error_of
 from adapters.a2a.wire import replies as w
 from canonical import BLAME, Fault, FaultCode
 from canonical.message import text_of
 from canonical.value import JsonObject
 
 
-def decode_fault(message: w.Message | None, heard: Heard, metadata: JsonObject | None, *, rejected: bool) -> Fault:
+def decode_fault(
+    message: w.Message | None, decoded: DecodedContent, metadata: JsonObject | None, *, rejected: bool
+) -> Fault:
     """In the agent's own words. A gateway like this one names the code of the fault beside them."""
     about = (message.metadata if message else None) or {}
     own: object = about.get("babelgate")
@@ -17,5 +19,5 @@ def decode_fault(message: w.Message | None, heard: Heard, metadata: JsonObject |
         code = FaultCode(named)
     told, details = error_of(about, metadata)
     unsaid = f"The agent {'refused the task' if rejected else 'failed'} and did not say why."
-    words = text_of(tuple(heard.parts)) or told or unsaid
+    words = text_of(tuple(decoded.parts)) or told or unsaid
     return Fault(code=code, message=words, details={**details, **({"rejected": True} if rejected else {})})

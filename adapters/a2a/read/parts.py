@@ -98,7 +98,7 @@ def decode_parts(parts: Sequence[WirePart] | None, rule: DataRule = "any") -> De
     return DecodedParts(tuple(found), unknown)
 
 
-def says_something(part: Part) -> bool:
+def has_content(part: Part) -> bool:
     return not isinstance(part, TextPart | RefusalPart | ReasoningPart) or bool(part.text)
 
 

@@ -70,7 +70,7 @@ def _held_questions(name: str | None, parts: Sequence[Part]) -> list[Question]:
     return named or decode_calls(parts)
 
 
-class QuestionAccount:
+class QuestionTracker:
     """Of one run: what was asked before, and what is held back until the task stops for it."""
 
     def __init__(self) -> None:

@@ -14,11 +14,11 @@ from adapters._extension import URI, RecordReader, decode_said
 from adapters.a2a.codec.asks import SHARED
 from adapters.a2a.codec.dialect import DataRule
 from adapters.a2a.codec.marks import (
-    Heard,
+    DecodedContent,
     author_of,
-    ends_with_task,
-    hear,
-    hear_artifact,
+    decode_artifact,
+    decode_marks,
+    has_task_after_end,
     is_trajectory,
     usage_of_task,
 )
@@ -37,12 +37,12 @@ from adapters.a2a.read.parts import (
     decode_reply,
     decode_state,
     distinct_lines,
+    has_content,
     is_callers,
     own_of,
-    says_something,
     since_caller,
 )
-from adapters.a2a.read.questions import QuestionAccount, decode_interrupts, in_words, questions
+from adapters.a2a.read.questions import QuestionTracker, decode_interrupts, in_words, questions
 from adapters.a2a.read.token import TokenReader
 from adapters.a2a.read.usage import UsageCounter
 from adapters.a2a.wire import replies as w
@@ -112,7 +112,7 @@ class EventReader:
         """By the reply that is read: callers of A2A are shown the pieces, of an artifact."""
         self._events: list[Event] = []
         self._bound: dict[str, str] = {}
-        self._accounts: dict[str, ArtifactTracker] = {}
+        self._trackers: dict[str, ArtifactTracker] = {}
         self._messages = 0
         """Begun in this run."""
         self._answered = False
@@ -121,7 +121,7 @@ class EventReader:
         """Texts of answers that were no artifacts."""
         self._remarks: set[str] = set()
         """Ids of the status messages that were told."""
-        self._questions = QuestionAccount()
+        self._questions = QuestionTracker()
         self._losses: set[tuple[str, str]] = set()
         self._spoken: ArtifactTracker | None = None
         """Of the answer that comes in pieces in the messages of the status."""
@@ -130,7 +130,7 @@ class EventReader:
         """What this run said on the way, by the id of the message; without what is marked to be that and no more."""
         self._citations: list[AnnotationPart] = []
         """Of what was said so."""
-        self._pending: tuple[w.Message, Heard] | None = None
+        self._pending: tuple[w.Message, DecodedContent] | None = None
         """What an artifact may repeat: then it is the answer."""
         self._activity = Activity(run_id)
         self._usage = UsageCounter()
@@ -162,9 +162,9 @@ class EventReader:
                             asides.add(event.message_id)
                 case PartAdded() | PartDelta() | PartEnded() | MessageEnded():
                     self._recall_words(event, phases.get(event.message_id), aside=event.message_id in asides)
-                    account = said.get(event.message_id or "")
-                    if account is not None:
-                        account.recall(event)
+                    tracker = said.get(event.message_id or "")
+                    if tracker is not None:
+                        tracker.recall(event)
                 case ToolStarted() | ToolEnded():
                     self._remarks |= {own["messageId"] for own in (own_of(event.extra),) if "messageId" in own}
                     self._activity.recall(event, mine=mine)
@@ -192,14 +192,14 @@ class EventReader:
     def _recall_message(self, event: MessageStarted, said: dict[str, ArtifactTracker], *, mine: bool) -> None:
         own = own_of(event.extra)
         if "artifactId" in own:
-            account = self._accounts.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=False))
-            account.message_id, account.open = (event.message_id if mine else None), False
-            said[event.message_id or ""] = account
+            tracker = self._trackers.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=False))
+            tracker.message_id, tracker.open = (event.message_id if mine else None), False
+            said[event.message_id or ""] = tracker
         elif event.role == "agent" and "messageId" in own:
             self._remarks.add(own["messageId"])
         if mine and (IN_STATUS in event.extra or GROWING in event.extra):
-            account = self._spoken = ArtifactTracker("", file=False, message_id=event.message_id)
-            said[event.message_id or ""] = account
+            tracker = self._spoken = ArtifactTracker("", file=False, message_id=event.message_id)
+            said[event.message_id or ""] = tracker
 
     def _recall_words(
         self, event: PartAdded | PartDelta | PartEnded | MessageEnded, phase: Phase | None, *, aside: bool
@@ -214,11 +214,11 @@ class EventReader:
     def _recall_artifact(self, event: ArtifactAdded, *, mine: bool) -> None:
         own = own_of(event.extra)
         if "artifactId" in own:
-            account = self._accounts.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=True))
+            tracker = self._trackers.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=True))
             if not event.append:
-                account.units.clear()
-            account.added = account.added or mine
-            account.add(event.part)
+                tracker.merged_parts.clear()
+            tracker.added = tracker.added or mine
+            tracker.add(event.part)
 
     # What is told now
 
@@ -239,7 +239,7 @@ class EventReader:
         """Nothing more comes of the stream: tell what waited for that."""
         self._events = []
         if self._held_end is not None:
-            self._end_run(None, Heard(), self._held_end)
+            self._end_run(None, DecodedContent(), self._held_end)
         return self._events
 
     def note(self, feature: str, how: str) -> list[Event]:
@@ -284,7 +284,7 @@ class EventReader:
         self.begun = True
         if not self._has_grown:
             self._events = self._mirror.reflect(reply, self._events, self.rule)
-        self._tokens.learn(value, self._events, self._accounts)
+        self._tokens.learn(value, self._events, self._trackers)
         return self._events
 
     def _read_records(self, reply: w.Reply | None) -> bool:
@@ -320,7 +320,7 @@ class EventReader:
         if self.task_id is not None and task.id != self.task_id:
             self._finish()
             self._spoken = None
-            self._accounts.clear()  # another task's artifacts may have the same names
+            self._trackers.clear()  # another task's artifacts may have the same names
         self._bind(task.id, task.contextId)
         self._activity.is_relayed |= bool(about_of(task.metadata))
         # `lastChunk` is said of updates and not of artifacts: in a task its end says that nothing follows.
@@ -363,71 +363,71 @@ class EventReader:
             self._progress[message_id] = "".join(part.text for part in parts if isinstance(part, TextPart))
 
     def _read_parts(self, message: w.Message | w.Artifact | None) -> DecodedParts:
-        heard = decode_parts(message.parts if message else None, self.rule)
-        if heard.unknown:
+        decoded = decode_parts(message.parts if message else None, self.rule)
+        if decoded.unknown:
             self._lose("custom", _UNKNOWN_PART)
-        return heard
+        return decoded
 
     def _message(self, message: w.Message) -> None:
         """The server's whole answer, where it makes no task of it (specification 1.0, 3.1.2)."""
         self._bind(self.task_id, self.context_id or message.contextId)
         if is_callers(message):
             return
-        heard = self._hear(message)
-        if heard.says is not None or heard.is_thought:
+        decoded = self._decode_marks(message)
+        if decoded.says is not None or decoded.is_thought:
             # agno 3.1.10 streams its answer so, in messages of one id.
-            self._tell(message, heard)
+            self._tell(message, decoded)
             return
-        self._tell_states(heard, message.messageId, is_shown=True)
-        self._activity.use(self._events, heard.tools, message)
-        self._whole([*heard.parts, *heard.citations], "answer", message, reply=self.task_id is None)
+        self._tell_states(decoded, message.messageId, is_shown=True)
+        self._activity.use(self._events, decoded.tools, message)
+        self._whole([*decoded.parts, *decoded.citations], "answer", message, reply=self.task_id is None)
         self._usage.count(message.metadata, message.messageId)
         if self.task_id is None and self._usage.total:
             self._events.append(RunEnded(usage=self._usage.total))
         self.replied = True
         self.stopped = self.stopped or self.task_id is None
 
-    def _hear(self, said: w.Message | None, *metadata: JsonObject | None) -> Heard:
+    def _decode_marks(self, said: w.Message | None, *metadata: JsonObject | None) -> DecodedContent:
         """A message, with the metadata of what brought it."""
         said = said or w.Message()
-        self._ends_with_task |= any(map(ends_with_task, (said.metadata, *metadata)))
-        return hear(self._read_parts(said).parts, said.messageId or "", said.metadata, *metadata)
+        self._ends_with_task |= any(map(has_task_after_end, (said.metadata, *metadata)))
+        return decode_marks(self._read_parts(said).parts, said.messageId or "", said.metadata, *metadata)
 
-    def _remark(self, message: w.Message, heard: Heard) -> None:
+    def _remark(self, message: w.Message, decoded: DecodedContent) -> None:
         # a2a-sdk 0.3.26 and 1.3.0 move the message of a status into the history when the next status comes.
         if message.messageId in self._remarks:
             return
-        self._tell(message, heard)
+        self._tell(message, decoded)
 
-    def _tell(self, message: w.Message, heard: Heard) -> None:
+    def _tell(self, message: w.Message, decoded: DecodedContent) -> None:
         """What an agent says at work, each as what it is."""
-        self._tell_states(heard, message.messageId, is_shown=True)
-        if message.messageId and (heard.parts or heard.tools or heard.progress):
+        self._tell_states(decoded, message.messageId, is_shown=True)
+        if message.messageId and (decoded.parts or decoded.tools or decoded.progress):
             self._remarks.add(message.messageId)
-        thoughts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
-        words = [part for part in heard.parts if not isinstance(part, ReasoningPart)]
+        thoughts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]
+        words = [part for part in decoded.parts if not isinstance(part, ReasoningPart)]
         if thoughts:
             # What was read of its metadata is told by that; callers of A2A see the message as it came.
             beside = {key: value for key, value in (message.metadata or {}).items() if not is_trajectory(key)}
             self._whole(thoughts, "answer", message.model_copy(update={"metadata": beside}))
-        self._activity.use(self._events, heard.tools, message)
-        self._activity.tell_steps(self._events, heard.steps)
-        self._activity.tell_groups(self._events, heard.groups)
-        if heard.progress:
-            self._whole(heard.progress, "progress", message, aside=True)
+        self._activity.use(self._events, decoded.tools, message)
+        self._activity.tell_steps(self._events, decoded.steps)
+        self._activity.tell_groups(self._events, decoded.groups)
+        if decoded.progress:
+            self._whole(decoded.progress, "progress", message, aside=True)
         if self.says_all_again and words and all(isinstance(part, TextPart) for part in words):
             self._grow(text_of(tuple(words)))
-        elif words and (heard.says == "answer" or (heard.says is None and self.speaks_in_status)):
+        elif words and (decoded.says == "answer" or (decoded.says is None and self.speaks_in_status)):
             self._speak(words, message)
         elif words:
-            self._whole(words, "progress", message, aside=heard.says == "progress")
+            self._whole(words, "progress", message, aside=decoded.says == "progress")
         if self._spoken is not None:
-            self._spoken.cite(heard.citations, self._events)
+            self._spoken.cite(decoded.citations, self._events)
         else:
-            self._citations += heard.citations
+            self._citations += decoded.citations
 
-    def _tell_states(self, heard: Heard, of: str | None, *, is_shown: bool) -> None:
-        if not self._activity.tell_states(self._events, heard.states, of, is_shown=is_shown):
+    def _tell_states(self, decoded: DecodedContent, of: str | None, *, is_shown: bool) -> None:
+        if not self._activity.tell_states(self._events, decoded.states, of, is_shown=is_shown):
             self._lose("custom", TOO_LARGE)
 
     def _tell_author(self, metadata: JsonObject | None) -> None:
@@ -439,34 +439,34 @@ class EventReader:
     def _grow(self, text: str) -> None:
         """langgraph-api 0.16.7 says all of its answer with each token, and all of the next one, when that has begun."""
         self._has_grown = True
-        account = self._spoken
-        if account is not None and account.message_id is not None and not text.startswith(account.text):
-            if account.text.startswith(text):  # it is behind
+        tracker = self._spoken
+        if tracker is not None and tracker.message_id is not None and not text.startswith(tracker.text):
+            if tracker.text.startswith(text):  # it is behind
                 return
-            account.close(self._events)
-        if account is None or account.message_id is None:
-            account = self._spoken = ArtifactTracker("", file=False)
-            account.message_id = self._start("answer", None, {GROWING: {}})
-        account.say([TextPart(text=text[len(account.text) :])], self._events, begun=not account.units)
+            tracker.close(self._events)
+        if tracker is None or tracker.message_id is None:
+            tracker = self._spoken = ArtifactTracker("", file=False)
+            tracker.message_id = self._start("answer", None, {GROWING: {}})
+        tracker.say([TextPart(text=text[len(tracker.text) :])], self._events, begun=not tracker.merged_parts)
 
     def _tell_draft(self, message: w.Message) -> None:
-        start, heard = len(self._events), self._hear(message)
+        start, decoded = len(self._events), self._decode_marks(message)
         self._remarks.add(message.messageId or "")
-        if not self._draft.take_news(heard, self._spoken, self._events):
+        if not self._draft.take_news(decoded, self._spoken, self._events):
             self._lose("text", _SAID_ANEW)
-        self._tell(w.Message(), heard)
+        self._tell(w.Message(), decoded)
         self._draft.mark(self._events, start)
 
     def _speak(self, parts: Sequence[Part], message: w.Message) -> None:
         """A piece of the answer, which is no artifact."""
-        account = self._spoken
+        tracker = self._spoken
         own: JsonObject = {PROTOCOL: {"messageId": message.messageId}} if message.messageId else {}
-        begun = account is None or account.message_id is None
-        if account is None or account.message_id is None:
-            account = self._spoken = ArtifactTracker("", file=False)
-            account.message_id = self._start("answer", None, {IN_STATUS: {}})
+        begun = tracker is None or tracker.message_id is None
+        if tracker is None or tracker.message_id is None:
+            tracker = self._spoken = ArtifactTracker("", file=False)
+            tracker.message_id = self._start("answer", None, {IN_STATUS: {}})
         start = len(self._events)
-        account.say(parts, self._events, begun=begun)
+        tracker.say(parts, self._events, begun=begun)
         if own and len(self._events) > start:
             self._events[-1] = self._events[-1].replace(extra=own)
 
@@ -488,7 +488,7 @@ class EventReader:
             self._held_end = metadata or {}
             return
         if self.state in TERMINAL:
-            self._end_run(message, self._hear(message, beside), metadata)
+            self._end_run(message, self._decode_marks(message, beside), metadata)
             return
         said = message or w.Message()
         name = said.messageId
@@ -497,39 +497,41 @@ class EventReader:
         self._tell_author({**(beside or {}), **(said.metadata or {})} if task is None else None)
         if self.state in WAITING:
             if task is None or not self._questions.is_stale(status):
-                self._tell_states(self._hear(message, beside), name, is_shown=True)
+                self._tell_states(self._decode_marks(message, beside), name, is_shown=True)
                 asked = self._draft.find_untold(message, self._read_parts(message).parts, self._spoken)
                 self._ask(status, asked, metadata)
             return
-        heard = self._hear(message, beside)
+        decoded = self._decode_marks(message, beside)
         if message is None:
-            self._tell(w.Message(), heard)
+            self._tell(w.Message(), decoded)
             if (draft := self._draft.read(beside)) is not None:
                 self._tell_draft(draft)
         elif self._draft.is_of(message):
             self._tell_draft(message)
         elif (
-            "adk_event_id" in (beside or {}) and text_of(tuple(heard.parts)) and message.messageId not in self._remarks
+            "adk_event_id" in (beside or {})
+            and text_of(tuple(decoded.parts))
+            and message.messageId not in self._remarks
         ):
             # google-adk 2.13.0 says its answer twice: as anything else, and then as an artifact.
-            self._pending = (message, heard)
+            self._pending = (message, decoded)
         else:
-            self._remark(message, heard)
+            self._remark(message, decoded)
 
     def _settle_pending(self, reply: w.Reply | None) -> Sequence[AnnotationPart]:
         """Tell what waited, unless the reply is the answer that repeats it: then its citations are the answer's."""
         if self._pending is None:
             return ()
-        (message, heard), self._pending = self._pending, None
-        text = text_of(tuple(heard.parts))
-        if not any(text == text_of(tuple(self._hear_artifact(each).parts)) for each in artifacts_of(reply)):
-            self._remark(message, heard)
+        (message, decoded), self._pending = self._pending, None
+        text = text_of(tuple(decoded.parts))
+        if not any(text == text_of(tuple(self._decode_artifact(each).parts)) for each in artifacts_of(reply)):
+            self._remark(message, decoded)
             return ()
         if message.messageId:
             self._remarks.add(message.messageId)
-        heard.parts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
-        citations, heard.citations = heard.citations, []
-        self._tell(message, heard)
+        decoded.parts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]
+        citations, decoded.citations = decoded.citations, []
+        self._tell(message, decoded)
         return citations
 
     def _ask(self, status: w.TaskStatus, parts: Sequence[Part], metadata: JsonObject | None) -> None:
@@ -542,29 +544,29 @@ class EventReader:
         self._events += decode_interrupts(status, asked, auth=self.state is TaskState.AUTH_REQUIRED)
         self.stopped = True
 
-    def _end_run(self, message: w.Message | None, heard: Heard, metadata: JsonObject | None) -> None:
+    def _end_run(self, message: w.Message | None, decoded: DecodedContent, metadata: JsonObject | None) -> None:
         is_failed = self.state in (TaskState.FAILED, TaskState.REJECTED)
         if is_failed:
-            heard.parts = [*self._draft.find_untold(message, heard.parts, self._spoken)]
+            decoded.parts = [*self._draft.find_untold(message, decoded.parts, self._spoken)]
         elif message is not None and self._draft.is_of(message):
             self._tell_draft(message)
         if self._spoken is not None:
             # Those that came before its first piece are of it, too.
-            self._spoken.cite([*self._citations, *heard.citations], self._events)
+            self._spoken.cite([*self._citations, *decoded.citations], self._events)
         self._finish()
         self.stopped, self._held_end = True, None
-        self._tell_states(heard, message.messageId if message is not None else None, is_shown=True)
+        self._tell_states(decoded, message.messageId if message is not None else None, is_shown=True)
         if left := [
             part for each in self._questions.held for part in in_words(each.value)
         ]:  # it did not stop for them after all
             self._whole(left, "answer")
         if is_failed:
             self._tell_about(metadata)
-            fault = decode_fault(message, heard, metadata, rejected=self.state is TaskState.REJECTED)
+            fault = decode_fault(message, decoded, metadata, rejected=self.state is TaskState.REJECTED)
             self._events.append(RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault))
             return
         if message is not None:
-            self._last_words(message, heard)
+            self._last_words(message, decoded)
             self._usage.count(message.metadata, message.messageId)
         if self.state is TaskState.COMPLETED and not self._answered and "babelgate" not in (metadata or {}):
             self._answer_by_progress()
@@ -575,22 +577,22 @@ class EventReader:
         elif usage or output is not None:
             self._events.append(RunEnded(output=output, usage=usage))
 
-    def _last_words(self, message: w.Message, heard: Heard) -> None:
+    def _last_words(self, message: w.Message, decoded: DecodedContent) -> None:
         """Many servers answer in the message of the last status. Where there was an answer before, it is a remark, or
         the same again."""
         if message.messageId in self._remarks:
             return
-        text = text_of(tuple(heard.parts))
-        if self.state is not TaskState.COMPLETED or self._answered or heard.is_thought or not heard.parts:
+        text = text_of(tuple(decoded.parts))
+        if self.state is not TaskState.COMPLETED or self._answered or decoded.is_thought or not decoded.parts:
             if text and text in self._texts():
-                heard.parts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
-            self._remark(message, heard)
+                decoded.parts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]
+            self._remark(message, decoded)
             return
-        self._activity.use(self._events, heard.tools, message)
-        self._whole([*heard.parts, *heard.citations], "answer", message)
-        self._activity.tell_groups(self._events, heard.groups)
-        if heard.progress:
-            self._whole(heard.progress, "progress", message, aside=True)
+        self._activity.use(self._events, decoded.tools, message)
+        self._whole([*decoded.parts, *decoded.citations], "answer", message)
+        self._activity.tell_groups(self._events, decoded.groups)
+        if decoded.progress:
+            self._whole(decoded.progress, "progress", message, aside=True)
 
     def _answer_by_progress(self) -> None:
         """A task that completes without any answer has given it on the way: what was said is the answer after all."""
@@ -605,7 +607,7 @@ class EventReader:
     def _texts(self) -> set[str]:
         """Of the answers so far."""
         spoken = () if self._spoken is None else (self._spoken.text,)
-        return {*self._answers, *spoken, *(account.text for account in self._accounts.values())}
+        return {*self._answers, *spoken, *(tracker.text for tracker in self._trackers.values())}
 
     def _from_history(self, task: w.Task) -> None:
         """What the server said while nobody listened, since the caller's last message. Some keep their answer nowhere
@@ -617,21 +619,21 @@ class EventReader:
         known: set[str | None] = {*self._remarks, *self._questions.marks}
         if status.message is not None:
             known.add(status.message.messageId)
-        news = [(each, self._hear(each)) for each in said if each.messageId not in known]
-        for _, heard in news:
-            if text_of(tuple(heard.parts)) in {"", *self._texts()}:
-                heard.parts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
+        news = [(each, self._decode_marks(each)) for each in said if each.messageId not in known]
+        for _, decoded in news:
+            if text_of(tuple(decoded.parts)) in {"", *self._texts()}:
+                decoded.parts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]
         ended = decode_state(status.state) is TaskState.COMPLETED and status.message is None
-        spoken = [(each, heard) for each, heard in news if text_of(tuple(heard.parts))]
-        answer = spoken[-1] if spoken and ended and not self._answered and not self._accounts else None
-        for message, heard in news:
+        spoken = [(each, decoded) for each, decoded in news if text_of(tuple(decoded.parts))]
+        answer = spoken[-1] if spoken and ended and not self._answered and not self._trackers else None
+        for message, decoded in news:
             # Without an id nobody could tell that it was told.
             if (
                 message.messageId
                 and (answer is None or message is not answer[0])
-                and (heard.parts or heard.tools or heard.states)
+                and (decoded.parts or decoded.tools or decoded.states)
             ):
-                self._remark(message, heard)
+                self._remark(message, decoded)
         if answer is not None:
             self._activity.use(self._events, answer[1].tools, answer[0])
             self._whole([*answer[1].parts, *answer[1].citations], "answer", answer[0])
@@ -646,13 +648,13 @@ class EventReader:
 
     # Artifacts
 
-    def _hear_artifact(self, artifact: w.Artifact) -> Heard:
+    def _decode_artifact(self, artifact: w.Artifact) -> DecodedContent:
         parts = self._read_parts(artifact).parts
         artifact_id = artifact.artifactId or artifact.name or ""
-        heard = hear_artifact(parts, artifact_id, artifact.metadata, self.task_id)
-        if heard.output is not None:
-            self._output = heard.output
-        return heard
+        decoded = decode_artifact(parts, artifact_id, artifact.metadata, self.task_id)
+        if decoded.output is not None:
+            self._output = decoded.output
+        return decoded
 
     def _artifact(
         self,
@@ -665,81 +667,81 @@ class EventReader:
     ) -> None:
         """Without `append` it is all of the artifact, of which some may have been told. `piece`: it came alone, and not
         in a task. `citations`: that were told of it before."""
-        heard = self._hear_artifact(artifact)
-        heard.citations += citations
+        decoded = self._decode_artifact(artifact)
+        decoded.citations += citations
         if kind_of(artifact) is None:  # a gateway like this one says it beside its artifacts, too
-            self._tell_states(heard, artifact.artifactId or artifact.name or "", is_shown=False)
+            self._tell_states(decoded, artifact.artifactId or artifact.name or "", is_shown=False)
         self._usage.count(artifact.metadata, artifact.artifactId)
         # Thoughts come before calls, and calls before what is said of them.
-        is_thought = bool(heard.parts) and isinstance(heard.parts[0], ReasoningPart)
+        is_thought = bool(decoded.parts) and isinstance(decoded.parts[0], ReasoningPart)
         if not is_thought:
-            self._activity.use(self._events, heard.tools)
-        self._artifact_parts(artifact, heard, append=append, last=last, piece=piece)
+            self._activity.use(self._events, decoded.tools)
+        self._artifact_parts(artifact, decoded, append=append, last=last, piece=piece)
         if is_thought:
-            self._activity.use(self._events, heard.tools)
+            self._activity.use(self._events, decoded.tools)
 
     def _artifact_parts(
-        self, artifact: w.Artifact, heard: Heard, *, append: bool, last: bool | None, piece: Piece | None
+        self, artifact: w.Artifact, decoded: DecodedContent, *, append: bool, last: bool | None, piece: Piece | None
     ) -> None:
         if kind_of(artifact) == "output":  # which nobody said: the task's metadata tell it
             return
         # Nothing to show, although an artifact must have a part (specification 1.0, 4.1.7).
-        if not heard.parts or self._questions.hold(artifact.name, heard.parts):
+        if not decoded.parts or self._questions.hold(artifact.name, decoded.parts):
             return
-        if any(isinstance(part, ReasoningPart) for part in heard.parts):
+        if any(isinstance(part, ReasoningPart) for part in decoded.parts):
             piece = None  # a piece that is thought is no piece of what A2A's callers see
         artifact_id = artifact.artifactId or artifact.name or ""
-        account = self._accounts.get(artifact_id) or self._find_growing(artifact_id, heard)
-        if account is None:
-            account = self._accounts[artifact_id] = ArtifactTracker(artifact_id, file=is_file(artifact, heard.parts))
+        tracker = self._trackers.get(artifact_id) or self._find_growing(artifact_id, decoded)
+        if tracker is None:
+            tracker = self._trackers[artifact_id] = ArtifactTracker(artifact_id, file=is_file(artifact, decoded.parts))
             # fasta2a 2.1.1 appends its first piece to nothing, which the client of a2a-sdk 1.3.0 refuses to read.
             piece = None if piece is None else Piece(piece.last, append=False, beside=piece.beside)
             self._tell_artifact(
-                account, artifact, heard.parts, last=last, fresh=True, piece=piece, citations=heard.citations
+                tracker, artifact, decoded.parts, last=last, fresh=True, piece=piece, citations=decoded.citations
             )
             return
-        if not append and account.units and not any(map(says_something, heard.parts)):
-            self._take_back(account)
+        if not append and tracker.merged_parts and not any(map(has_content, decoded.parts)):
+            self._take_back(tracker)
             return
-        parts = heard.parts if append else rest(account.units, heard.parts)
+        parts = decoded.parts if append else rest(tracker.merged_parts, decoded.parts)
         if parts is not None:
             self._tell_artifact(
-                account, artifact, parts, last=last, fresh=False, piece=piece, citations=heard.citations
+                tracker, artifact, parts, last=last, fresh=False, piece=piece, citations=decoded.citations
             )
             return
-        account.units.clear()
-        account.close(self._events)
-        if not account.file:
+        tracker.merged_parts.clear()
+        tracker.close(self._events)
+        if not tracker.file:
             self._lose("artifact", _SAID_ANEW)
         self._tell_artifact(
-            account, artifact, heard.parts, last=last, fresh=True, piece=piece, citations=heard.citations
+            tracker, artifact, decoded.parts, last=last, fresh=True, piece=piece, citations=decoded.citations
         )
 
-    def _find_growing(self, artifact_id: str, heard: Heard) -> ArtifactTracker | None:
+    def _find_growing(self, artifact_id: str, decoded: DecodedContent) -> ArtifactTracker | None:
         """The answer that is an artifact in the end: most of it, or all, has been told."""
-        account = self._spoken
-        text = text_of(tuple(heard.parts))
+        tracker = self._spoken
+        text = text_of(tuple(decoded.parts))
         if (
             not self.says_all_again
-            or account is None
-            or account.message_id is None
-            or not text.startswith(account.text)
+            or tracker is None
+            or tracker.message_id is None
+            or not text.startswith(tracker.text)
         ):
             return None
-        self._spoken, account.artifact_id = None, artifact_id
-        self._accounts[artifact_id] = account
-        return account
+        self._spoken, tracker.artifact_id = None, artifact_id
+        self._trackers[artifact_id] = tracker
+        return tracker
 
-    def _take_back(self, account: ArtifactTracker) -> None:
+    def _take_back(self, tracker: ArtifactTracker) -> None:
         """It was replaced by nothing: a gateway like this one does so when its agent starts over."""
-        account.units.clear()
-        account.close(self._events)
-        account.added = False  # a file is replaced by what comes
+        tracker.merged_parts.clear()
+        tracker.close(self._events)
+        tracker.added = False  # a file is replaced by what comes
         self._lose("artifact", _SAID_ANEW)
 
     def _tell_artifact(
         self,
-        account: ArtifactTracker,
+        tracker: ArtifactTracker,
         artifact: w.Artifact,
         parts: Sequence[Part],
         *,
@@ -749,32 +751,32 @@ class EventReader:
         citations: Sequence[AnnotationPart],
     ) -> None:
         start = len(self._events)
-        if account.file:
-            appends = account.added and not fresh
+        if tracker.file:
+            appends = tracker.added and not fresh
             # An id of the run's: the server's own names are unique within its task only.
-            artifact_id = derived_id(self._run_id, "artifact", account.artifact_id)
-            account.give(artifact, parts, self._events, artifact_id=artifact_id, last=last, fresh=fresh)
+            artifact_id = derived_id(self._run_id, "artifact", tracker.artifact_id)
+            tracker.give(artifact, parts, self._events, artifact_id=artifact_id, last=last, fresh=fresh)
             if piece is not None:
                 piece.mark(self._events, start, append=appends)
             return
-        begun = account.message_id is None and (fresh or any(says_something(part) for part in parts))
+        begun = tracker.message_id is None and (fresh or any(has_content(part) for part in parts))
         if begun:
             name, description = artifact.name, artifact.description
-            own = as_extra(artifact, artifactId=account.artifact_id, name=name, description=description)
+            own = as_extra(artifact, artifactId=tracker.artifact_id, name=name, description=description)
             is_thought = bool(parts) and all(isinstance(part, ReasoningPart) for part in parts)
-            account.message_id = self._start("answer", metadata_of(artifact), own, is_thought=is_thought)
-        if account.message_id is not None:
-            account.say(parts, self._events, begun=begun)
+            tracker.message_id = self._start("answer", metadata_of(artifact), own, is_thought=is_thought)
+        if tracker.message_id is not None:
+            tracker.say(parts, self._events, begun=begun)
             told = piece is not None and piece.mark(self._events, start, append=not begun)
-            account.cut = told or (piece is not None and not last and account.cut)
+            tracker.cut = told or (piece is not None and not last and tracker.cut)
             self._answered = self._answered or any(not isinstance(part, ReasoningPart) for part in parts)
-        if not account.cite(citations, self._events):
+        if not tracker.cite(citations, self._events):
             self._lose("citation", _CITED_LATE)
         if last:
-            account.close(self._events)
+            tracker.close(self._events)
 
     def _finish(self) -> None:
-        for account in self._accounts.values():
-            account.close(self._events)
+        for tracker in self._trackers.values():
+            tracker.close(self._events)
         if self._spoken is not None:
             self._spoken.close(self._events)

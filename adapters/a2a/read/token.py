@@ -20,19 +20,19 @@ _PART: Final = frozenset({"text", "kind", "mediaType"})
 class TokenReader:
     """Of one run."""
 
-    __slots__ = ("_account", "_like", "_message_id")
+    __slots__ = ("_like", "_message_id", "_tracker")
 
     def __init__(self) -> None:
         self._like: JsonObject | None = None
         """The reply before, without its text."""
-        self._account: ArtifactTracker | None = None
+        self._tracker: ArtifactTracker | None = None
         self._message_id: str | None = None
 
     def read(self, value: Json) -> PartDelta | None:
         """None for a reply that has to be looked at."""
-        account, self._account = self._account, None
-        part = None if account is None else _part_of(value)
-        if account is None or part is None:
+        tracker, self._tracker = self._tracker, None
+        part = None if tracker is None else _part_of(value)
+        if tracker is None or part is None:
             return None
         text = part["text"]
         part["text"] = ""
@@ -40,22 +40,22 @@ class TokenReader:
         part["text"] = text
         if not is_alike:
             return None
-        self._account = account
-        account.units[-1].texts.append(text)
+        self._tracker = tracker
+        tracker.merged_parts[-1].texts.append(text)
         return PartDelta(message_id=self._message_id, text=text)
 
-    def learn(self, value: Json, events: Sequence[Event], accounts: Mapping[str, ArtifactTracker]) -> None:
-        """From a reply that was looked at, and what it came to. `accounts`: by artifact."""
+    def learn(self, value: Json, events: Sequence[Event], trackers: Mapping[str, ArtifactTracker]) -> None:
+        """From a reply that was looked at, and what it came to. `trackers`: by artifact."""
         part = _part_of(value) if len(events) == 1 else None
         if part is None or not _says_no_more(reply := cast("JsonObject", value)):
             return
         [event] = events
         update: JsonObject = reply.get(_WRAPPER, reply)
-        account = accounts.get(update["artifact"].get("artifactId"))
-        if isinstance(event, PartDelta) and not event.extra and account and account.message_id == event.message_id:
+        tracker = trackers.get(update["artifact"].get("artifactId"))
+        if isinstance(event, PartDelta) and not event.extra and tracker and tracker.message_id == event.message_id:
             update = {**update, "artifact": {**update["artifact"], "parts": [{**part, "text": ""}]}}
             self._like = {_WRAPPER: update} if _WRAPPER in reply else update
-            self._account, self._message_id = account, event.message_id
+            self._tracker, self._message_id = tracker, event.message_id
 
 
 def _part_of(value: Json) -> dict[str, Any] | None:

@@ -74,7 +74,7 @@ _OF_EITHER = (RunCreated, RunStarted, RunEnded, LossNoted, PartAdded, PartDelta,
 """Events of runs that are answered with a message, too."""
 
 
-def tells_of_a_task(record: Record) -> bool:
+def is_of_task(record: Record) -> bool:
     """Whether an agent that may answer with a message alone, and has been asked, makes a task of it."""
     match record.event:
         case UpstreamBound(ids=ids):
@@ -158,7 +158,7 @@ class _Encoder:
         if not updates:
             return _NOTHING
         last = updates[-1]
-        stopped = type(last) is StatusUpdate and last.status.stops
+        stopped = type(last) is StatusUpdate and last.status.is_stop
         return EncodedRecord([self._encode(update) for update in updates], stopped)
 
     def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
@@ -185,7 +185,7 @@ class _Encoder:
         """The last of its frames has the record, too, or a frame of its own, which says nothing that is new."""
         told, self._seq = envelope(self._seq, (record,)), record.seq
         *others, last = updates or (self._bare(record),)
-        stopped = bool(updates) and type(last) is StatusUpdate and last.status.stops
+        stopped = bool(updates) and type(last) is StatusUpdate and last.status.is_stop
         final = self._dialect.encode_update(last)
         update: JsonObject = next((final[name] for name in _WRAPPED if name in final), final)
         update["metadata"] = {**update.get("metadata", {}), URI: told}
@@ -250,7 +250,7 @@ class TaskStream:
         """What a send's stream shows of an agent that may answer with a message: nothing before it is known that there
         is a task, then the same as of any other; where there is none, the message alone."""
         writer = EventWriter(self.task, self.context_id)
-        await wait_for_stop(self.hub, self.owner, receipt, writer, until=tells_of_a_task)
+        await wait_for_stop(self.hub, self.owner, receipt, writer, until=is_of_task)
         if writer.reply is not None:
             yield [encode(self.dialect.encode_reply(writer.reply, self.context_id))]
             return

@@ -38,7 +38,7 @@ from canonical.listed import Listed
 from canonical.value import Json, JsonObject, is_uuid
 
 from .call import EXTENSION_HEADERS, Answer, Call, Stream, context_of, find_task
-from .follow import TaskStream, fold_task, tells_of_a_task, wait_for_stop
+from .follow import TaskStream, fold_task, is_of_task, wait_for_stop
 from .push import make_webhook
 
 _PAGE: Final = 16
@@ -53,7 +53,7 @@ async def send(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     receipt, context_id = await _submit_message(call, dialect, ask)
     if ask.wait or await _may_reply(call, ask, receipt):
         writer = (EventWriter if call.extension is None else RecordedWriter)(receipt.task, context_id)
-        await wait_for_stop(call.hub, call.owner, receipt, writer, until=None if ask.wait else tells_of_a_task)
+        await wait_for_stop(call.hub, call.owner, receipt, writer, until=None if ask.wait else is_of_task)
     else:
         extended = call.extension is not None
         writer = await fold_task(call.hub, call.owner, receipt.task, context_id, extended=extended)
@@ -222,12 +222,12 @@ async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) 
         )
     # Specification 1.0, 3.4.3: nothing changes a task that has ended; a new one of the same context names it in
     # `referenceTaskIds`.
-    if task.terminal:
+    if task.is_terminal:
         raise _task_ended_error(dialect)
     resumed = _resume_answers(ask.message)
     try:
-        if task.waiting:
-            ask.start.refuse()
+        if task.is_waiting:
+            ask.start.check_absent()
             receipt = await call.hub.answer(call.owner, _answers(call, dialect, ask, task, resumed))
         elif resumed is not None:
             raise FaultError(FaultCode.NOT_AWAITING, "The task does not wait for answers.")
@@ -373,7 +373,7 @@ async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
     UNSUPPORTED_OPERATION."""
     task = await find_task(call, dialect.decode_task_id(params))
     start = _start(call)
-    if start is None and task.terminal:
+    if start is None and task.is_terminal:
         raise a2a_error(
             "UNSUPPORTED_OPERATION",
             f"The task has ended; get it, or send the header {START_HEADER}: 0 to see its events again.",

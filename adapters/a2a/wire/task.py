@@ -78,7 +78,7 @@ class Status(msgspec.Struct, frozen=True):
     """Members that nobody here knows, of another A2A server; so it is in the others."""
 
     @property
-    def stops(self) -> bool:
+    def is_stop(self) -> bool:
         """Terminal, or interrupted: what a blocking send waits for and where a stream ends."""
         return self.state in TERMINAL or self.state in WAITING
 

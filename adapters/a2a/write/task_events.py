@@ -92,7 +92,7 @@ class _Origin(msgspec.Struct, frozen=True):
 
     def is_void(self, record: Record, start: RunStarted) -> bool:
         """Once a run starts over."""
-        return self.run_id == record.run_id and start.voids(self.message_id)
+        return self.run_id == record.run_id and start.is_void(self.message_id)
 
 
 @dataclass(slots=True)
@@ -301,14 +301,14 @@ class EventWriter:
 
     def _write_run_start(self, event: RunStarted, record: Record) -> Sequence[Update]:
         """What it had said is void: the task works anew, and each of its artifacts is replaced, by nothing as yet."""
-        if not event.starts_over:
+        if not event.is_restart:
             return ()
         void = [each for each in self._artifacts.values() if not each.void and each.origin.is_void(record, event)]
         remarked = self.status.message is not None and self._status_origin.is_void(record, event)
         before, after = self._history[: self._status_place], self._history[self._status_place :]
         before, after = ([each for each in part if not each[1].is_void(record, event)] for part in (before, after))
         self._history, self._status_place = [*before, *after], len(before)
-        if event.voids(None):
+        if event.is_void(None):
             self._data.clear()
             self._calls.clear()
             self._returned.clear()
@@ -391,7 +391,7 @@ class EventWriter:
             context_id=self.context_id,
             status=status,
             # Once, with the end: each event would repeat it.
-            metadata={**metadata, "babelgate": self._about()} if status.stops else metadata,
+            metadata={**metadata, "babelgate": self._about()} if status.is_stop else metadata,
             own=beside.get("own") or {},
         )
 

@@ -250,7 +250,7 @@ def _is_json(media_type: str) -> bool:
     return bare == "application/json" or bare.endswith("+json")
 
 
-_TEXTS: Final = frozenset(
+_TEXT_MEDIA_TYPES: Final = frozenset(
     f"application/{name}"
     for name in ("ecmascript", "javascript", "jsonl", "sql", "toml", "x-ndjson", "x-sh", "xml", "yaml")
 )
@@ -264,7 +264,7 @@ def _is_text(media_type: str) -> bool:
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
         return False
     bare = _bare(media_type)
-    return bare.startswith("text/") or _is_json(bare) or bare.endswith("+xml") or bare in _TEXTS
+    return bare.startswith("text/") or _is_json(bare) or bare.endswith("+xml") or bare in _TEXT_MEDIA_TYPES
 
 
 def decode_part(part: w.MessagePart, index: int = 0) -> list[Part]:

@@ -209,13 +209,13 @@ class Server(Handlers):
             raise FaultError(FaultCode.INVALID, "run_id: must be the run of the path")
         extension = _read_extension(request, body)
         answers = decode_request(body.await_resume.pop(w.OWN, None))
-        (extension or answers).start.refuse()
+        (extension or answers).start.check_absent()
         value, said = decode_answer(body.await_resume)
         (message,) = await resolve_own_files(self._hub, who, (said,))
         last = tasks[-1]
         # SDK 1.0.3 refuses it (403), or where the run once awaited, leaves it in-progress for ever: so only for agents
         # that are declared to go on.
-        if last.terminal and self._continuable(last.agent):
+        if last.is_terminal and self._continuable(last.agent):
             receipt = await self._continue(who, last, message)
             tasks = [*tasks, receipt.task]
         else:

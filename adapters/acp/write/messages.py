@@ -131,10 +131,10 @@ class MessageEncoder:
     def start_over(self, start: RunStarted) -> bool:
         """Take back what is void; whether any of it had been shown."""
         self.close()
-        stands = [run_id != self.run_id or not start.voids(owner) for run_id, owner in self._origins]
+        stands = [run_id != self.run_id or not start.is_void(owner) for run_id, owner in self._origins]
         self.output[:] = [message for message, each in zip(self.output, stands, strict=True) if each]
         self._origins = [origin for origin, each in zip(self._origins, stands, strict=True) if each]
-        if start.voids(None):
+        if start.is_void(None):
             self._pieces.clear()
             self._data.clear()
         return not all(stands)

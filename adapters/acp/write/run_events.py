@@ -176,7 +176,7 @@ class EventWriter:
 
     def _run_started(self, event: RunStarted) -> None:
         """Of a run that starts over, what it has put out so far is no longer part of its output."""
-        if event.starts_over and self._encoder.start_over(event) and self.status == "in-progress":
+        if event.is_restart and self._encoder.start_over(event) and self.status == "in-progress":
             self._tell_run("run.in-progress")
 
     def _task_changed(self, event: TaskChanged) -> None:

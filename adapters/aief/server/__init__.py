@@ -42,8 +42,8 @@ from adapters.aief.codec import (
     decode_input,
     disposition,
     encode_artifact,
+    is_go_ahead,
     page_of,
-    says_go_on,
 )
 from adapters.aief.errors import encode_fault
 from adapters.aief.server.upload import decode_key, decode_upload
@@ -196,7 +196,7 @@ class Server(Handlers):
     async def _view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
         with _of_task(thread_id):
             view = await self._unchecked_view(who, thread_id, agent)
-        if not view.visible:
+        if not view.is_visible:
             raise _not_found("task", thread_id)
         return view
 
@@ -280,7 +280,7 @@ class Server(Handlers):
                 working = view.unfinished_step()
                 if working is not None:
                     view = await self._wait_for_step(who, view, *working)
-                    if not view.over(*working):
+                    if not view.is_over(*working):
                         return await self._cut_short(who, view, *working, asked)
                 cut, says_nothing = view.cut_step(), _says_nothing(body, asked)
                 if cut is not None and says_nothing:
@@ -301,7 +301,7 @@ class Server(Handlers):
                         raise
                     continue  # somebody else did it, from another protocol
                 view = await self._wait_for_step(who, view, run_id, 0)
-                if not view.over(run_id, 0):
+                if not view.is_over(run_id, 0):
                     return await self._cut_short(who, view, run_id, 0, asked)
                 return await self._step(who, view, view.step(run_id, 0), run_id, asked)
         raise FaultError(FaultCode.CONFLICT, "Another request is changing this task: try again.")
@@ -314,7 +314,7 @@ class Server(Handlers):
         change = ThreadChange(extra={"aief": view.note(run_id, number + 1)})
         await self._hub.change_thread(who.owner, view.thread_id, change)
         view = await self._wait_for_step(who, view, run_id, number)
-        if not view.over(run_id, number):
+        if not view.is_over(run_id, number):
             return await self._cut_short(who, view, run_id, number, asked)
         unread = (_UNREAD,) if body.input or body.additional_input else ()
         return await self._step(who, view, view.step(run_id, number), run_id, asked, *unread)
@@ -337,7 +337,7 @@ class Server(Handlers):
             return await self._answer(who, view, coming.answer, body, extension)
         wanted, more = (None, {}) if coming.run_id is None else view.input()
         said = wanted if body.input is None else body.input
-        text = wanted if wanted and says_go_on(said) else said
+        text = wanted if wanted and is_go_ahead(said) else said
         more = {**more, **(body.additional_input or {})}
         kept = more.pop(URI, None)  # of the task, whose first step this is
         if kept is not None and asked is None:
@@ -358,7 +358,7 @@ class Server(Handlers):
             ),
             thread_id=view.thread_id,
             run_id=coming.run_id,
-            continues=last.task_id if last is not None and last.terminal else None,
+            continues=last.task_id if last is not None and last.is_terminal else None,
             if_missing="reject",
         )
         return (await self._hub.submit(who.owner, extension.start.apply(submission))).run_id
@@ -366,7 +366,7 @@ class Server(Handlers):
     async def _answer(
         self, who: Caller, view: TaskView, task: Task, body: w.RequestBody, extension: ExtensionRequest
     ) -> str:
-        extension.start.refuse()
+        extension.start.check_absent()
         asked = view.fold.open_interrupts(task.task_id)
         value, message = decode_answer(body, asked[0].answer_schema if asked else None)
         given = RunInput(
@@ -392,7 +392,7 @@ class Server(Handlers):
         kept: the task is read when all of it is there."""
         progress = view.progress(run_id)
         async with aclosing(self._hub.reads.follow(who.owner, Scope(view.thread_id), view.seq)) as batches:
-            while not progress.over(number):
+            while not progress.is_over(number):
                 try:
                     batch = await anext(batches)
                 except StopAsyncIteration:
@@ -507,7 +507,7 @@ def _of_task(thread_id: str) -> Generator[None]:
 def _says_nothing(body: w.RequestBody, asked: _Activation | None) -> bool:
     if asked is not None and asked.extension != ExtensionRequest():
         return False
-    return not body.additional_input and (not body.input or says_go_on(body.input))
+    return not body.additional_input and (not body.input or is_go_ahead(body.input))
 
 
 def _not_found(what: str, wanted: str) -> FaultError:

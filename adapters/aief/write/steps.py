@@ -132,7 +132,7 @@ class Segment:
 
 
 def _without_voided(told: _By[T], start: RunStarted) -> _By[T]:
-    return [each for each in told if not start.voids(each[0])]
+    return [each for each in told if not start.is_void(each[0])]
 
 
 def _add(told: _By[list[str]], message_id: str, text: str) -> None:
@@ -153,7 +153,7 @@ class Progress:
 
     def apply(self, event: Event) -> None:
         match event:
-            case RunStarted() if event.voids(None):
+            case RunStarted() if event.is_void(None):
                 self.steps, self.marked = 1, False
             case StepStarted() if not event.ns:
                 self.steps += self.marked
@@ -163,7 +163,7 @@ class Progress:
             case _:
                 pass
 
-    def over(self, number: int) -> bool:
+    def is_over(self, number: int) -> bool:
         """Whether the step of this number has come to its end."""
         # No step fails (OpenAPI v1, Step.status): one that the next follows has completed.
         return self.ended or number < self.steps - 1
@@ -188,7 +188,7 @@ class RunSteps:
         event = record.event
         self.progress.apply(event)
         match event:
-            case RunStarted() if event.starts_over:
+            case RunStarted() if event.is_restart:
                 self._start_over(event)
             case StepStarted():
                 self._step_started(event, record.at)
@@ -219,7 +219,7 @@ class RunSteps:
                 pass
 
     def _start_over(self, start: RunStarted) -> None:
-        if start.voids(None):
+        if start.is_void(None):
             del self.segments[1:]
             self.segments[0].name, self.segments[0].own, self.segments[0].unknown = None, {}, {}
             self._tools.clear()

@@ -95,8 +95,8 @@ class TaskView:
         elif run_id:
             return
         match event:
-            case RunStarted() if event.starts_over:
-                void = [key for key in self._artifacts if key[0] == run_id and event.voids(self._files.get(key))]
+            case RunStarted() if event.is_restart:
+                void = [key for key in self._artifacts if key[0] == run_id and event.is_void(self._files.get(key))]
                 for key in void:
                     del self._artifacts[key]
             case ArtifactAdded():
@@ -138,7 +138,7 @@ class TaskView:
         return self.fold.thread
 
     @property
-    def visible(self) -> bool:
+    def is_visible(self) -> bool:
         """Whether the thread is one of this agent's: it ran there, or is to run there."""
         if self.fold.thread is None:
             return False
@@ -230,9 +230,9 @@ class TaskView:
             return None
         return run_id, self.revealed_steps(run_id) - 1
 
-    def over(self, run_id: str, number: int) -> bool:
+    def is_over(self, run_id: str, number: int) -> bool:
         """Whether a step has come to its end."""
-        return run_id in self._works and self._works[run_id].progress.over(number)
+        return run_id in self._works and self._works[run_id].progress.is_over(number)
 
     def progress(self, run_id: str) -> Progress:
         """Of a run, to go on with."""
@@ -244,7 +244,7 @@ class TaskView:
         if run_id is None:
             return None
         number = self.revealed_steps(run_id) - 1
-        return None if self.over(run_id, number) else (run_id, number)
+        return None if self.is_over(run_id, number) else (run_id, number)
 
     def next(self) -> Next:
         stepped = self._stepped_run_id()
@@ -265,7 +265,7 @@ class TaskView:
         """Tasks that wait for an answer, each with the run that paused last; the one that has waited longest first."""
         newest: dict[str, Run] = {}
         for run, _ in self._visible_runs():
-            if run.status is RunStatus.PAUSED and self.fold.tasks[run.task_id].waiting:
+            if run.status is RunStatus.PAUSED and self.fold.tasks[run.task_id].is_waiting:
                 newest[run.task_id] = run
         found = [(run, self.fold.tasks[task_id]) for task_id, run in newest.items()]
         return sorted(found, key=lambda each: each[0].ended_at or 0)
@@ -320,7 +320,7 @@ class TaskView:
         made.status = "running"
         made.artifacts = [encode_artifact(self._artifacts[run_id, each]) for each in segment.artifacts]
         made.additional_output = self._about(run)
-        if work.progress.over(number):
+        if work.progress.is_over(number):
             # created, running, completed (OpenAPI v1, Step.status): a run that failed has completed steps, too.
             made.status = "completed"
             made.output = segment.output
@@ -366,7 +366,7 @@ class TaskView:
 
     def _is_last(self, run: Run) -> bool:
         """Nothing more will come of the task. A question that nobody can answer any more is a last step, too."""
-        if not self.fold.tasks[run.task_id].terminal:
+        if not self.fold.tasks[run.task_id].is_terminal:
             return False
         of_task = (self.fold.runs[run_id] for run_id in reversed(self._runs[run.task_id]))
         return next((each for each in of_task if not each.removed), None) is run

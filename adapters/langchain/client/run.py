@@ -178,7 +178,7 @@ class Run(UpstreamRun):
             self._server.http,
             work.route,
             lambda: self._has_ended,
-            lambda: self._records.stopped or work.reader.complete,
+            lambda: self._records.stopped or work.reader.is_complete,
             {HEADER: URI} if self._server.extended else {},
         )
 
@@ -231,7 +231,7 @@ class Run(UpstreamRun):
 
     async def _read_records(self, value: Json) -> Sequence[Event]:
         told = self._records.read(as_object(value).get(URI))
-        if self._work.reader.tells_states:
+        if self._work.reader.has_states:
             told = [each for each in told if not isinstance(each, StateSaved)]
         asked = [_with_interrupt_id(each) if isinstance(each, InterruptRaised) else each for each in told]
         return await with_files(asked, self._server.file)
@@ -363,7 +363,7 @@ class Run(UpstreamRun):
             with blaming_the_agent():
                 told = reader.settle(values, messages)
             yield told
-        if status == "interrupted" and not reader.asks:
+        if status == "interrupted" and not reader.has_questions:
             await self._questions()
         self._work.over = True
         with blaming_the_agent():
@@ -376,7 +376,7 @@ class Run(UpstreamRun):
             case "success":
                 return [*noted, *reader.finish()]
             case "interrupted" | "cancelled" | "canceled":
-                return [*noted, *(reader.finish() if reader.asks else reader.end_by_cancel())]
+                return [*noted, *(reader.finish() if reader.has_questions else reader.end_by_cancel())]
             case "timeout":
                 return [*noted, *reader.end_by_timeout()]
             case "error":

@@ -27,7 +27,7 @@ from canonical import (
 from canonical.json import as_object
 from canonical.value import Json, JsonObject
 
-_TEXTS: Final = frozenset({"text", "input_text", "output_text"})
+_TEXT_BLOCKS: Final = frozenset({"text", "input_text", "output_text"})
 """`text` is langchain-core's (1.7.2, messages/content.py), the others are of OpenAI's Responses API."""
 _THOUGHTS: Final = frozenset({"reasoning", "thinking"})
 """`reasoning` is langchain-core's, `thinking` Anthropic's (langchain-core 1.7.2, block_translators/anthropic.py)."""
@@ -95,7 +95,7 @@ def _decode_block(block: Json, told: frozenset[str]) -> list[Part]:
     kind = block.get("type")
     if not isinstance(kind, str):
         return [_opaque(block)]
-    if kind in _TEXTS and isinstance(block.get("text"), str):
+    if kind in _TEXT_BLOCKS and isinstance(block.get("text"), str):
         return _decode_text(block)
     if kind in _THOUGHTS and (thought := _reasoning_text(block, kind)) is not None:
         return [ReasoningPart(text=thought, **_about(block, {kind}, marks=_mark(kind, "reasoning")))]
@@ -329,7 +329,11 @@ def encode_content(parts: Sequence[Part], *, blocks: bool = False) -> str | list
     grows = False
     for part in parts:
         if isinstance(part, AnnotationPart):
-            if not made or made[-1]["type"] not in _TEXTS or not isinstance(made[-1].get("annotations", []), list):
+            if (
+                not made
+                or made[-1]["type"] not in _TEXT_BLOCKS
+                or not isinstance(made[-1].get("annotations", []), list)
+            ):
                 made.append({"type": "text", "text": ""})
             made[-1].setdefault("annotations", []).append(encode_citation(part))
             grows = False
@@ -375,7 +379,7 @@ def encode_block(part: Part) -> JsonObject:
     own = extra_of(part.extra)
     match part:
         case TextPart():
-            made: JsonObject = {"type": _kind(own, _TEXTS, "text"), "text": part.text}
+            made: JsonObject = {"type": _kind(own, _TEXT_BLOCKS, "text"), "text": part.text}
         case ReasoningPart():
             kind = _kind(own, _THOUGHTS, "reasoning")
             made = {"type": kind, kind: part.text}

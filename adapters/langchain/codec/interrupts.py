@@ -15,7 +15,7 @@ BREAKPOINT: Final = "breakpoint-"
 """Begins the ids of questions that nobody asks: the graph was told to stop there. Any answer lets it go on."""
 
 
-_QUESTIONS: Final = ("question", "message", "prompt", "text", "description", "action")
+_QUESTION_MEMBERS: Final = ("question", "message", "prompt", "text", "description", "action")
 """Members of a question's value that hold its words."""
 
 
@@ -26,7 +26,7 @@ def words_of(value: Json) -> str:
     if (approval := decode_approval(value)) is not None:
         return approval[1]
     if isinstance(value, dict):
-        for name in _QUESTIONS:
+        for name in _QUESTION_MEMBERS:
             if isinstance(value.get(name), str):
                 return str(value[name])
     return "" if value is None else json_text(value)

@@ -25,7 +25,7 @@ CHANNELS: Final = (
 _CUSTOM: Final = "custom:"
 _LARGEST: Final = 2**53 - 1
 """Of the integers that all clients can count."""
-_MOST: Final = 100
+_MOST_ENTRIES: Final = 100
 """Channels of a subscription, and namespaces: every event is held against each."""
 
 
@@ -39,7 +39,7 @@ class Subscription:
     since: int = 0
     """The `seq` after which events are told."""
 
-    def takes(self, seq: int, channel: str, ns: Sequence[str], name: str = "") -> bool:
+    def is_subscribed(self, seq: int, channel: str, ns: Sequence[str], name: str = "") -> bool:
         """`name` = of a custom event."""
         if seq <= self.since:
             return False
@@ -117,8 +117,8 @@ def _namespaces(value: Json) -> tuple[tuple[str, ...], ...] | None:
 
 
 def _check_count(given: Sequence[Any], what: str) -> None:
-    if len(given) > _MOST:
-        raise FaultError(FaultCode.INVALID, f"{what}: must not have more than {_MOST} entries")
+    if len(given) > _MOST_ENTRIES:
+        raise FaultError(FaultCode.INVALID, f"{what}: must not have more than {_MOST_ENTRIES} entries")
 
 
 def strings(value: Json, what: str) -> tuple[str, ...]:

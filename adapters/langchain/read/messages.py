@@ -208,7 +208,7 @@ class MessageDecoder:
         said.usage = add_usage({}, wire.get("usage_metadata")) or said.usage
         events = self._grow(said, "text", more) if more else []
         for call in [part for part in parts if isinstance(part, ToolCallPart)] if not said.calls else ():
-            events += self._settle(said)
+            events += self._end_part(said)
             said.calls[len(said.calls)] = said.parts
             events.append(self._add(said, call))
         return [*events, *self._end(said)]
@@ -299,7 +299,7 @@ class MessageDecoder:
         """Citations are parts. Others would belong to the text, which is told already."""
         listed = cast("list[Any]", annotations) if isinstance(annotations, list) else [annotations]
         citations, others = split_annotations(listed)
-        events = [*self._settle(said), *(self._add(said, decode_citation(each)) for each in citations)]
+        events = [*self._end_part(said), *(self._add(said, decode_citation(each)) for each in citations)]
         return [*events, LossNoted(feature=Feature.CITATION, how=_NOT_CITED)] if others else events
 
     def _continues(self, said: _Open, kind: str, number: Any) -> bool:
@@ -311,7 +311,7 @@ class MessageDecoder:
         part = _parts(block)[0]
         if part.kind != kind:
             return self._block(said, block)
-        events = self._settle(said)
+        events = self._end_part(said)
         said.grows = (kind, number, said.parts)
         if isinstance(part, TextPart):
             said.text.append(part.text)
@@ -328,7 +328,7 @@ class MessageDecoder:
         part: Part = TextPart(text=text)
         if kind != "text":
             part = ReasoningPart(text=text) if kind == "reasoning" else RefusalPart(text=text)
-        events = self._settle(said)
+        events = self._end_part(said)
         said.grows = (kind, number, said.parts)
         return [*events, self._add(said, part, grows=True)]
 
@@ -337,7 +337,7 @@ class MessageDecoder:
         found = _parts({name: value for name, value in block.items() if name != "index"})
         for part in found:
             self.data = part.data if isinstance(part, DataPart) else self.data
-        return [*self._settle(said), *(self._add(said, part) for part in found)]
+        return [*self._end_part(said), *(self._add(said, part) for part in found)]
 
     def _call(self, said: _Open, piece: JsonObject, *, of_server: bool = False) -> list[Event]:
         """`of_server` = a tool that the model's provider runs itself: its numbers are those of blocks."""
@@ -350,7 +350,7 @@ class MessageDecoder:
         name, call_id = _text(piece.get("name")), _text(piece.get("id"))
         if known is not None and not (call_id and name):
             return [PartDelta(message_id=said.message_id, index=known, text=arguments)] if arguments else []
-        events = self._settle(said)
+        events = self._end_part(said)
         if known is not None:  # a model that does not number its calls
             events.append(PartEnded(message_id=said.message_id, index=known))
         said.calls[number] = said.parts
@@ -361,7 +361,7 @@ class MessageDecoder:
         said.parts += 1
         return PartAdded(message_id=said.message_id, index=said.parts - 1, part=part, open=grows)
 
-    def _settle(self, said: _Open) -> list[Event]:
+    def _end_part(self, said: _Open) -> list[Event]:
         """Text that is followed by something else is at its end."""
         if said.grows is None:
             return []
@@ -370,7 +370,7 @@ class MessageDecoder:
         return [PartEnded(message_id=said.message_id, index=index)]
 
     def _end(self, said: _Open) -> list[Event]:
-        events = self._settle(said)
+        events = self._end_part(said)
         events += [PartEnded(message_id=said.message_id, index=index) for index in said.calls.values()]
         calls = [number for number in said.calls if not isinstance(number, tuple)]
         finish = "tool_calls" if calls else "length" if said.stopped in _CUT_SHORT else "stop"

@@ -154,11 +154,11 @@ class EventReader:
         """The newest state that a reader before this one had told."""
 
     @property
-    def asks(self) -> bool:
+    def has_questions(self) -> bool:
         return bool(self._asked) or self._stopped_early
 
     @property
-    def tells_states(self) -> bool:
+    def has_states(self) -> bool:
         """Those of threads are among its frames."""
         return self._dialect == "langgraph"
 
@@ -168,9 +168,9 @@ class EventReader:
         return as_object(self._values)
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """It has been told to the end, if its checkpoints can tell."""
-        return self.asks or not self._head or not self._next
+        return self.has_questions or not self._head or not self._next
 
     @property
     def has_ended(self) -> bool:
@@ -483,7 +483,7 @@ class EventReader:
 
     def calls(self) -> Sequence[Event]:
         """Of the caller's tools, that a graph has ended on: their results are what it is run with next."""
-        if self.asks or self._next or not self._caller_tools:
+        if self.has_questions or self._next or not self._caller_tools:
             return ()
         asked: list[Event] = []
         for call in find_unanswered(as_object(self._values).get("messages"), self._caller_tools):
@@ -499,7 +499,7 @@ class EventReader:
     def finish(self) -> Sequence[Event]:
         """It has stopped: what no event told, its questions after all else, and its end."""
         events: list[Event] = [*self.close()]
-        if not self.asks:
+        if not self.has_questions:
             events += self._answer()
         is_untold = not self._head or (self._recalled is not None and self._recalled != self._values)
         if self._dialect == "langgraph" and not self._states and is_untold and isinstance(self._values, dict):
@@ -509,7 +509,7 @@ class EventReader:
             events.append(StateSaved(values=self._values, next=next_))
         calls = self.calls()
         events += (*self.questions(), *calls)
-        if self.asks or calls:
+        if self.has_questions or calls:
             return [*events, RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=self.messages.usage)]
         return [*events, RunEnded(output=self._output(), usage=self.messages.usage)]
 

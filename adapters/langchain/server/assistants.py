@@ -43,7 +43,7 @@ from canonical import (
     ThreadFilter,
 )
 from canonical.assistant import AssistantOrder
-from canonical.json import as_object, contains
+from canonical.json import as_object, has_members
 from canonical.value import JsonObject, is_uuid
 
 _SCHEMAS: Final = ("input_schema", "output_schema", "state_schema", "config_schema")
@@ -104,7 +104,7 @@ class Agents(Handlers):
         agents = [
             agent
             for agent in map(encode_agent, self._visible_agents(request))
-            if _is_name_match(agent["name"], body.name) and contains(agent.get("metadata", {}), body.metadata or {})
+            if _is_name_match(agent["name"], body.name) and has_members(agent.get("metadata", {}), body.metadata or {})
         ]
         return _page(agents, body)
 
@@ -419,7 +419,7 @@ async def _encode_versions(versions: AsyncGenerator[Assistant], asked: w.Page) -
     skip, left = asked.offset, asked.limit
     async with aclosing(versions):
         async for made in versions:
-            if not contains(made.metadata, asked.metadata or {}):
+            if not has_members(made.metadata, asked.metadata or {}):
                 continue
             if skip:
                 skip -= 1

@@ -148,7 +148,7 @@ class Cancels(Handlers):
 
     async def _remove(self, owner: str, run: Run) -> None:
         task = await self._hub.reads.task(owner, run.task_id)
-        if run.status is RunStatus.PAUSED and task.waiting:  # its question goes with it
+        if run.status is RunStatus.PAUSED and task.is_waiting:  # its question goes with it
             try:
                 await self._hub.cancel(owner, task.task_id)
             except FaultError as error:

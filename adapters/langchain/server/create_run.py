@@ -355,7 +355,7 @@ async def _check_questions(common: _Common, thread_id: str) -> None:
 async def _resume_answers(common: _Common, command: JsonObject) -> tuple[Answers, ...]:
     body, thread_id = common.body, common.thread_id
     value: Json = command["resume"]
-    common.told.start.refuse()
+    common.told.start.check_absent()
     if thread_id is None:
         # langgraph-api 0.16.7: 400, and not 422.
         raise bad_request("You must provide a thread_id when resuming.")

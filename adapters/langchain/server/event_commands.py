@@ -230,7 +230,7 @@ class Commands:
         summaries: list[JsonObject] = []
         for revision in islice(found, min(limit, MAX_PAGE)):
             summaries.append(_summary(self._thread_id, revision))
-            if turns.over:
+            if turns.is_over:
                 await turns.give()
         return {"checkpoints": summaries}, 0
 

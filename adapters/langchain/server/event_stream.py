@@ -71,13 +71,13 @@ class Events(Handlers):
         if not await self._hub.reads.await_thread(view.owner, view.thread_id):
             return
         history, turns = await _history_before(self._hub, view, subscription.since), Turns()
-        events = ThreadEvents(view, subscription.takes, history)
+        events = ThreadEvents(view, subscription.is_subscribed, history)
         async with aclosing(_batches(self._hub, view, history.seq)) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:
                     ready += [frame_of(e.data, id=str(e.seq), event=e.method) for e in events.tell(record)]
-                    if turns.over:
+                    if turns.is_over:
                         async with aclosing(pieces_of(ready)) as pieces:
                             async for piece in pieces:
                                 yield piece
@@ -210,7 +210,7 @@ class _Talk:
             await self._socket.send_data(text)
 
     def _takes(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:
-        return any(each.takes(seq, channel, ns, name) for each in self._subscriptions.values())
+        return any(each.is_subscribed(seq, channel, ns, name) for each in self._subscriptions.values())
 
     async def _answer(self, raw: bytes) -> None:
         command: Any = None
@@ -279,7 +279,7 @@ class _Talk:
         if not self._read:
             return
         history, turns = await _history_before(self._hub, self._view, subscription.since), Turns()
-        events = ThreadEvents(self._view, subscription.takes, history)
+        events = ThreadEvents(self._view, subscription.is_subscribed, history)
         log = self._hub.reads.log(self._view.owner, Scope(self._view.thread_id), history.seq, inline=True)
         try:
             async with aclosing(log) as batches:
@@ -289,7 +289,7 @@ class _Talk:
                             return
                         for event in events.tell(record):
                             yield await _text(event)
-                        if turns.over:
+                        if turns.is_over:
                             await turns.give()
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:

@@ -31,7 +31,7 @@ from adapters.langchain.server.parameters import (
 from adapters.langchain.wire.requests import MAX_PAGE, Checkpoint, HistorySearch, StateAt, StateUpdate
 from canonical import FaultCode, FaultError, Hub, Revision, StateHistory, Thread
 from canonical.hub import StateUpdate as HubStateUpdate
-from canonical.json import as_object, contains
+from canonical.json import as_object, has_members
 from canonical.value import JsonObject
 
 _FIELDS: Final = frozenset(
@@ -181,7 +181,7 @@ async def _encode_history(
     for revision in revisions:
         values = messages.mark(revision)
         body = tell(revision, values)
-        if contains(body.get("metadata") or {}, metadata):
+        if has_members(body.get("metadata") or {}, metadata):
             body, told = select_members(body, names), None
             if values is not None and body.get("values") is values:
                 told = with_list(body, await messages.encode(revision))
@@ -190,7 +190,7 @@ async def _encode_history(
             limit -= 1
         if not limit:
             return
-        if turns.over:  # where many are looked at and few are shown
+        if turns.is_over:  # where many are looked at and few are shown
             await turns.give()
 
 

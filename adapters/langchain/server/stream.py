@@ -78,7 +78,7 @@ class RunStream:
             async for batch in batches:
                 for record in batch:
                     yield record
-                    if turns.over:
+                    if turns.is_over:
                         await turns.give()
 
     def _whole(self, records: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
@@ -95,7 +95,7 @@ class RunStream:
                 ready: list[bytes | LargeFrame] = []
                 for passage, told in await follower.write_all(batch):
                     ready += _later(told, passage, after)
-                    if not (told.stopped or turns.over):
+                    if not (told.stopped or turns.is_over):
                         continue
                     async with aclosing(pieces_of(ready)) as pieces:
                         async for piece in pieces:

@@ -30,7 +30,7 @@ from adapters.langchain.wire.requests import (
     Ttl,
 )
 from canonical import FaultCode, FaultError, Hub, ThreadChange, ThreadFilter, ThreadView
-from canonical.json import contains
+from canonical.json import has_members
 from canonical.listed import Listed
 from canonical.value import JsonObject
 
@@ -234,7 +234,7 @@ class Threads(Handlers):
             if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
                 raise
             return False
-        return contains(state.encode_values(history.head), values)
+        return has_members(state.encode_values(history.head), values)
 
     async def _again(self, owner: str, thread_ids: Sequence[str]) -> AsyncGenerator[ThreadView]:
         for thread_id in thread_ids:

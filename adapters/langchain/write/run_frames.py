@@ -279,7 +279,7 @@ class EventWriter:
         self._run = _Run(record.run_id or "", node, event.attempt, stateful)
         if former is not None:
             self._run.step = former.step
-            self._run.open = {name: chunks for name, chunks in former.open.items() if not event.voids(name)}
+            self._run.open = {name: chunks for name, chunks in former.open.items() if not event.is_void(name)}
         # Always the first (langgraph-api 0.16.7), whatever modes were asked for.
         self._frame(_ALWAYS, "metadata", lambda: {"run_id": record.run_id, "attempt": event.attempt})
         if stateful:  # it tells of its states and nodes itself

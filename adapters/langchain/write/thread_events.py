@@ -169,7 +169,7 @@ class ThreadEvents(EventWriter):
 
     def _start(self, event: RunStarted, revision: Revision | None) -> None:
         self._said = {
-            name: said for name, said in self._said.items() if event.void is not None and not event.voids(name)
+            name: said for name, said in self._said.items() if event.void is not None and not event.is_void(name)
         }
         self._tools_told.clear()
         self._lifecycle([((), self.places.begin(self._agent()))])

@@ -73,12 +73,12 @@ class Peer(Protocol):
         """With answers to questions, which are the result of this call."""
         ...
 
-    def answers(self, method: str) -> bool:
+    def can_answer(self, method: str) -> bool:
         """It declares what a method of `CAPABILITIES` needs."""
         ...
 
     @property
-    def polls(self) -> bool:
+    def is_polling(self) -> bool:
         """It is given a task to ask for, instead of the result."""
         ...
 
@@ -147,7 +147,7 @@ class Calls:
         resumes = name == resume_name(tools)
         if not resumes and name not in tools:
             raise FaultError(FaultCode.NOT_FOUND, f"Unknown tool: {name[:100]}")
-        if not resumes and tools[name].needs_task and not peer.polls:
+        if not resumes and tools[name].needs_task and not peer.is_polling:
             # NEXT/basic, Capabilities.
             raise MissingCapability({"extensions": {EXTENSION: {}}})
         task = None
@@ -166,7 +166,7 @@ class Calls:
 
     async def _start(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> JsonObject:
         submission = await self._submission(who, tool, arguments, peer)
-        if peer.polls:
+        if peer.is_polling:
             submission = replace(submission, ephemeral=False)
         receipt = await accept(self._hub, who.owner, self._hub.submit(who.owner, submission))
         return await self._conclude(
@@ -175,7 +175,7 @@ class Calls:
 
     async def _conclude(self, who: Caller, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
         """The result; of what takes a while the task, for who can ask for it."""
-        if not peer.polls:
+        if not peer.is_polling:
             await self._follow(who, writer, peer)
             return await self._result(who, tool, writer, peer)
         leave = _Leave(task_canceller(self._hub, who.owner, writer.task.task_id))
@@ -256,7 +256,7 @@ class Calls:
             if _can_answer(peer, writer.questions):
                 return {**_input_required(writer.task, writer.questions), "_meta": writer.metadata()}
             missing = {method_of(each) for each in writer.questions} - {FORM}
-            missing = {method for method in missing if not peer.answers(method)}
+            missing = {method for method in missing if not peer.can_answer(method)}
             if missing:
                 # NEXT/basic, Capabilities: what nobody else can answer.
                 await self._hub.cancel(who.owner, writer.task.task_id)
@@ -329,7 +329,7 @@ class Calls:
 
     async def _resume(self, who: Caller, given: w.Resume, peer: Peer) -> JsonObject:
         """Raises invalid, not_found, not_awaiting, task_ended."""
-        peer.extras.start.refuse()
+        peer.extras.start.check_absent()
         task = await self._find(who, decode_run_id(given.run_id))
         tool = self._tools(who).get(task.agent)
         if tool is None:
@@ -477,7 +477,7 @@ async def _say(writer: ResultWriter, peer: Peer) -> None:
 
 
 def _can_answer(peer: Peer, asked: Sequence[Question]) -> bool:
-    return all(peer.answers(method_of(each)) for each in asked)
+    return all(peer.can_answer(method_of(each)) for each in asked)
 
 
 class _Leave:

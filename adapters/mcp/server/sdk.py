@@ -124,7 +124,7 @@ class _LogLevels:
             del self._of_sessions[next(iter(self._of_sessions))]
         return types.EmptyResult()
 
-    def of(self, ctx: Context) -> bool:
+    def is_info_sent(self, ctx: Context) -> bool:
         """Whether those of the level `info` are sent. Who never named a level gets none."""
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return _LEVEL in allowed_log_levels(ctx.protocol_version, (ctx.params or {}).get("_meta"))
@@ -148,7 +148,7 @@ def _server(calls: Calls) -> Server[Any]:
     async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         try:
             retry = _retry(ctx, params)
-            peer = _Peer(ctx, params.name, levels.of(ctx))
+            peer = _Peer(ctx, params.name, levels.is_info_sent(ctx))
             result = await calls.call(_caller(ctx), params.name, params.arguments or {}, peer, retry)
             return {"resultType": "complete", **result}
         except FaultError as error:
@@ -257,13 +257,13 @@ class _Peer:
     def can_call_again(self) -> bool:
         return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    def answers(self, method: str) -> bool:
+    def can_answer(self, method: str) -> bool:
         capabilities = self._ctx.session.client_capabilities
         told = None if capabilities is None else getattr(capabilities, CAPABILITIES[method])
         return told is not None and (method != FORM or told.form is not None or told.url is None)
 
     @property
-    def polls(self) -> bool:
+    def is_polling(self) -> bool:
         return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _has_tasks(self._ctx)
 
     @property

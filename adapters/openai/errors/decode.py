@@ -12,7 +12,7 @@ from canonical.value import JsonObject
 
 _MIN_SECRET: Final = 8
 """Shorter header values are no secrets, and taking them out would maim every message."""
-_MOST: Final = 64_000
+_MOST_BYTES: Final = 64_000
 """Bytes of an error with the members that the API does not have."""
 
 _CODES: Final = {
@@ -54,7 +54,7 @@ def decode_error_response(status: int, error: w.Error | str | None) -> Fault:
 
 def _own(error: w.Error) -> JsonObject:
     told = error.model_dump(exclude_unset=True)
-    if len(to_json(told)) > _MOST:
+    if len(to_json(told)) > _MOST_BYTES:
         told = error.model_dump(include={"message", "type", "param", "code"}, exclude_unset=True)
     return told
 

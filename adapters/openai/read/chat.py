@@ -20,7 +20,7 @@ _FINISHES: Final[Mapping[str, Finish]] = {"length": "length", "content_filter": 
 """All others are a plain stop: whether tools are called is told by the calls, and some servers say `stop` then."""
 
 _OWN: Final = frozenset({"object", "created", "error", "obfuscation"})
-_MOST: Final = 64_000
+_MOST_BYTES: Final = 64_000
 """Bytes of unknown members of a completion; as many of its pieces all together."""
 _MOST_LOGPROBS: Final = 256_000
 """Bytes of one piece: an event of the log has a limit."""
@@ -120,11 +120,11 @@ class ChatReader:
     def _fits(self, members: JsonObject) -> bool:
         if not members:
             return True
-        if self._beside > _MOST:
+        if self._beside > _MOST_BYTES:
             return False
         size = len(to_json(members))
         self._beside += size
-        if self._beside > _MOST:
+        if self._beside > _MOST_BYTES:
             self._decoder.lose(Feature.CUSTOM, _TOO_LARGE)
             return False
         return True
@@ -209,7 +209,7 @@ class ChatReader:
 
     def _tell_about(self, more: JsonObject) -> JsonObject | None:
         about = {name: value for name, value in self._about.items() if name not in _OWN}
-        if len(to_json((about, more))) > _MOST:
+        if len(to_json((about, more))) > _MOST_BYTES:
             if about != self._told:
                 self._decoder.lose(Feature.CUSTOM, _TOO_LARGE)
         elif more or (about and about != self._told):

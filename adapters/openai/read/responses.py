@@ -30,7 +30,7 @@ from canonical import (
 from canonical.event import ArtifactAdded, Native, RunEnded, ToolEnded, ToolStarted, UpstreamBound
 from canonical.value import Json, JsonObject
 
-_MOST: Final = 256_000
+_MOST_BYTES: Final = 256_000
 """Bytes of an event that is kept as it came, of what is said beside an item, and of a piece's `logprobs`: an event of
 the log has a limit."""
 _MOST_OF_RESPONSE: Final = 64_000
@@ -168,7 +168,7 @@ class ResponseReader:
             item |= dict.fromkeys(large)
             if large:
                 self._lose()
-        if len(to_json(told)) > _MOST:
+        if len(to_json(told)) > _MOST_BYTES:
             self._lose()
         else:
             self._decoder.emit(Native(protocol="openai", event=MIRROR, extra={MIRROR: told}))
@@ -237,7 +237,7 @@ class ResponseReader:
         parts = [{name: v for name, v in part.items() if name not in _PART} for part in told.get("content") or ()]
         if any(parts):
             tail["parts"] = parts
-        if len(to_json(tail)) > _MOST:
+        if len(to_json(tail)) > _MOST_BYTES:
             self._lose()
             tail = ItemTail(id=item.id)
         self._decoder.emit(Native(protocol="openai", event=ITEM, extra={ITEM: tail}))
@@ -345,7 +345,7 @@ class ResponseReader:
         tokens = (members or {}).get("logprobs")
         if not isinstance(tokens, list) or not tokens:
             return
-        if len(to_json(tokens)) > _MOST:
+        if len(to_json(tokens)) > _MOST_BYTES:
             self._lose()
         else:
             self._decoder.say_beside(Beside(logprobs={"content": tokens}), 0)
@@ -360,7 +360,7 @@ class ResponseReader:
         if part is None:
             self._decoder.lose(Feature.CITATION, f"a {annotation.type or 'nameless'} annotation", mirrored=True)
             told = annotation.model_dump(exclude_unset=True)
-            if len(to_json(told)) > _MOST:
+            if len(to_json(told)) > _MOST_BYTES:
                 self._lose()
             else:
                 self._decoder.emit(Native(protocol="openai", event=ANNOTATION, extra={ANNOTATION: told}))

@@ -170,7 +170,7 @@ class Chat(Handlers):
         if task.agent != agent.name:
             refuse("model", f"The tool was called by {task.agent}: send its result to that model.")
         told = decode_request(body.babelgate)
-        told.start.refuse()
+        told.start.check_absent()
         values: dict[str, Json] = {}
         messages: list[Message] = []
         asked = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}

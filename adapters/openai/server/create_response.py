@@ -26,6 +26,7 @@ from adapters.openai.codec.model import schema_of
 from adapters.openai.codec.names import api_extra
 from adapters.openai.server.answers import make_answers
 from adapters.openai.server.compact import read_expanded
+from adapters.openai.server.follow import Reading
 from adapters.openai.server.lookup import (
     FoundRun,
     decode_request_of_model,
@@ -33,7 +34,6 @@ from adapters.openai.server.lookup import (
     find_conversation,
     find_previous,
 )
-from adapters.openai.server.reading import Reading
 from adapters.openai.wire import responses as w
 from adapters.openai.write.response import ResponseWriter
 from canonical import (
@@ -79,7 +79,7 @@ class CheckedRequest:
     """What the response shows as the one before it."""
 
     @property
-    def keeps(self) -> bool:
+    def is_kept(self) -> bool:
         """What goes on from a response that is not kept is not kept either."""
         return self.body.store is not False and not (self.previous is not None and self.previous.thread.ephemeral)
 
@@ -130,7 +130,7 @@ class CreateResponse(Handlers):
         extended = extended or asked.body.babelgate is not None
         reading = Reading(self._hub, who.owner, receipt.task, receipt.run_id, extended=extended)
         left = canceller(self._hub, who.owner, receipt.run_id, thread.ephemeral)
-        return Begun(asked, receipt, reading, left, is_kept=asked.keeps and not thread.ephemeral)
+        return Begun(asked, receipt, reading, left, is_kept=asked.is_kept and not thread.ephemeral)
 
     async def check(
         self, who: Caller, given: object, *, known: Container[str] = (), previous_id: str | None = None
@@ -183,7 +183,7 @@ class CreateResponse(Handlers):
                 thread_id=thread_id,
                 history=await resolve_own_files(self._hub, asked.who, self._decode(asked, said.before)),
                 if_missing="create" if thread_id is None else "reject",
-                ephemeral=thread_id is None and not asked.keeps,
+                ephemeral=thread_id is None and not asked.is_kept,
             )
             return await self._hub.submit(asked.who.owner, asked.extension.start.apply(submission))
 
@@ -230,7 +230,7 @@ class CreateResponse(Handlers):
         told: JsonObject = {"previous_response_id": asked.previous_id, "conversation": body.conversation_id}
         own = {name: value for name, value in told.items() if value is not None}
         own["background"] = bool(body.background)
-        own |= {"store": False} if not asked.keeps else {}
+        own |= {"store": False} if not asked.is_kept else {}
         return RunInput(
             messages=await resolve_own_files(self._hub, asked.who, messages),
             uploaded=uploaded,
@@ -245,7 +245,7 @@ class CreateResponse(Handlers):
 
     async def _answer(self, asked: CheckedRequest) -> Receipt:
         who, said = asked.who, asked.said
-        asked.extension.start.refuse()
+        asked.extension.start.check_absent()
         task = await self._asking_task(who, said)
         if task.agent != asked.agent.name:
             refuse("model", f"The call was made by {task.agent}: send its output to that model.")

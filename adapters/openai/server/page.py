@@ -7,7 +7,7 @@ from adapters.openai.codec.messages import refuse
 from canonical.value import JsonObject
 
 _PAGE: Final = 20
-_MOST: Final = 100
+_MOST_ITEMS: Final = 100
 """SPEC/conversations/item_list_params.py, limit: "between 1 and 100, and the default is 20"."""
 
 
@@ -15,8 +15,8 @@ def limit_of(text: str | None) -> int:
     """Raises invalid."""
     if text is None:
         return _PAGE
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST):
-        refuse("limit", f"It must be an integer from 1 to {_MOST}.")
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST_ITEMS):
+        refuse("limit", f"It must be an integer from 1 to {_MOST_ITEMS}.")
     return int(text)
 
 

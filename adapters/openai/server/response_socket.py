@@ -192,7 +192,7 @@ class _Talk:
         """Raises Left, and as `CreateResponse.begin`."""
         lane, previous = _lane(message.stream_id), message.previous_response_id
         whole = await expand_body(body, self._socket)
-        if not message.generates:
+        if not message.is_generating:
             await self._prepare(body, whole, previous, lane)
             return
         begun = await finish(

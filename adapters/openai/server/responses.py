@@ -15,9 +15,9 @@ from adapters.openai.codec.items import encode_inputs
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import object_in
 from adapters.openai.server.create_response import HEARTBEAT
+from adapters.openai.server.follow import Reading
 from adapters.openai.server.lookup import FoundRun, find_response, no_response, read_inputs, response_run
 from adapters.openai.server.page import page_of
-from adapters.openai.server.reading import Reading
 from canonical import FaultCode, FaultError, Hub, RunStatus
 from canonical.value import JsonObject
 
@@ -76,7 +76,7 @@ class Responses(Handlers):
         await self._read(who, found).follow()
         task = await self._hub.reads.task(who.owner, found.task.task_id)
         with _suppress_ended():
-            if task.waiting:
+            if task.is_waiting:
                 await self._hub.cancel(who.owner, task.task_id)
 
     async def delete_response(self, request: AnyRequest) -> Response[Any]:

@@ -23,7 +23,7 @@ from canonical.value import JsonObject
 
 AnyRequest = Request[Any, Any, Any]
 
-_MOST: Final = 100
+_MOST_RUNS: Final = 100
 _LOOKED_AT: Final = 10_000
 """Runs among which a page begins."""
 _SHOWN: Final = frozenset({RunStatus.SUCCESS, RunStatus.PAUSED})
@@ -92,12 +92,12 @@ class Stored(Handlers):
         if after is None:
             return 0
         run_id = run_of(after)
-        for offset in range(0, _LOOKED_AT, _MOST):
-            runs = await (await self._hub.reads.runs(who.owner, where, limit=_MOST, offset=offset)).all()
+        for offset in range(0, _LOOKED_AT, _MOST_RUNS):
+            runs = await (await self._hub.reads.runs(who.owner, where, limit=_MOST_RUNS, offset=offset)).all()
             for number, run in enumerate(runs):
                 if run.run_id == run_id:
                     return offset + number + 1
-            if len(runs) < _MOST:
+            if len(runs) < _MOST_RUNS:
                 break
         raise no_completion(after)
 

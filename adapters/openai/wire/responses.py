@@ -156,7 +156,7 @@ class ResponseMessage(_Wire):
     prompt_cache_options: Any = None
 
     @property
-    def generates(self) -> bool:
+    def is_generating(self) -> bool:
         """Or is sent ahead of its turn."""
         options = self.prompt_cache_options
         warms: object = cast("JsonObject", options).get("prewarm") if isinstance(options, dict) else None

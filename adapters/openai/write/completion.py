@@ -224,7 +224,7 @@ class CompletionWriter:
         self._losses[Loss(feature=feature.value, how=CHAT[feature].how)] = None
 
     def _run_started(self, event: RunStarted) -> None:
-        if event.starts_over and (event.voids(None) or any(map(event.voids, self._begun))):
+        if event.is_restart and (event.is_void(None) or any(map(event.is_void, self._begun))):
             self.broken = self.broken or self.has_said
             self._reset()
 

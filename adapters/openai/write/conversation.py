@@ -20,7 +20,7 @@ from canonical.fold import Fold
 from canonical.message import ToolCallPart
 from canonical.value import JsonObject
 
-_MOST = 10_000
+_MOST_ITEMS = 10_000
 """Items of one conversation that can be shown: all of them are in memory at once. Chosen, not measured: as many as one
 input may have (`wire.requests.MAX_MESSAGES`)."""
 
@@ -107,8 +107,10 @@ class ConversationWriter:
         found: list[ConversationItem] = []
         for each in self._items(turns):
             found.append(each)
-            if len(found) > _MOST:
-                raise FaultError(FaultCode.TOO_LARGE, f"The conversation has more than {_MOST} items.", limit=_MOST)
+            if len(found) > _MOST_ITEMS:
+                raise FaultError(
+                    FaultCode.TOO_LARGE, f"The conversation has more than {_MOST_ITEMS} items.", limit=_MOST_ITEMS
+                )
         return found
 
     def _items(self, turns: Container[int] | None) -> Iterator[ConversationItem]:

@@ -275,14 +275,14 @@ class ResponseWriter:
         if self.status == "queued":
             self.status = "in_progress"
             self._tell("response.in_progress", {"response": self.response()})
-        if event.starts_over:
+        if event.is_restart:
             self._withdraw(event)
 
     def _withdraw(self, event: RunStarted) -> None:
         """What the agent had said before it was started again is void: a stream has told it, and cannot take it back,
         but ends it as incomplete; in the response it is no more."""
         for item in self._items.items:
-            if not item.is_void and event.voids(item.message_id):
+            if not item.is_void and event.is_void(item.message_id):
                 self._items.finish(item, "incomplete")
                 item.is_void = True
         if event.void is None:

@@ -6,7 +6,7 @@ from adapters.openai.codec.model import format_of, object_in, tools_of
 from canonical.value import JsonObject
 
 _NUMBERS: Final[dict[str, float]] = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "temperature": 1}
-_TEXTS: Final = ("instructions", "safety_identifier", "prompt_cache_key")
+_TEXT_SETTINGS: Final = ("instructions", "safety_identifier", "prompt_cache_key")
 _EFFORTS: Final = frozenset({"none", "low", "medium", "high", "xhigh"})
 
 
@@ -15,7 +15,7 @@ def encode_settings(config: JsonObject) -> JsonObject:
     (components.schemas.ResponseResource). Runs of other protocols have what they like in their configuration: what is
     of another type is left out."""
     told: JsonObject = {name: _number(config, name, usual) for name, usual in _NUMBERS.items()}
-    for name in _TEXTS:
+    for name in _TEXT_SETTINGS:
         value: object = config.get(name)
         told[name] = value if isinstance(value, str) else None
     choice: object = config.get("tool_choice")

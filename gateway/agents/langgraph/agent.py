@@ -240,7 +240,7 @@ class Graph:
         values = {name: value for name, value in reader.values.items() if name in known.outputs}
         output: Json = values.get(_STRUCTURED) if known.shape.has_messages else values or None
         usage = reader.messages.usage
-        if reader.asks or output is None:
+        if reader.has_questions or output is None:
             return (*reader.calls(), RunEnded(usage=usage))
         if reader.messages.answered:
             return (RunEnded(output=output, usage=usage),)

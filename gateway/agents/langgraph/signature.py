@@ -24,7 +24,7 @@ class _Parameters:
     """Words of the annotation of what is returned."""
 
 
-def makes_graphs(target: object) -> bool:
+def can_make_graphs(target: object) -> bool:
     """Whether a callable is for certain no agent: it says that it takes a config or a runtime of LangGraph's, or that
     it returns a graph."""
     if not callable(target) or isinstance(target, type):

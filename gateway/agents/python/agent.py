@@ -47,8 +47,8 @@ def wrap(
     if not isinstance(target, type) and callable(getattr(target, "run", None)):
         return describe(target, name), cast("Agent", target)
     signature = signature_of(target)
-    parking: PausedGenerators[_Call] = PausedGenerators(parked, parked_ttl)
-    return describe(target, name, signature), InProcess(name, signature, replay=replay, parking=parking)
+    paused: PausedGenerators[_Call] = PausedGenerators(parked, parked_ttl)
+    return describe(target, name, signature), InProcess(name, signature, replay=replay, paused=paused)
 
 
 class _End:
@@ -113,7 +113,7 @@ class _SyncSteps:
             self._generator.close()
             return
         try:
-            if not self._worker.busy:
+            if not self._worker.is_busy:
                 await self._worker.do(self._generator.close)
         finally:
             self._worker.stop()
@@ -125,7 +125,7 @@ class _Call:
 
     name: str
     steps: _Steps
-    utterance: YieldEncoder
+    encoder: YieldEncoder
     asked: int = 0
     """How many questions it waits on."""
     run_id: str = ""
@@ -159,8 +159,8 @@ class _Call:
         """Of an item or of the end; takes note of what it asks."""
         if isinstance(item, _End):
             self.asked = 0
-            return self.utterance.answer(item.value)
-        events = self.utterance.say(item)
+            return self.encoder.answer(item.value)
+        events = self.encoder.say(item)
         self.asked = sum(isinstance(event, InterruptRaised) for event in events)
         self.listed = list if isinstance(item, list) else tuple if isinstance(item, tuple) else None
         return events
@@ -198,26 +198,26 @@ def _not_replayable_error(why: str) -> FaultError:
 class InProcess:
     """A Python callable as an Agent."""
 
-    def __init__(self, name: str, signature: Signature, *, replay: bool, parking: PausedGenerators[_Call]) -> None:
+    def __init__(self, name: str, signature: Signature, *, replay: bool, paused: PausedGenerators[_Call]) -> None:
         self.name = name
-        self.parking = parking
+        self.paused = paused
         self._signature = signature
         self._replay = replay
         self._workers = Workers(f"agent-{name}")
         self._blocks = _blocks(signature.function)
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
-        going, story = await self._begin(call)
+        going, plan = await self._begin(call)
         if isinstance(going, _End):
             for event in YieldEncoder(call.run_id).answer(going.value):
                 yield event
             return
-        said = ReplayCursor(() if story is None else story.said)
-        answers = call.answers if story is None and call.cause == "answer" else ()
+        said = ReplayCursor(() if plan is None else plan.said)
+        answers = call.answers if plan is None and call.cause == "answer" else ()
         pausing = False
         try:
             while True:
-                if story is not None:
+                if plan is not None:
                     item = await _next(going, answers, said)
                 elif answers:
                     item = await going.next(answers)
@@ -226,16 +226,16 @@ class InProcess:
                         item = await going.steps.send(None)
                     except BaseException as error:
                         item = going.end(error)
-                if story is None and type(item) is str:  # most of what an agent says is tokens
+                if plan is None and type(item) is str:  # most of what an agent says is tokens
                     answers = ()
-                    for event in going.utterance.say(item):
+                    for event in going.encoder.say(item):
                         yield event
                     continue
                 events = going.events(item)
                 repeated: Sequence[Event] = ()
-                if story is not None:
+                if plan is not None:
                     events, repeated = said.split(events)
-                answers = _answers_before(repeated, call, story) if going.asked else ()
+                answers = _answers_before(repeated, call, plan) if going.asked else ()
                 for event in events:
                     yield event
                 if isinstance(item, _End) or (events and isinstance(events[-1], RunEnded)):
@@ -244,7 +244,7 @@ class InProcess:
                 if going.asked and not answers:
                     break
             going.run_id = call.run_id
-            self.parking.park(call.owner, call.task_id, going)
+            self.paused.park(call.owner, call.task_id, going)
             pausing = True
         finally:
             if not pausing:
@@ -252,18 +252,18 @@ class InProcess:
 
     async def aclose(self) -> None:
         """Close all that is parked."""
-        await self.parking.close()
+        await self.paused.close()
         self._workers.close()
 
     def forget(self, owner: str, task_id: str) -> None:
         """The task ended while it was paused: what is parked for it will not be needed."""
-        self.parking.forget(owner, task_id)
+        self.paused.forget(owner, task_id)
 
     async def _begin(self, call: Invocation) -> "tuple[_Call | _End, ReplayPlan | None]":
         """Go on where it stands, or start it, or start it over with its story so far. A function that is no generator
         is simply called, with the answers; what it gave is the `_End`."""
         if call.cause == "answer":
-            parked = self.parking.take(call.owner, call.task_id)
+            parked = self.paused.take(call.owner, call.task_id)
             if parked is not None and parked.asked == len(call.answers) and await _waits_for(parked, call):
                 return parked, None
             if parked is not None:
@@ -272,8 +272,8 @@ class InProcess:
         if isinstance(started, _End) or call.cause != "answer":
             return started, None
         await started.close()
-        story = await self._story(call)
-        return await self._start(_first_call(call, story)), story
+        plan = await self._replay_plan(call)
+        return await self._start(_first_call(call, plan)), plan
 
     async def _start(self, call: Invocation) -> "_Call | _End":
         """Call it. A generator has run nothing of its own then; anything else has, and that is its end."""
@@ -292,23 +292,23 @@ class InProcess:
         finally:
             if not inspect.isgenerator(value):
                 worker.stop()
-        utterance = YieldEncoder(call.run_id)
+        encoder = YieldEncoder(call.run_id)
         if inspect.isgenerator(value):
-            return _Call(self.name, _SyncSteps(cast("Generator[object, object, object]", value), worker), utterance)
+            return _Call(self.name, _SyncSteps(cast("Generator[object, object, object]", value), worker), encoder)
         if isinstance(value, AsyncIterable):
-            return _Call(self.name, _AsyncSteps(aiter(cast("AsyncIterable[object]", value))), utterance)
+            return _Call(self.name, _AsyncSteps(aiter(cast("AsyncIterable[object]", value))), encoder)
         return _End(value)
 
-    async def _story(self, call: Invocation) -> ReplayPlan:
+    async def _replay_plan(self, call: Invocation) -> ReplayPlan:
         """Replay of a paused generator that is not in memory any more: what its records say it did until it asked.
         Raises agent_not_replayable."""
         if not self._replay:
             raise _not_replayable_error("it was restarted in between, and it is not to be run again")
         records = await call.past()
-        story = replay_plan(records, call.answers[0].interrupt_id) if call.answers else None
-        if story is None:
+        plan = replay_plan(records, call.answers[0].interrupt_id) if call.answers else None
+        if plan is None:
             raise _not_replayable_error("its records do not tell how it came to its question")
-        return story
+        return plan
 
 
 async def _waits_for(parked: _Call, call: Invocation) -> bool:
@@ -333,9 +333,9 @@ def _blocks(function: Callable[..., Any]) -> bool:
     )
 
 
-def _first_call(call: Invocation, story: ReplayPlan) -> Invocation:
+def _first_call(call: Invocation, plan: ReplayPlan) -> Invocation:
     """The call that the story began with."""
-    first = story.first
+    first = plan.first
     return replace(
         call,
         run_id=first.run_id,
@@ -344,7 +344,7 @@ def _first_call(call: Invocation, story: ReplayPlan) -> Invocation:
         # The newest headers: what the caller's key was then may have expired.
         input=first.input.replace(config=first.config or call.config, headers=call.input.headers),
         answers=(),
-        history=tuple(takewhile(lambda message: message.message_id not in story.message_ids, call.history)),
+        history=tuple(takewhile(lambda message: message.message_id not in plan.message_ids, call.history)),
     )
 
 
@@ -352,7 +352,7 @@ async def _next(going: _Call, answers: Sequence[InterruptAnswered], said: Replay
     try:
         return await going.next(answers)
     except FaultError as error:
-        if said.over:
+        if said.is_over:
             raise
         raise _not_replayable_error(
             f"it was started again and raised {error.fault.message!r} where it had not before"
@@ -360,13 +360,13 @@ async def _next(going: _Call, answers: Sequence[InterruptAnswered], said: Replay
 
 
 def _answers_before(
-    repeated: Sequence[Event], call: Invocation, story: ReplayPlan | None
+    repeated: Sequence[Event], call: Invocation, plan: ReplayPlan | None
 ) -> Sequence[InterruptAnswered]:
     """The answers to questions that are asked again; none if they are new."""
     questions = [event.interrupt_id or "" for event in repeated if isinstance(event, InterruptRaised)]
-    if not questions or story is None:
+    if not questions or plan is None:
         return ()
-    known = {**story.answers, **{answer.interrupt_id: answer for answer in call.answers}}
+    known = {**plan.answers, **{answer.interrupt_id: answer for answer in call.answers}}
     if not all(question in known for question in questions):
         raise _not_replayable_error("it was started again and asked what nobody had answered")
     return [known[question] for question in questions]

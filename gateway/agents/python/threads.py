@@ -114,7 +114,7 @@ class Worker:
         return self._thread is not None
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """With a job that nobody waits for any more, because the gateway stops."""
         return self._job is not None and not self._job.over
 
@@ -134,7 +134,7 @@ class Worker:
         """No more jobs."""
         if self._thread is None:
             return
-        if self.busy:
+        if self.is_busy:
             self._thread.jobs.put(None)
         else:
             self._workers.give_back(self._thread)

@@ -55,7 +55,7 @@ _PARTS = get_args(Part)
 _RAW: tuple[type[AgentEvent | RunEnded], ...] = (*get_args(AgentEvent), RunEnded)
 """Events that are an agent's to say."""
 _OF_THE_GATEWAY = tuple(set(get_args(Event)) - set(_RAW))
-_QUESTIONS = (Ask, UseTool, InterruptRaised)
+_QUESTION_TYPES = (Ask, UseTool, InterruptRaised)
 _SAYABLE = (Message, Artifact, Step, ToolCall, *_PARTS, *_RAW)
 
 
@@ -185,7 +185,7 @@ class YieldEncoder:
             return [*self.close(), MessageStarted(), whole, MessageEnded()]
         if value is None:
             return self.close()
-        if isinstance(value, (*_SAYABLE, Ask, UseTool)) or _all(value, _QUESTIONS):
+        if isinstance(value, (*_SAYABLE, Ask, UseTool)) or _all(value, _QUESTION_TYPES):
             return [*self.say(value), *self.close()]
         if _all(value, _SAYABLE):
             said = [event for item in cast("Sequence[object]", value) for event in self.say(item)]
@@ -265,7 +265,7 @@ class YieldEncoder:
             raise _invalid(f"the event {type(item).__name__}, which only the gateway may append")
         if isinstance(item, str):
             return self._token(check_text(str(item)))
-        if _all(item, _QUESTIONS):
+        if _all(item, _QUESTION_TYPES):
             return [event for question in cast("Sequence[object]", item) for event in self._say(question)]
         return self._add(DataPart(data=as_json(item)))
 

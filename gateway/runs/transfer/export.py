@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, exis
 
 from canonical.event import encode_event
 from canonical.fault import FaultCode, FaultError
-from canonical.json import contains
+from canonical.json import has_members
 from canonical.message import FilePart
 from canonical.thread import Thread
 from canonical.value import JsonObject
@@ -160,7 +160,7 @@ def _threads_after(connection: Connection, selection: Selection, after: int) -> 
     with connection.begin():
         rows = connection.execute(wanted.order_by(_THREAD.c.pk).limit(_THREADS)).all()
     threads = [(pk, decode_row(Thread, body)) for pk, body in rows]
-    return [(pk, each if contains(each.metadata, selection.metadata) else None) for pk, each in threads]
+    return [(pk, each if has_members(each.metadata, selection.metadata) else None) for pk, each in threads]
 
 
 async def _export_thread(

@@ -418,7 +418,7 @@ class _Thread:
             "created_at": thread.created_at,
             "changed_at": thread.changed_at,
             "ephemeral": thread.ephemeral,
-            "expires": thread.expires,
+            "expires": thread.can_expire,
             "body": encode_row(thread),
         }
         self._tx.connection.execute(insert(_THREAD), row)

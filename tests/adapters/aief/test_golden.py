@@ -27,7 +27,7 @@ def log_of(case: str) -> list[Record]:
 
 def written(log: list[Record]) -> str:
     view = TaskView(THREAD, "echo", log)
-    assert view.visible
+    assert view.is_visible
     task = view.task_with_steps().model_dump(mode="json")
     files = {each["artifact_id"]: pieces(view, each["artifact_id"]) for each in task["artifacts"]}
     return json.dumps({"task": task, "files": files}, indent=2, ensure_ascii=False) + "\n"

@@ -71,7 +71,7 @@ def call(text: str = "Hello big world", **given: Any) -> Invocation:
     return make(Invocation, agent="near", thread_id="t", task_id="k", **given)
 
 
-async def fault_of(events: AsyncIterator[Event]) -> Fault:
+async def fault_without_key(events: AsyncIterator[Event]) -> Fault:
     fault = await raised_fault(events)
     assert KEY not in repr(fault)
     return fault
@@ -281,7 +281,7 @@ async def test_a_server_without_responses_is_asked_for_completions_and_remembere
 async def test_an_unknown_model_is_no_unknown_path(far: Server, agent: Client) -> None:
     error = {"message": "no such model", "type": "invalid_request_error", "param": "model", "code": "model_not_found"}
     far.refusals["/v1/responses"] = (404, {"error": error}, {})
-    fault = await fault_of(agent.run(call()))
+    fault = await fault_without_key(agent.run(call()))
     assert (fault.code, fault.message) == (FaultCode.AGENT_FAILED, "The agent's server answered 404: no such model")
     assert far.paths()[1:] == ["POST /v1/responses"]
 
@@ -413,7 +413,7 @@ async def test_results_reach_a_server_that_forgot_the_call_with_all_that_led_to_
 
 async def test_an_answer_to_a_call_that_the_log_does_not_know_is_a_fault(far: Server, agent: Client) -> None:
     lost = call(cause="answer", answers=(InterruptAnswered(interrupt_id="i", value="Ada"),))
-    assert (await fault_of(agent.run(lost))).code is FaultCode.AGENT_INVALID
+    assert (await fault_without_key(agent.run(lost))).code is FaultCode.AGENT_INVALID
     assert far.asked == []
 
 
@@ -550,7 +550,7 @@ async def test_refusals_are_faults_that_never_hold_the_key(
     api: str, far: Server, agent: Client, status: int, code: FaultCode, body: Any
 ) -> None:
     far.refusals[path(api)] = (status, body, {"retry-after": "7", "location": "/elsewhere"})
-    fault = await fault_of(agent.run(call()))
+    fault = await fault_without_key(agent.run(call()))
     assert fault.code is code
     assert str(status) in fault.message
     assert fault.details.get("retry_after") == 7
@@ -559,7 +559,7 @@ async def test_refusals_are_faults_that_never_hold_the_key(
 
 async def test_what_a_server_says_of_a_wrong_key_is_not_repeated(api: str, far: Server, agent: Client) -> None:
     far.refusals[path(api)] = (401, error("Incorrect API key provided: sk-v***6789", code="invalid_api_key"), {})
-    fault = await fault_of(agent.run(call()))
+    fault = await fault_without_key(agent.run(call()))
     assert fault.message == "The agent's server answered 401: the gateway is not let in"
     assert "6789" not in repr(fault)
 
@@ -573,14 +573,14 @@ async def test_a_failure_in_the_middle_of_a_stream_is_the_runs(api: str, far: Se
         begun = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
     for body in bodies:
         far.raw = [frame(json.dumps(each).encode()) for each in (begun, body)]
-        fault = await fault_of(agent.run(call()))
+        fault = await fault_without_key(agent.run(call()))
         assert (fault.code, fault.message) == (FaultCode.AGENT_FAILED, "broke")
 
 
 @pytest.mark.parametrize("frames", [0, 1, 3])
 async def test_a_stream_that_breaks_off_is_no_answer(api: str, far: Server, agent: Client, frames: int) -> None:
     far.cut = frames
-    assert (await fault_of(agent.run(call()))).code is FaultCode.AGENT_UNREACHABLE
+    assert (await fault_without_key(agent.run(call()))).code is FaultCode.AGENT_UNREACHABLE
 
 
 async def test_a_stream_that_ends_without_an_end_is_no_answer(api: str, far: Server, agent: Client) -> None:
@@ -588,7 +588,7 @@ async def test_a_stream_that_ends_without_an_end_is_no_answer(api: str, far: Ser
     if api == "responses":
         begun = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
     far.raw = [frame(json.dumps(begun).encode())]
-    fault = await fault_of(agent.run(call()))
+    fault = await fault_without_key(agent.run(call()))
     assert (fault.code, fault.message) == (
         FaultCode.AGENT_UNREACHABLE,
         "The agent's stream ended before its answer did",
@@ -613,17 +613,17 @@ async def test_either_end_of_a_completion_is_enough(far: Server, agent: Client, 
 )
 async def test_garbage_is_blamed_on_the_agent(api: str, far: Server, agent: Client, garbage: bytes) -> None:
     far.raw = [garbage]
-    fault = await fault_of(agent.run(call()))
+    fault = await fault_without_key(agent.run(call()))
     assert fault.code in (FaultCode.AGENT_INVALID, FaultCode.AGENT_UNREACHABLE)
 
 
 async def test_an_answer_that_is_no_json_is_blamed_on_the_agent(api: str, far: Server, agent: Client) -> None:
     far.refusals[path(api)] = (200, b"<html>", {})
-    assert (await fault_of(agent.run(call()))).code is FaultCode.AGENT_INVALID
+    assert (await fault_without_key(agent.run(call()))).code is FaultCode.AGENT_INVALID
 
 
 async def test_a_server_that_is_not_there_is_unreachable(http: httpx.AsyncClient) -> None:
-    fault = await fault_of(Client("http://127.0.0.1:1", "one", http=http).run(call()))
+    fault = await fault_without_key(Client("http://127.0.0.1:1", "one", http=http).run(call()))
     assert fault.code is FaultCode.AGENT_UNREACHABLE
 
 
@@ -633,7 +633,7 @@ async def test_a_server_that_is_silent_for_too_long_is_a_timeout(
     far.holds = True
     far.raw = []
     agent = Client(far.url, "one", http=http, timeout=httpx.Timeout(5, read=0.05))
-    assert (await fault_of(agent.run(call()))).code is FaultCode.AGENT_TIMEOUT
+    assert (await fault_without_key(agent.run(call()))).code is FaultCode.AGENT_TIMEOUT
 
 
 async def test_a_server_that_does_not_hang_up_is_not_waited_for(

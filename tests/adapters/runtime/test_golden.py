@@ -40,7 +40,7 @@ def written(log: list[Record]) -> Iterator[str]:
         fold = Fold("11111111-1111-4111-8111-111111111111", records=of_run)
         given = {message.message_id for message in created.messages}
         messages = [message for message in fold.messages(run_id=created.run_id) if message.message_id not in given]
-        asked = [each for each in fold.interrupts.values() if each.open]
+        asked = [each for each in fold.interrupts.values() if each.is_open]
         run = encode_run(fold.runs[created.run_id], created, messages, fold.artifacts.values(), asked, "http://gateway")
         yield json.dumps(run, ensure_ascii=False) + "\n\n"
 

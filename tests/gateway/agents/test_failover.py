@@ -242,7 +242,7 @@ async def test_who_leaves_while_another_finds_out_lets_nobody_else_in() -> None:
     now += 1
     assert breaker.enter()
     await older.aclose()
-    assert (breaker.state, breaker.admits) == ("probing", False)
+    assert (breaker.state, breaker.can_admit) == ("probing", False)
 
 
 async def test_who_goes_and_sees_and_is_cancelled_lets_the_next_one_go() -> None:

@@ -54,19 +54,19 @@ def hosts(**settings: Any) -> Hosts:
 
 @pytest.mark.parametrize("host", OWN)
 def test_this_machine_s_own_names_are_answered(host: str) -> None:
-    assert hosts().permit(host, LOCAL)
+    assert hosts().is_permitted(host, LOCAL)
 
 
 @pytest.mark.parametrize("host", STRANGE)
 def test_other_names_are_not(host: str) -> None:
-    assert not hosts().permit(host, LOCAL)
+    assert not hosts().is_permitted(host, LOCAL)
 
 
 def test_an_address_is_answered_where_it_is_the_one_that_was_connected_to() -> None:
     """Probes of a load balancer go to an address. No name can be made to look like one."""
-    assert hosts().permit("[2001:db8::7]:8000", "2001:db8::7")
-    assert hosts().permit("10.0.0.4:8000", "::ffff:10.0.0.4")
-    assert not hosts().permit("10.0.0.4:8000", None)
+    assert hosts().is_permitted("[2001:db8::7]:8000", "2001:db8::7")
+    assert hosts().is_permitted("10.0.0.4:8000", "::ffff:10.0.0.4")
+    assert not hosts().is_permitted("10.0.0.4:8000", None)
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_an_address_is_answered_where_it_is_the_one_that_was_connected_to() -> N
 )
 def test_what_is_configured_is_answered(settings: dict[str, Any], answered: str, refused: str) -> None:
     names = hosts(**settings)
-    assert names.permit(answered, LOCAL)
-    assert names.permit("localhost", LOCAL)
-    assert not names.permit(refused, LOCAL)
+    assert names.is_permitted(answered, LOCAL)
+    assert names.is_permitted("localhost", LOCAL)
+    assert not names.is_permitted(refused, LOCAL)
 
 
 def test_with_keys_any_name_will_do_unless_it_is_said_which() -> None:
     keys = {"alice": "alice-0123456789"}
-    assert hosts(keys=keys).permit("evil.example", LOCAL)
-    assert hosts(keys=keys, public_url="https://a.example").permit("evil.example", LOCAL)
-    assert not hosts(keys=keys, hosts=["a.example"]).permit("evil.example", LOCAL)
-    assert hosts(hosts=["*"]).permit("evil.example", LOCAL)
-    assert hosts(hosts=["*"]).permit("no host at all", LOCAL)
+    assert hosts(keys=keys).is_permitted("evil.example", LOCAL)
+    assert hosts(keys=keys, public_url="https://a.example").is_permitted("evil.example", LOCAL)
+    assert not hosts(keys=keys, hosts=["a.example"]).is_permitted("evil.example", LOCAL)
+    assert hosts(hosts=["*"]).is_permitted("evil.example", LOCAL)
+    assert hosts(hosts=["*"]).is_permitted("no host at all", LOCAL)

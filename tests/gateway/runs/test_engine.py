@@ -273,7 +273,7 @@ async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs:
     hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("login", kind="auth").end(RunEnded(status=RunStatus.PAUSED))
-    assert (await reaches(hub, receipt, TaskState.AUTH_REQUIRED)).waiting
+    assert (await reaches(hub, receipt, TaskState.AUTH_REQUIRED)).is_waiting
     assert (await hub.reads.run(OWNER, receipt.run_id)).reason is RunReason.AUTH
 
 

@@ -288,7 +288,7 @@ async def test_an_input_may_supersede_what_waits_for_an_answer(hubs: House) -> N
     beside = await submit(hub, "a", "beside", thread_id=first.thread_id)
     (await agent.called()).end()
     await ends(hub, beside)
-    assert (await hub.reads.task(OWNER, first.task_id)).waiting
+    assert (await hub.reads.task(OWNER, first.task_id)).is_waiting
     new = await submit(hub, "a", "new", thread_id=first.thread_id, supersede=True)
     (await agent.called()).end()
     await ends(hub, new)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.a2a.codec.marks import add_usage, hear, usage_of_message, usage_of_task
+from adapters.a2a.codec.marks import add_usage, decode_marks, usage_of_message, usage_of_task
 from adapters.a2a.read.task_events import EventReader
 from canonical import AnnotationPart, DataPart, Event, ReasoningPart, Record, RunStatus, TextPart
 from canonical.event import (
@@ -426,7 +426,7 @@ _USES: Any = [
 def test_calls_are_recognised_by_the_marks_of_each_framework(
     part: JsonObject, metadata: JsonObject, told: tuple[Any, ...]
 ) -> None:
-    [use] = hear([DataPart(data=part, metadata=metadata)], "s").tools
+    [use] = decode_marks([DataPart(data=part, metadata=metadata)], "s").tools
     assert (use.name, use.ended, use.value, use.error) == told
 
 
@@ -444,7 +444,7 @@ def test_calls_are_recognised_by_the_marks_of_each_framework(
 def test_text_is_thought_by_the_marks_of_each_framework_and_keeps_its_signature(
     mark: JsonObject, beside: JsonObject
 ) -> None:
-    [part] = hear([TextPart(text="Hm.", metadata={**mark, **beside})], "s").parts
+    [part] = decode_marks([TextPart(text="Hm.", metadata={**mark, **beside})], "s").parts
     assert part == ReasoningPart(text="Hm.", metadata=beside)
 
 
@@ -454,7 +454,7 @@ def test_text_is_thought_by_the_marks_of_each_framework_and_keeps_its_signature(
 )
 def test_text_that_no_mark_makes_a_thought_is_none(mark: JsonObject) -> None:
     part = TextPart(text="Hm.", metadata=mark)
-    assert hear([part], "s").parts == [part]
+    assert decode_marks([part], "s").parts == [part]
 
 
 TRACE = "github.com/a2aproject/a2a-samples/extensions/traceability/v1/traceability"
@@ -612,14 +612,14 @@ def test_places_in_bytes_become_places_in_characters_of_the_whole_message() -> N
         "groundingSupports": [{"segment": segment, "groundingChunkIndices": [0.0, 7]}, {"segment": {"partIndex": 9}}],
     }
     texts = [TextPart(text="äö "), TextPart(text="é sunny")]
-    [place] = hear(texts, "s", {"adk_grounding_metadata": grounding}).citations
+    [place] = decode_marks(texts, "s", {"adk_grounding_metadata": grounding}).citations
     assert (place.start, place.end) == (5, 10)
     assert "äö é sunny"[5:10] == "sunny"
 
 
 def test_the_citations_of_adk_are_read_where_no_grounding_says_the_same_again() -> None:
     cited: JsonObject = {"startIndex": 0.0, "endIndex": 5.0, "uri": "https://e.org/a", "title": "A", "license": "MIT"}
-    told = hear([TextPart(text="It is sunny.")], "s", {"adk_citation_metadata": {"citations": [cited, 7]}})
+    told = decode_marks([TextPart(text="It is sunny.")], "s", {"adk_citation_metadata": {"citations": [cited, 7]}})
     assert told.citations == [CITED]
 
 
@@ -651,7 +651,7 @@ def test_usage_of_the_task_counts_before_the_sum_of_its_messages() -> None:
     ],
 )
 def test_marks_of_another_form_are_passed_over(metadata: JsonObject) -> None:
-    told = hear([TextPart(text="x"), DataPart(data={"n": 1}, metadata={"adk_type": 7})], "s", metadata)
+    told = decode_marks([TextPart(text="x"), DataPart(data={"n": 1}, metadata={"adk_type": 7})], "s", metadata)
     assert (told.tools, told.says, len(told.parts)) == ([], None, 2)
 
 
@@ -751,9 +751,9 @@ def test_a_call_of_protolabs_ends_by_its_phase_also_without_a_result(
 ) -> None:
     key = "https://proto-labs.ai/a2a/ext/tool-call-v1"
     call = {"toolCallId": "c", "name": "f"}
-    [use] = hear([], "s", {key: {**call, "phase": phase, **more}}).tools
+    [use] = decode_marks([], "s", {key: {**call, "phase": phase, **more}}).tools
     assert (use.ended, use.error) == (True, error)
-    assert hear([], "s", {key: {**call, "phase": "progress"}}).tools == []
+    assert decode_marks([], "s", {key: {**call, "phase": "progress"}}).tools == []
 
 
 def test_a_run_of_agno_that_is_cancelled_waits_for_no_task_after_its_end() -> None:
@@ -765,7 +765,7 @@ def test_a_run_of_agno_that_is_cancelled_waits_for_no_task_after_its_end() -> No
 
 def test_a_call_of_agno_that_fails_ends_with_what_went_wrong() -> None:
     call = {"agno_event_type": "tool_call_error", "tool_name": "f", "tool_call_id": "c"}
-    errors = [hear([], "s", {**call, **more}).tools[0].error for more in ({"error": "No."}, {})]
+    errors = [decode_marks([], "s", {**call, **more}).tools[0].error for more in ({"error": "No."}, {})]
     assert errors == ["No.", "f failed"]
 
 

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from adapters.a2a.codec.marks import Heard, ToolUse, hear, usage_of_task
+from adapters.a2a.codec.marks import DecodedContent, ToolUse, decode_marks, usage_of_task
 from adapters.a2a.write import activity
 from canonical import AnnotationPart, Fault, FaultCode, Part, ReasoningPart, ToolCallPart, ToolResultPart
 from canonical.event import ToolEnded, ToolStarted
 from canonical.value import JsonObject
 
 
-def read(shown: tuple[Part, JsonObject]) -> Heard:
+def read(shown: tuple[Part, JsonObject]) -> DecodedContent:
     part, metadata = shown
-    return hear([part], "m", metadata)
+    return decode_marks([part], "m", metadata)
 
 
 def test_a_thought_is_told_once() -> None:
@@ -48,7 +48,7 @@ def test_calls_and_results_of_messages_are_shown_as_any() -> None:
 
 def test_citations_say_what_is_known_of_them() -> None:
     cited = [AnnotationPart(start=0, end=2, url="u", title="T", description="D"), AnnotationPart(title="T")]
-    assert hear([], "m", activity.encode_citations(cited)).citations == cited
+    assert decode_marks([], "m", activity.encode_citations(cited)).citations == cited
 
 
 def test_usage_has_the_words_of_each() -> None:

@@ -211,7 +211,7 @@ def test_several_open_questions_are_one_status_message_each_with_a_data_part_to_
     last = updates[-1]
     assert isinstance(last, StatusUpdate)
     assert last.status.message is not None
-    assert last.status.stops
+    assert last.status.is_stop
     assert last.status.message.parts == (
         TextPart(text="May I?"),
         DataPart(data={"id": "q1", "value": {"a": 1}, "response_schema": schema, "schema": schema}),
@@ -472,6 +472,6 @@ def test_final_marks_each_event_at_which_a_stream_of_0_3_closes_questions_includ
         encoded = dialect("http://gateway", "echo").encode_update(update)
         event = encoded.get("statusUpdate", encoded)
         if isinstance(update, StatusUpdate):
-            assert event.get("final", False) == update.status.stops
+            assert event.get("final", False) == update.status.is_stop
         else:
             assert "final" not in event

@@ -331,10 +331,10 @@ def test_losses_are_those_of_the_upstream_and_then_our_own() -> None:
 def test_a_thread_of_another_agent_is_no_task_of_this_one() -> None:
     records = log(*done(), agent="other")[1:]
     head = Record(1, 0, None, None, 0, ThreadChanged())
-    assert not TaskView(THREAD, "a", [head, *records]).visible
-    assert TaskView(THREAD, "other", [head, *records]).visible
-    assert TaskView(THREAD, "a", log(*done(), agent="other")).visible
-    assert not TaskView(THREAD, "a").visible
+    assert not TaskView(THREAD, "a", [head, *records]).is_visible
+    assert TaskView(THREAD, "other", [head, *records]).is_visible
+    assert TaskView(THREAD, "a", log(*done(), agent="other")).is_visible
+    assert not TaskView(THREAD, "a").is_visible
 
 
 def test_an_artifact_of_another_agent_is_not_this_one_s() -> None:

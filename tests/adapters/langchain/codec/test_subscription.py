@@ -10,23 +10,23 @@ from canonical import FaultError
 
 def test_channels_are_named() -> None:
     asked = parse_subscription({"channels": ["values"]})
-    assert asked.takes(1, "values", ())
-    assert not asked.takes(1, "updates", ())
+    assert asked.is_subscribed(1, "values", ())
+    assert not asked.is_subscribed(1, "updates", ())
 
 
 def test_events_up_to_since_are_known() -> None:
     asked = parse_subscription({"channels": ["values"], "since": 5})
-    assert not asked.takes(5, "values", ())
-    assert asked.takes(6, "values", ())
+    assert not asked.is_subscribed(5, "values", ())
+    assert asked.is_subscribed(6, "values", ())
 
 
 def test_custom_events_are_taken_by_name_or_all() -> None:
     every, some = parse_subscription({"channels": ["custom"]}), parse_subscription({"channels": ["custom:a"]})
-    assert every.takes(1, "custom", (), "a")
-    assert every.takes(1, "custom", ())
-    assert some.takes(1, "custom", (), "a")
-    assert not some.takes(1, "custom", (), "b")
-    assert not some.takes(1, "custom", ())
+    assert every.is_subscribed(1, "custom", (), "a")
+    assert every.is_subscribed(1, "custom", ())
+    assert some.is_subscribed(1, "custom", (), "a")
+    assert not some.is_subscribed(1, "custom", (), "b")
+    assert not some.is_subscribed(1, "custom", ())
 
 
 PLACES: list[tuple[dict[str, Any], list[str], bool]] = [
@@ -46,7 +46,7 @@ PLACES: list[tuple[dict[str, Any], list[str], bool]] = [
 
 @pytest.mark.parametrize(("asked", "ns", "taken"), PLACES, ids=str)
 def test_a_namespace_begins_with_a_path(asked: dict[str, Any], ns: list[str], taken: bool) -> None:
-    assert parse_subscription({"channels": ["values"], **asked}).takes(1, "values", ns) is taken
+    assert parse_subscription({"channels": ["values"], **asked}).is_subscribed(1, "values", ns) is taken
 
 
 @pytest.mark.parametrize(

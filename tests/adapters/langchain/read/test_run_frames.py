@@ -520,9 +520,9 @@ def test_the_run_is_known_by_its_first_event() -> None:
 def test_a_run_is_complete_when_its_newest_state_has_nothing_to_go_on_to() -> None:
     reader = EventReader()
     read(metadata(), checkpoint({}, next=["model"]), reader=reader)
-    assert not reader.complete
+    assert not reader.is_complete
     read(checkpoint({}, "c2", parent=CHECKPOINT), reader=reader)
-    assert reader.complete
+    assert reader.is_complete
 
 
 def test_what_was_missed_is_told_from_the_state_and_nothing_twice() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agents.langgraph.signature import makes_graphs
+from gateway.agents.langgraph.signature import can_make_graphs
 from gateway.agents.registry import connect
 from gateway.settings.model import Settings
 from tests.gateway import factories
@@ -67,7 +67,7 @@ async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path, name
     + [(name, False) for name in ("nothing", "odd", "Called", "says", "MINT")],
 )
 async def test_a_function_that_says_what_it_is_needs_no_word_of_it_in_the_settings(name: str, known: bool) -> None:
-    assert makes_graphs(getattr(factories, name, MINT)) is known
+    assert can_make_graphs(getattr(factories, name, MINT)) is known
 
 
 async def test_such_a_function_is_a_graph_where_a_python_callable_may_stand(tmp_path: Path) -> None:

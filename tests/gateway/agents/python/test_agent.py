@@ -303,7 +303,7 @@ async def test_the_task_that_ended_while_it_was_paused_frees_its_agent():
     await dialogue.say("x")
     target.forget(dialogue.owner, dialogue.task_id)
     await within(closed.wait())
-    assert len(target.parking) == 0
+    assert len(target.paused) == 0
 
 
 async def test_an_iterable_that_is_no_generator_is_said_too():

@@ -21,83 +21,83 @@ class Call:
 
 
 async def test_a_parked_call_is_taken_once():
-    parking: PausedGenerators[Call] = PausedGenerators(2, 60)
+    paused: PausedGenerators[Call] = PausedGenerators(2, 60)
     call = Call()
-    parking.park("o", "t", call)
-    assert parking.take("o", "t") is call
-    assert parking.take("o", "t") is None
+    paused.park("o", "t", call)
+    assert paused.take("o", "t") is call
+    assert paused.take("o", "t") is None
     assert not call.closed.is_set()
 
 
 async def test_another_owners_call_is_not_taken():
-    parking: PausedGenerators[Call] = PausedGenerators(2, 60)
-    parking.park("o", "t", Call())
-    assert parking.take("p", "t") is None
-    await parking.close()
+    paused: PausedGenerators[Call] = PausedGenerators(2, 60)
+    paused.park("o", "t", Call())
+    assert paused.take("p", "t") is None
+    await paused.close()
 
 
 async def test_the_oldest_goes_when_there_is_no_place():
-    parking: PausedGenerators[Call] = PausedGenerators(2, 60)
+    paused: PausedGenerators[Call] = PausedGenerators(2, 60)
     calls = [Call(str(number)) for number in range(3)]
     for call in calls:
-        parking.park("o", call.name, call)
+        paused.park("o", call.name, call)
     await within(calls[0].closed.wait())
-    assert parking.take("o", "0") is None
-    assert parking.take("o", "1") is calls[1]
-    assert len(parking) == 1
-    await parking.close()
+    assert paused.take("o", "0") is None
+    assert paused.take("o", "1") is calls[1]
+    assert len(paused) == 1
+    await paused.close()
 
 
 async def test_every_call_goes_after_its_time_and_not_before_those_that_are_older():
-    parking: PausedGenerators[Call] = PausedGenerators(10, 0.02)
+    paused: PausedGenerators[Call] = PausedGenerators(10, 0.02)
     first, second = Call(), Call()
-    parking.park("o", "1", first)
-    parking.park("o", "2", second)
+    paused.park("o", "1", first)
+    paused.park("o", "2", second)
     await within(first.closed.wait())
     await within(second.closed.wait())
-    assert len(parking) == 0
+    assert len(paused) == 0
     third = Call()
-    parking.park("o", "3", third)
+    paused.park("o", "3", third)
     await within(third.closed.wait())
 
 
 async def test_a_call_that_is_parked_again_has_its_time_again():
     loop = asyncio.get_running_loop()
-    parking: PausedGenerators[Call] = PausedGenerators(10, 0.05)
+    paused: PausedGenerators[Call] = PausedGenerators(10, 0.05)
     call = Call()
-    parking.park("o", "1", call)
-    taken = parking.take("o", "1")
+    paused.park("o", "1", call)
+    taken = paused.take("o", "1")
     assert taken is call
     again = loop.time()
-    parking.park("o", "1", call)
+    paused.park("o", "1", call)
     await within(call.closed.wait())
     assert loop.time() - again >= 0.04
 
 
 async def test_another_call_of_the_same_task_takes_its_place():
-    parking: PausedGenerators[Call] = PausedGenerators(2, 60)
+    paused: PausedGenerators[Call] = PausedGenerators(2, 60)
     old, new = Call(), Call()
-    parking.park("o", "t", old)
-    parking.park("o", "t", new)
+    paused.park("o", "t", old)
+    paused.park("o", "t", new)
     await within(old.closed.wait())
-    assert parking.take("o", "t") is new
+    assert paused.take("o", "t") is new
 
 
 async def test_closing_closes_all_and_waits_for_them():
-    parking: PausedGenerators[Call] = PausedGenerators(5, 60)
+    paused: PausedGenerators[Call] = PausedGenerators(5, 60)
     calls = [Call(str(number)) for number in range(3)]
     for call in calls:
-        parking.park("o", call.name, call)
-    await within(parking.close())
+        paused.park("o", call.name, call)
+    await within(paused.close())
     assert all(call.closed.is_set() for call in calls)
     assert len(asyncio.all_tasks()) == 1
 
 
 async def test_a_call_that_fails_to_close_is_logged_and_holds_nobody_up(caplog: pytest.LogCaptureFixture):
-    parking: PausedGenerators[Call] = PausedGenerators(5, 60)
+    paused: PausedGenerators[Call] = PausedGenerators(5, 60)
     bad, good = Call(error=RuntimeError("no")), Call()
-    parking.park("o", "1", bad)
-    parking.park("o", "2", good)
-    await within(parking.close())
+    paused.park("o", "1", bad)
+    paused.park("o", "2", good)
+    await within(paused.close())
     assert good.closed.is_set()
     assert "A parked agent could not be closed" in [record.message for record in caplog.records]

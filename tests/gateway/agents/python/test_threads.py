@@ -139,7 +139,7 @@ def test_a_gateway_that_stops_does_not_wait_and_the_thread_ends_quietly_after_th
         run.cancel(DETACH)
         with pytest.raises(asyncio.CancelledError):
             await within(run)
-        assert worker.busy
+        assert worker.is_busy
         worker.stop()
 
     asyncio.run(stop())
