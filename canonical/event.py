@@ -373,6 +373,22 @@ def encode_event(event: Event) -> bytes:
     return _ENCODER.encode(_without_bytes(event) if type(event) in _HOLDS_FILES else event)
 
 
+def whole_message(message: Message) -> list[Event]:
+    """A finished message as events."""
+    return [
+        MessageStarted(
+            message_id=message.message_id,
+            role=message.role,
+            name=message.name,
+            phase=message.phase,
+            metadata=message.metadata,
+            extra=message.extra,
+        ),
+        *(PartAdded(message_id=message.message_id, index=i, part=part) for i, part in enumerate(message.parts)),
+        MessageEnded(message_id=message.message_id),
+    ]
+
+
 def _without_bytes(event: Event) -> Event:
     match event:
         case PartAdded(part=FilePart(inline=bytes())) | ArtifactAdded(part=FilePart(inline=bytes())):
