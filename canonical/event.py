@@ -324,7 +324,9 @@ class Native(_Event):
 
 
 AgentEvent = (
-    MessageStarted
+    LossNoted
+    | UpstreamBound
+    | MessageStarted
     | PartAdded
     | PartDelta
     | PartEnded
@@ -338,8 +340,6 @@ AgentEvent = (
     | StateSaved
     | Custom
     | Native
-    | LossNoted
-    | UpstreamBound
 )
 """What agents say. The hub says some of it, too: the ends of what an agent left open, and messages, files and states
 that callers bring."""
@@ -356,7 +356,7 @@ HubEvent = (
     | StatesPruned
 )
 """What only the hub appends. An agent's own `RunEnded` tells it how the run ends, and is no record."""
-Event = AgentEvent | HubEvent
+Event = HubEvent | AgentEvent
 
 _ENCODER = msgspec.json.Encoder()
 _HOLDS_FILES = frozenset((PartAdded, ArtifactAdded, InterruptRaised, RunCreated))
