@@ -324,7 +324,9 @@ class Native(_Event):
 
 
 AgentEvent = (
-    MessageStarted
+    LossNoted
+    | UpstreamBound
+    | MessageStarted
     | PartAdded
     | PartDelta
     | PartEnded
@@ -338,8 +340,6 @@ AgentEvent = (
     | StateSaved
     | Custom
     | Native
-    | LossNoted
-    | UpstreamBound
 )
 """What agents say. The hub says some of it, too: the ends of what an agent left open, and messages, files and states
 that callers bring."""
@@ -356,7 +356,7 @@ HubEvent = (
     | StatesPruned
 )
 """What only the hub appends. An agent's own `RunEnded` tells it how the run ends, and is no record."""
-Event = AgentEvent | HubEvent
+Event = HubEvent | AgentEvent
 
 _ENCODER = msgspec.json.Encoder()
 _HOLDS_FILES = frozenset((PartAdded, ArtifactAdded, InterruptRaised, RunCreated))
@@ -371,6 +371,22 @@ def encode_event(event: Event) -> bytes:
             `gateway.runs.event_check` refuses it before.
     """
     return _ENCODER.encode(_without_bytes(event) if type(event) in _HOLDS_FILES else event)
+
+
+def whole_message(message: Message) -> list[Event]:
+    """A finished message as events."""
+    return [
+        MessageStarted(
+            message_id=message.message_id,
+            role=message.role,
+            name=message.name,
+            phase=message.phase,
+            metadata=message.metadata,
+            extra=message.extra,
+        ),
+        *(PartAdded(message_id=message.message_id, index=i, part=part) for i, part in enumerate(message.parts)),
+        MessageEnded(message_id=message.message_id),
+    ]
 
 
 def _without_bytes(event: Event) -> Event:

@@ -8,14 +8,11 @@ from typing import Final, Literal
 from canonical.difference import state_change
 from canonical.event import (
     ArtifactAdded,
-    Event,
-    MessageEnded,
-    MessageStarted,
-    PartAdded,
     Record,
     RunChanged,
     StateSaved,
     ThreadChanged,
+    whole_message,
 )
 from canonical.fault import FaultCode, FaultError
 from canonical.history import Revision
@@ -122,22 +119,6 @@ def say(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> Non
         for event in whole_message(message):
             tx.append(state, event)
     use_blobs(tx, state, messages)
-
-
-def whole_message(message: Message) -> list[Event]:
-    """A finished message as events."""
-    return [
-        MessageStarted(
-            message_id=message.message_id,
-            role=message.role,
-            name=message.name,
-            phase=message.phase,
-            metadata=message.metadata,
-            extra=message.extra,
-        ),
-        *(PartAdded(message_id=message.message_id, index=i, part=part) for i, part in enumerate(message.parts)),
-        MessageEnded(message_id=message.message_id),
-    ]
 
 
 def copy(

@@ -1,11 +1,12 @@
 """Questions of agents as calls of a tool of the caller's."""
 
 import json
+from collections.abc import Iterator
 from typing import Final
 
 from adapters.openai.codec.call_id import encode_call_id
 from adapters.openai.codec.model import call_kind, encode_call, own_of
-from canonical import ToolCallPart
+from canonical import Feature, ToolCallPart
 from canonical.event import InterruptRaised
 from canonical.value import JsonObject
 
@@ -17,6 +18,16 @@ def called_part(asked: InterruptRaised) -> ToolCallPart | None:
     """The call, where the question is one."""
     parts = (part for part in asked.message.parts if isinstance(part, ToolCallPart) and part.side == "caller")
     return next(parts, None)
+
+
+def question_losses(asked: InterruptRaised) -> Iterator[Feature]:
+    """What a call does not say of it."""
+    if asked.ask == "auth":
+        yield Feature.AUTH_REQUEST
+    if asked.answer_schema is not None:
+        yield Feature.ANSWER_SCHEMA
+    if called_part(asked) is None:
+        yield Feature.QUESTION
 
 
 def encode_question(task_id: str, asked: InterruptRaised) -> JsonObject:

@@ -16,12 +16,12 @@ from adapters._server.handlers import Handlers
 from adapters._server.own_files import resolve_own_files
 from adapters._server.sse import event_stream
 from adapters.openai.carries import CHAT, CHAT_VERSION
-from adapters.openai.codec.call_id import changed_id, find_interrupt
+from adapters.openai.codec.call_id import find_interrupt
 from adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
 from adapters.openai.codec.names import api_extra
 from adapters.openai.server.answers import make_answers
 from adapters.openai.server.completion import Completion
-from adapters.openai.server.lookup import find_agent
+from adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, why_not_open
 from adapters.openai.wire import requests as w
 from adapters.openai.write.completion import CompletionWriter
 from canonical import (
@@ -33,15 +33,14 @@ from canonical import (
     Message,
     Receipt,
     RunInput,
-    Scope,
     Submission,
-    Task,
 )
-from canonical.event import InterruptRaised
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject, is_uuid
 
 AnyRequest = Request[Any, Any, Any]
+
+_WORDS: Final = CallWords(call="tool call", result="result", field="messages")
 
 _HEARTBEAT: Final = 15.0
 """Seconds. Comments are nothing to clients, and keep what is between from taking a silent stream for dead. Chosen, not
@@ -166,7 +165,7 @@ class Chat(Handlers):
     # Answers
 
     async def _answer(self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation) -> _Begun:
-        task = await self._asking_task(who, said)
+        task = await find_asking_task(self._hub, who.owner, said.answers[0].task_id, _WORDS)
         if task.agent != agent.name:
             refuse("model", f"The tool was called by {task.agent}: send its result to that model.")
         told = decode_request(body.babelgate)
@@ -177,7 +176,7 @@ class Chat(Handlers):
         for answer in said.answers:
             interrupt_id = find_interrupt(answer.call_id, task.task_id, asked)
             if interrupt_id is None:
-                raise await self._why_not(who, task, answer.call_id)
+                raise await why_not_open(self._hub, who.owner, task, answer.call_id, _WORDS)
             native = decode_answer(answer.text, asked[interrupt_id].answer_schema)
             values[interrupt_id], message = take_answer(told, interrupt_id, *native)
             messages.append(message)
@@ -185,27 +184,6 @@ class Chat(Handlers):
         receipt = await self._hub.answer(who.owner, make_answers(task.task_id, values, given, told))
         thread = await self._hub.reads.thread(who.owner, task.thread_id)
         return _Begun(receipt, cancels=thread.ephemeral)
-
-    async def _asking_task(self, who: Caller, said: Conversation) -> Task:
-        """Raises not_found."""
-        try:
-            return await self._hub.reads.task(who.owner, said.answers[0].task_id)
-        except FaultError as error:
-            if error.fault.code is not FaultCode.NOT_FOUND:
-                raise
-            raise FaultError(
-                FaultCode.NOT_FOUND,
-                "No run waits for the result of this tool call: its task does not exist, or was deleted.",
-                openai={"code": "tool_call_not_found"},
-            ) from error
-
-    async def _why_not(self, who: Caller, task: Task, call_id: str) -> FaultError:
-        """Of an id that names no open question."""
-        records = await self._hub.reads.records(who.owner, Scope.task(task), task.first_seq - 1)
-        ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
-        if find_interrupt(call_id, task.task_id, ids) is None:
-            return changed_id(call_id)
-        return FaultError(FaultCode.NOT_AWAITING, "The tool call was already answered, or its run has ended.")
 
 
 def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:

@@ -19,7 +19,7 @@ from adapters._server.handlers import Handlers
 from adapters._server.own_files import resolve_own_files
 from adapters._server.sse import event_stream
 from adapters.openai.carries import RESPONSES, RESPONSES_VERSION
-from adapters.openai.codec.call_id import changed_id, find_interrupt
+from adapters.openai.codec.call_id import find_interrupt
 from adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import schema_of
@@ -28,17 +28,19 @@ from adapters.openai.server.answers import make_answers
 from adapters.openai.server.compact import read_expanded
 from adapters.openai.server.follow import Reading
 from adapters.openai.server.lookup import (
+    CallWords,
     FoundRun,
     decode_request_of_model,
     find_agent,
+    find_asking_task,
     find_conversation,
     find_previous,
+    why_not_open,
 )
 from adapters.openai.wire import responses as w
 from adapters.openai.write.response import ResponseWriter
 from canonical import (
     AgentInfo,
-    FaultCode,
     FaultError,
     Feature,
     Hub,
@@ -47,16 +49,15 @@ from canonical import (
     RunFilter,
     RunInput,
     RunStatus,
-    Scope,
     Submission,
-    Task,
 )
-from canonical.event import InterruptRaised
 from canonical.history import StateHistory
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject
 
 AnyRequest = Request[Any, Any, Any]
+
+_WORDS: Final = CallWords(call="call", result="output", field="input")
 
 HEARTBEAT: Final = 15.0
 """Seconds. Comments are nothing to clients, and keep what is between from taking a silent stream for dead."""
@@ -246,7 +247,7 @@ class CreateResponse(Handlers):
     async def _answer(self, asked: CheckedRequest) -> Receipt:
         who, said = asked.who, asked.said
         asked.extension.start.check_absent()
-        task = await self._asking_task(who, said)
+        task = await find_asking_task(self._hub, who.owner, said.answers[0].task_id, _WORDS)
         if task.agent != asked.agent.name:
             refuse("model", f"The call was made by {task.agent}: send its output to that model.")
         if asked.previous is not None and asked.previous.task.task_id != task.task_id:
@@ -259,30 +260,12 @@ class CreateResponse(Handlers):
         for answer in said.answers:
             interrupt_id = find_interrupt(answer.call_id, task.task_id, open_)
             if interrupt_id is None:
-                raise await self._why_not(who, task, answer.call_id)
+                raise await why_not_open(self._hub, who.owner, task, answer.call_id, _WORDS)
             native = decode_item_answer(answer, open_[interrupt_id].answer_schema)
             values[interrupt_id], message = take_answer(asked.extension, interrupt_id, *native)
             messages.append(message)
         given = await self._input(asked, (*messages, *self._decode(asked, said.others)))
         return await self._hub.answer(who.owner, make_answers(task.task_id, values, given, asked.extension))
-
-    async def _asking_task(self, who: Caller, said: Conversation) -> Task:
-        """Raises not_found."""
-        try:
-            return await self._hub.reads.task(who.owner, said.answers[0].task_id)
-        except FaultError as error:
-            if error.fault.code is not FaultCode.NOT_FOUND:
-                raise
-            words = "No run waits for the output of this call: its task does not exist, or was deleted."
-            raise FaultError(FaultCode.NOT_FOUND, words, openai={"code": "tool_call_not_found"}) from error
-
-    async def _why_not(self, who: Caller, task: Task, call_id: str) -> FaultError:
-        """Of an id that names no open question."""
-        records = await self._hub.reads.records(who.owner, Scope.task(task), task.first_seq - 1)
-        ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
-        if find_interrupt(call_id, task.task_id, ids) is None:
-            return changed_id(call_id, "input")
-        return FaultError(FaultCode.NOT_AWAITING, "The call was already answered, or its run has ended.")
 
 
 def _is_same(agent: AgentInfo) -> bool:

@@ -9,10 +9,11 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from adapters._json import validate
+from adapters.openai.codec.call_id import changed_id, find_interrupt
 from adapters.openai.codec.model import object_in
 from adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id
 from canonical import AgentInfo, FaultCode, FaultError, Hub, Message, Run, Scope, Task
-from canonical.event import RunCreated
+from canonical.event import InterruptRaised, RunCreated
 from canonical.thread import Thread
 
 _PREFIX: Final = "chatcmpl-"
@@ -117,6 +118,38 @@ async def find_conversation(hub: Hub, owner: str, named: str) -> Thread:
     if thread.ephemeral:
         raise lost
     return thread
+
+
+@dataclass(frozen=True, slots=True)
+class CallWords:
+    """What an API calls a call of a caller's tool, and what it is given back, in which field of a request."""
+
+    call: str
+    result: str
+    field: str
+
+
+async def find_asking_task(hub: Hub, owner: str, task_id: str, words: CallWords) -> Task:
+    """Raises not_found."""
+    try:
+        return await hub.reads.task(owner, task_id)
+    except FaultError as error:
+        if error.fault.code is not FaultCode.NOT_FOUND:
+            raise
+        raise FaultError(
+            FaultCode.NOT_FOUND,
+            f"No run waits for the {words.result} of this {words.call}: its task does not exist, or was deleted.",
+            openai={"code": "tool_call_not_found"},
+        ) from error
+
+
+async def why_not_open(hub: Hub, owner: str, task: Task, call_id: str, words: CallWords) -> FaultError:
+    """Of an id that names no open question."""
+    records = await hub.reads.records(owner, Scope.task(task), task.first_seq - 1)
+    ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
+    if find_interrupt(call_id, task.task_id, ids) is None:
+        return changed_id(call_id, words.field)
+    return FaultError(FaultCode.NOT_AWAITING, f"The {words.call} was already answered, or its run has ended.")
 
 
 async def read_inputs(hub: Hub, owner: str, run: Run) -> Sequence[Message]:

@@ -7,7 +7,7 @@ from pydantic_core import to_json
 
 from adapters.openai.carries import CHAT
 from adapters.openai.codec.model import encode_usage
-from adapters.openai.codec.questions import called_part, encode_question
+from adapters.openai.codec.questions import called_part, encode_question, question_losses
 from adapters.openai.errors.encode import CANCELLED
 from adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, Beside
 from canonical import (
@@ -383,12 +383,8 @@ class CompletionWriter:
 
     def _lose_of_questions(self) -> None:
         for asked in self._asked.values():
-            if asked.ask == "auth":
-                self._lose(Feature.AUTH_REQUEST)
-            if asked.answer_schema is not None:
-                self._lose(Feature.ANSWER_SCHEMA)
-            if called_part(asked) is None:
-                self._lose(Feature.QUESTION)
+            for feature in question_losses(asked):
+                self._lose(feature)
 
     def _loss_noted(self, event: LossNoted) -> None:
         self._losses[Loss(feature=event.feature, how=event.how)] = None

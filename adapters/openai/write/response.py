@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from adapters.openai.carries import RESPONSES
 from adapters.openai.codec.model import encode_response_usage, object_in
 from adapters.openai.codec.names import RESPONSE, encode_id, encode_item_id
-from adapters.openai.codec.questions import called_part, encode_question_item
+from adapters.openai.codec.questions import called_part, encode_question_item, question_losses
 from adapters.openai.wire import replies as w
 from adapters.openai.wire.replies import ABOUT, ANNOTATION, BESIDE, ITEM, MIRROR, MIRRORED, ItemHead, ItemTail
 from adapters.openai.write.items import ItemWriter, OutputItem
@@ -321,12 +321,8 @@ class ResponseWriter:
         self._items.finish(item)
 
     def _ask(self, asked: InterruptRaised) -> None:
-        if asked.ask == "auth":
-            self._lose(Feature.AUTH_REQUEST)
-        if asked.answer_schema is not None:
-            self._lose(Feature.ANSWER_SCHEMA)
-        if called_part(asked) is None:
-            self._lose(Feature.QUESTION)
+        for feature in question_losses(asked):
+            self._lose(feature)
         body = encode_question_item(self._task_id, asked)
         match body["type"]:
             case "mcp_approval_request":

@@ -42,6 +42,7 @@ from canonical.event import (
     StepStarted,
     ToolEnded,
     ToolStarted,
+    whole_message,
 )
 from canonical.json import MAX_BITS, MAX_DEPTH, MAX_VALUES, is_number, is_text
 from canonical.value import Json, Value
@@ -273,16 +274,9 @@ class YieldEncoder:
         return [*self._end_part(), *self._start_message(), PartAdded(part=part)]
 
     def _say_message(self, message: Message) -> list[Event]:
-        started = MessageStarted(
-            message_id=message.message_id,
-            role=message.role,
-            name=message.name,
-            phase=message.phase,
-            metadata=message.metadata,
-            extra=message.extra,
-        )
-        parts = [PartAdded(part=part) for part in message.parts]
-        return [*self._end_message(), started, *parts, MessageEnded()]
+        # An empty id names no message: the hub gives it one, which its parts do not know.
+        named = message if message.message_id else message.replace(message_id=None)
+        return [*self._end_message(), *whole_message(named)]
 
     def _say_artifact(self, artifact: Artifact) -> list[Event]:
         if not artifact.parts:

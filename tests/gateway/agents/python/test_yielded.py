@@ -129,6 +129,16 @@ async def test_parts_join_the_open_message_and_messages_stand_alone():
     assert heard.text == "abc"
 
 
+@pytest.mark.parametrize("named", [None, "", "mine"])
+async def test_a_message_with_or_without_an_id_is_said_whole(named: str | None):
+    def talk(text: str) -> Iterator[Message]:
+        yield Message(message_id=named, parts=(TextPart(text="a"), TextPart(text="b")))
+
+    [message] = (await tell(talk)).messages
+    assert message.parts == (TextPart(text="a"), TextPart(text="b"))
+    assert message.message_id == named if named else message.message_id
+
+
 async def test_a_step_ends_where_the_next_begins_or_with_the_run():
     def work(text: str) -> Iterator[object]:
         yield Step("plan", input={"for": text})
