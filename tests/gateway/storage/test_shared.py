@@ -572,7 +572,7 @@ async def test_a_gateway_that_stands_still_in_a_transaction_does_not_hold_up_the
 
 
 async def test_sqlite_is_for_one_gateway(tmp_path: Path) -> None:
-    with pytest.raises(FaultError, match="of PostgreSQL"):
+    with pytest.raises(FaultError, match="a cluster needs PostgreSQL"):
         Journal(f"sqlite:///{tmp_path / 'a.db'}", shared=True)
 
 
