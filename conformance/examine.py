@@ -41,11 +41,11 @@ class Selection:
         if not chosen:
             there = ", ".join(f"{each.protocol} {each.version}" for each in every)
             raise SelectionError(f"there is no {self.protocol} {self.version}".rstrip() + f"; there are {there}")
-        if self.only and not any(self.wants(requirement) for each in chosen for requirement in each.requirements):
+        if self.only and not any(self.is_wanted(requirement) for each in chosen for requirement in each.requirements):
             raise SelectionError(f"no requirement is called {' or '.join(self.only)}; --list shows them")
         return chosen
 
-    def wants(self, requirement: Requirement) -> bool:
+    def is_wanted(self, requirement: Requirement) -> bool:
         return not self.only or any(
             fnmatchcase(name, pattern) for pattern in self.only for name in (requirement.id, requirement.name)
         )
@@ -128,7 +128,7 @@ async def _judge_one(
             url,
             options,
             is_told=is_told,
-            selected=selection.wants,
+            selected=selection.is_wanted,
             on_start=lambda opened, number: observer.start_set(chosen, opened, number),
             on_result=observer.add_result,
         )

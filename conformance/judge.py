@@ -118,7 +118,7 @@ class _Runner:
         """A requirement on the form of messages, over all messages of the run."""
         if why := _inapplicable(requirement, self._context.capabilities):
             return Result(requirement, Verdict.NOT_APPLICABLE, why)
-        described = frozenset(name for name in load_schemas(self._set.name).names if covers(requirement, name))
+        described = frozenset(name for name in load_schemas(self._set.name).names if is_about(requirement, name))
         seen: list[Exchange] = []
         broken: list[tuple[Exchange, Violation]] = []
         for exchange in self._context.wire.exchanges:
@@ -153,7 +153,7 @@ class _Runner:
 
 
 @cache
-def covers(requirement: Requirement, definition: str) -> bool:
+def is_about(requirement: Requirement, definition: str) -> bool:
     """The requirement is on the form of what the definition describes."""
     return any(fnmatchcase(definition, pattern) for pattern in requirement.schemas)
 
@@ -162,7 +162,7 @@ def responsible(requirements: Sequence[Requirement], violation: Violation) -> st
     """The id of the requirement that a violation breaks: of the innermost definition that one names."""
     for definition in violation.definitions:
         for requirement in requirements:
-            if covers(requirement, definition):
+            if is_about(requirement, definition):
                 return requirement.id
     return ""
 

@@ -43,6 +43,46 @@ PREPOSITIONS: Final = frozenset({"of", "in", "by", "to", "at", "for", "from", "w
 NAMED_SO: Final = {
     "canonical/feature.py: dropped": "the level of a Carry that it makes",
 }
+PREFIXES: Final = ("is_", "has_", "can_")
+"""How the name of a predicate begins."""
+TELL_WHETHER: Final[Mapping[str, str]] = {
+    # Actions.
+    "add_texts": "whether it could",
+    "await_thread": "whether the thread came before the gateway's end",
+    "cite": "whether there is a message to cite in",
+    "delete": "whether there was one",
+    "delete_webhook": "whether there was one",
+    "drop_empty_partition": "whether there may be more",
+    "enter": "whether it was let in",
+    "erase_remnant": "whether there may be more",
+    "find": "whether the pattern was found, by a process that is asked",
+    "give_back": "whether there may be more",
+    "hold": "whether there were questions to hold",
+    "mark": "whether there was anything to mark",
+    "match": "the same as `find`, within that process, where it is a command",
+    "migrate": "whether rows have to be folded anew",
+    "next": "whether there was another event",
+    "renew": "whether the file is there",
+    "reserve": "whether there was a free slot",
+    "start_over": "whether anything of what is void had been shown",
+    "take_news": "whether it goes on with what was told",
+    "tell_states": "whether none was too large",
+    "unregister": "whether there was one",
+    "wait": "whether the deliveries came in time",
+    # Names of others.
+    "eof_received": "asyncio's",
+    "once": "of a port that other packages implement",
+    # Words of the caller's or of the other side's.
+    "active": "of an extension, as `adapters._extension` has it",
+    "flag": "a parameter of a request as a value",
+    "forgot": "what an error says",
+    "refuses": "what an error says",
+    "resumable": "what a server has said of its stream",
+    "should_reconnect": "what a client's loop asks",
+    "starts": "what a call holds",
+    "takes": "the filter of a stream",
+}
+"""Public functions that give a bool and are named otherwise."""
 LONG: Final = {"gateway/storage/statements.py: __init__": "one prepared statement after another"}
 
 RAISES_BY_KIND: Final[Mapping[str, str]] = {
@@ -323,6 +363,29 @@ def has_name(folder: Path, steps: list[str]) -> bool:
         return True
     holders = (place.parent.with_suffix(".py"), place.parent / "__init__.py")
     return any(re.search(rf"\b{steps[-1]}\b", each.read_text(encoding="utf-8")) for each in holders if each.is_file())
+
+
+def test_predicates_begin_with_is_has_or_can(trees: Mapping[Path, ast.Module]) -> None:
+    found = {
+        function.name
+        for tree in trees.values()
+        for function in functions(tree)
+        if isinstance(function.returns, ast.Name) and function.returns.id == "bool"
+        if not function.name.startswith(("_", *PREFIXES))
+    }
+    assert found == set(TELL_WHETHER)
+
+
+def test_models_of_messages_stand_in_wire(trees: Mapping[Path, ast.Module]) -> None:
+    found = [
+        f"{module.relative_to(ROOT)}: {node.name}"
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and module.is_relative_to(ROOT / "adapters")
+        if any(ast.unparse(base).startswith(("BaseModel", "RootModel")) for base in node.bases)
+        if "wire" not in module.relative_to(ROOT).with_suffix("").parts
+    ]
+    assert not found
 
 
 def test_public_functions_say_what_they_raise(trees: Mapping[Path, ast.Module]) -> None:

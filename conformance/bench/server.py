@@ -120,7 +120,7 @@ class Server:
             return {}
         return {key: found[key] for key in ("name", "version", "description") if isinstance(found.get(key), str)}
 
-    async def speaks(self) -> bool:
+    async def is_answering(self) -> bool:
         """Whether it answers as this protocol does."""
         try:
             found = await self._value("GET", self._tasks, params={"current_page": 1, "page_size": 1})

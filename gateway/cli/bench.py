@@ -219,7 +219,7 @@ async def _is_direct(agent: AgentTarget, http: httpx.AsyncClient) -> bool:
     url = agent.url
     if url is None or agent.entry.get("agent") or agent.entry.get("protocol"):
         return False
-    return await Server(url, http, agent.headers).speaks()
+    return await Server(url, http, agent.headers).is_answering()
 
 
 def _gateway(plan: _Plan, agents: Sequence[AgentTarget]) -> AbstractAsyncContextManager[Embedded]:

@@ -123,7 +123,7 @@ def show_requirements(selection: Selection) -> None:
     except SelectionError as error:
         raise CliError(str(error), code=USAGE) from None
     for each in chosen:
-        wanted = [requirement for requirement in each.requirements if selection.wants(requirement)]
+        wanted = [requirement for requirement in each.requirements if selection.is_wanted(requirement)]
         if not wanted:
             continue
         click.echo(f"{each.title}: {len(wanted)} requirements")

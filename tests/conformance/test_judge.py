@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import conformance
-from conformance.judge import covers, suite_of
+from conformance.judge import is_about, suite_of
 from conformance.requirement import RequirementSet, load_set, set_names
 from conformance.verdict import Verdict
 from conformance.wire.schema import load_schemas
@@ -65,7 +65,7 @@ def test_every_definition_of_a_schema_belongs_to_a_requirement(chosen: Requireme
     roots = [name for name in schemas.names - used if not name.endswith((".request", ".params"))]
     for root in roots:
         for name in schemas.uses(root):
-            covered = any(covers(requirement, name) for requirement in chosen.requirements)
+            covered = any(is_about(requirement, name) for requirement in chosen.requirements)
             assert covered, f"{name}, which is part of {root}, is no requirement's"
     for pattern in patterns:
         assert any(fnmatchcase(name, pattern) for name in schemas.names), f"{pattern} matches nothing"

@@ -94,6 +94,6 @@ def text_of(response: Any) -> str:
     return "".join(str(dig(part, "text")) for part in parts if dig(part, "type") == "output_text")
 
 
-def ends_with_done(exchange: Exchange) -> bool:
+def has_done_at_end(exchange: Exchange) -> bool:
     marks = [frame.data for frame in exchange.frames if frame.data == DONE]
     return len(marks) == 1 and exchange.frames[-1].data == DONE

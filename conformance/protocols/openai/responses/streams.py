@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import TERMINAL, Streamed, ends_with_done, stream_plainly, text_of
+from conformance.protocols.openai.responses.scenes import TERMINAL, Streamed, has_done_at_end, stream_plainly, text_of
 from conformance.protocols.openai.target import DONE, Ctx, Server
 from conformance.verdict import check
 from conformance.wire.exchange import as_list, dig
@@ -20,7 +20,7 @@ async def response_is_streamed(ctx: Ctx) -> None:
 @probes.add
 async def stream_ends_with_its_mark(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
-    check(ends_with_done(done.exchange), f"{DONE} last, once", done.exchange.frames[-1].data, done.exchange)
+    check(has_done_at_end(done.exchange), f"{DONE} last, once", done.exchange.frames[-1].data, done.exchange)
 
 
 @probes.add
