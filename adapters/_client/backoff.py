@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
-from adapters._client.status import is_gone, may_return
+from adapters._client.status import is_gone, is_retryable
 from canonical import FaultCode, FaultError
 
 FIRST_WAIT: Final = 0.1
@@ -51,7 +51,7 @@ class Backoff:
         try:
             answer = await ask()
         except FaultError as error:
-            if not may_return(error.fault):
+            if not is_retryable(error.fault):
                 raise
             self.count_failure(error)
             return None

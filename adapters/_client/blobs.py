@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from adapters._client.status import may_return
+from adapters._client.status import is_retryable
 from adapters._extension import blobs_of, with_bytes
 from canonical import Event, FaultError, Feature
 from canonical.event import LossNoted
@@ -31,6 +31,6 @@ async def _try(fetch: Callable[[str], Awaitable[bytes]], blob: str) -> bytes | N
     try:
         return await fetch(blob)
     except FaultError as error:
-        if may_return(error.fault):
+        if is_retryable(error.fault):
             raise
         return None

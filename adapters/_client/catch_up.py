@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Final
 
 from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, Backoff
-from adapters._client.status import may_return
+from adapters._client.status import is_retryable
 from adapters._extension import RecordReader
 from canonical import Event, FaultCode, FaultError
 
@@ -42,7 +42,7 @@ async def catch_up(
                 if loop.time() - began < _AT_ONCE:
                     raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its run did")
         except FaultError as error:
-            if not may_return(error.fault):
+            if not is_retryable(error.fault):
                 raise
             if records.seq == before:
                 backoff.count_failure(error)

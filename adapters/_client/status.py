@@ -25,7 +25,7 @@ def fault_code(status: int) -> FaultCode:
     return _CODES.get(status, FaultCode.AGENT_FAILED)
 
 
-def may_return(fault: Fault) -> bool:
+def is_retryable(fault: Fault) -> bool:
     """Whether another look may succeed: the server is gone for the moment, or too slow."""
     return is_gone(fault) or fault.code is FaultCode.AGENT_TIMEOUT
 

@@ -18,7 +18,7 @@ from adapters._client.catch_up import catch_up
 from adapters._client.driver import DrivenClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream, is_stream
 from adapters._client.sse import Frame
-from adapters._client.status import may_return
+from adapters._client.status import is_retryable
 from adapters._extension import HEADER, URI, encode_request, encode_start, encode_uploads, is_named, split_uploads
 from adapters.openai.agents import decode_models, upstream_name
 from adapters.openai.carries import CHAT_VERSION, RESPONSES_VERSION
@@ -98,7 +98,7 @@ class _Server:
             async with self.http.open_response("GET", path, headers={HEADER: URI}) as response:
                 self.extended = is_named(response.headers.get(HEADER))
         except FaultError as error:  # the run itself tells of it
-            if not may_return(error.fault):
+            if not is_retryable(error.fault):
                 self.extended = False
 
     async def file(self, blob: str) -> bytes:
