@@ -548,7 +548,7 @@ def encode_start(call: Invocation, name: str = "") -> JsonObject:
     return {**told, "state": {"values": dict(call.state)}} if call.state else told
 
 
-def starts(call: Invocation) -> bool:
+def has_start(call: Invocation) -> bool:
     """Whether there is such a member."""
     return bool(call.origin or call.state)
 

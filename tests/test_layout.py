@@ -75,11 +75,7 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     # Words of the caller's or of the other side's.
     "active": "of an extension, as `adapters._extension` has it",
     "flag": "a parameter of a request as a value",
-    "forgot": "what an error says",
-    "refuses": "what an error says",
-    "resumable": "what a server has said of its stream",
     "should_reconnect": "what a client's loop asks",
-    "starts": "what a call holds",
     "takes": "the filter of a stream",
 }
 """Public functions that give a bool and are named otherwise."""

@@ -18,6 +18,7 @@ the Babelgate extension is active runs and requests for them have its envelopes 
 
 Mode = Literal["sync", "async", "stream"]
 Status = Literal["created", "in-progress", "awaiting", "cancelling", "cancelled", "completed", "failed"]
+TERMINAL: Final[frozenset[Status]] = frozenset({"completed", "failed", "cancelled"})
 Object = dict[str, Any]
 
 Uuid = Annotated[str, AfterValidator(lambda text: str(UUID(text)))]

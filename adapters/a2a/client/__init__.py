@@ -18,7 +18,7 @@ from adapters._client.catch_up import catch_up
 from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN
 from adapters._client.status import UNAVAILABLE
-from adapters._extension import NOT_FORKED, RecordReader, is_refusal, starts, without_start
+from adapters._extension import NOT_FORKED, RecordReader, has_start, is_refusal, without_start
 from adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
 from adapters.a2a.client.binding import Binding, Replies, create_binding
 from adapters.a2a.client.http import HttpClient
@@ -142,7 +142,7 @@ class _Run(UpstreamRun):
                 if other is not None:
                     self._server.binding = other
                     continue
-                if binding.extended and starts(self._call) and is_refusal(self._refused):
+                if binding.extended and has_start(self._call) and is_refusal(self._refused):
                     self._call = without_start(self._call)
                     yield self._tell_loss("fork", NOT_FORKED)
                     continue

@@ -27,11 +27,11 @@ from adapters._extension import (
     encode_request,
     encode_start,
     encode_uploads,
+    has_start,
     is_named,
     is_refusal,
     named_answers,
     split_uploads,
-    starts,
     without_start,
 )
 from adapters.acp import wire as w
@@ -41,7 +41,6 @@ from adapters.acp.client.losses import losses
 from adapters.acp.codec.messages import agent_called, dump_given, encode_answer, encode_input
 from adapters.acp.codec.parts import View, extra_of
 from adapters.acp.read import ACTIVATION, EventReader, decode_event
-from adapters.acp.write.run_events import TERMINAL
 from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from canonical.agent import DEFAULT_OWNER
 from canonical.event import InterruptRaised, LossNoted, UpstreamBound
@@ -139,7 +138,7 @@ class _Run(UpstreamRun):
             past = await call.past()
             self._told = encode_request(call, past, messages=call.messages) if self._reader.is_recorded else {}
         elif (
-            losses(call) or call.input.uploaded or encode_ids(call.messages) or starts(call)
+            losses(call) or call.input.uploaded or encode_ids(call.messages) or has_start(call)
         ) and await self._is_announced():
             self._call, uploads = split_uploads(call)
             start = encode_start(call, ACTIVATION)
@@ -282,7 +281,7 @@ class _Run(UpstreamRun):
         with blaming_the_agent():
             if run.status == "awaiting":
                 return [*told, *self._reader.read(w.RunEvent(type="run.awaiting", run=run))]
-            if run.status in TERMINAL:
+            if run.status in w.TERMINAL:
                 return [*told, *self._reader.end(run)]
         return told
 

@@ -40,8 +40,6 @@ STATUSES: Final[Mapping[TaskState, w.Status]] = {
     TaskState.CANCELLED: "cancelled",
 }
 
-TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
-
 EVENTS: Final[Mapping[w.Status, Any]] = {
     "in-progress": "run.in-progress",
     "awaiting": "run.awaiting",
@@ -81,7 +79,7 @@ class EventWriter:
     @property
     def has_stopped(self) -> bool:
         """Sync calls return and streams close here."""
-        return self.status == "awaiting" or self.status in TERMINAL
+        return self.status == "awaiting" or self.status in w.TERMINAL
 
     @property
     def output(self) -> list[w.Message]:
@@ -181,7 +179,7 @@ class EventWriter:
 
     def _task_changed(self, event: TaskChanged) -> None:
         status = STATUSES[event.state]
-        if status in TERMINAL:
+        if status in w.TERMINAL:
             self._finished_at = encode_time(self._encoder.at)
             self._questions.clear()
         if status == "failed":

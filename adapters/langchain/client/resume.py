@@ -29,7 +29,8 @@ MAX_FAILURES: Final = 6
 """Connections in a row that bring nothing new, of which the last one tells that the agent is gone."""
 FIRST_WAIT: Final = 0.5
 LAST_WAIT: Final = 5.0
-"""Seconds between them."""
+"""Seconds between them. Chosen, not measured: longer than `adapters._client.backoff` waits, because a run goes on there
+without its readers, and each connection is told the stream from where the last one ended."""
 START: Final = "-1"
 """The id of an event before all others: langgraph-api 0.16.7 compares ids as text, and a gateway like this one knows
 it."""
@@ -50,7 +51,7 @@ class _Cursor:
         self._skip = 0
 
     @property
-    def resumable(self) -> bool:
+    def is_resumable(self) -> bool:
         """The server gives its events ids."""
         return self._last != ""
 
@@ -150,7 +151,7 @@ class ResumableStream:
         """As long as the run goes on, and there is more of it."""
         if self._ended() or self.route.run_id is None:
             return False
-        can_join = self._joinable and self._cursor.resumable
+        can_join = self._joinable and self._cursor.is_resumable
         if self._broke and can_join:
             await self._pause()
             return True

@@ -20,10 +20,10 @@ from adapters._extension import (
     encode_request,
     encode_start,
     encode_uploads,
+    has_start,
     is_refusal,
     named_question,
     split_uploads,
-    starts,
     without_start,
 )
 from adapters.langchain.client.attempt import Attempt
@@ -112,7 +112,7 @@ class Run(UpstreamRun):
                     break
                 if self._changes_form(refused):
                     continue
-                if self._server.extended and starts(self._call) and is_refusal(refused):
+                if self._server.extended and has_start(self._call) and is_refusal(refused):
                     self._call = without_start(self._call)
                     self._work = Attempt(EventReader(), Route("langgraph", None))
                     await self._prepare_to_create()

@@ -25,7 +25,7 @@ from adapters.openai.carries import CHAT_VERSION, RESPONSES_VERSION
 from adapters.openai.client.http import HttpClient
 from adapters.openai.codec.model import Losses, format_of
 from adapters.openai.codec.names import EXTENSION, RECORDS, is_of_api
-from adapters.openai.errors.decode import forgot, has_no_such_api, refuses
+from adapters.openai.errors.decode import has_no_such_api, is_field_refused, is_previous_lost
 from adapters.openai.read.chat import ChatReader
 from adapters.openai.read.records import RecordsReader
 from adapters.openai.read.responses import ResponseReader
@@ -209,7 +209,7 @@ class _Run(UpstreamRun):
                 with self._redacting(), blaming_the_agent():
                     reader.end()
         except FaultError as error:
-            if previous is not None and forgot(error.fault, previous):
+            if previous is not None and is_previous_lost(error.fault, previous):
                 self._refused = "previous"
             elif self._server.api != "responses" and has_no_such_api(error.fault):
                 self._refused = "responses"
@@ -354,7 +354,7 @@ class _Run(UpstreamRun):
                                 until = asyncio.get_running_loop().time() + COUNT
                     yield reader.end(done=done and not self._records.active)
         except FaultError as error:
-            if not counts or not refuses(error.fault, "stream_options"):
+            if not counts or not is_field_refused(error.fault, "stream_options"):
                 raise
             self._refused = "counts"
 

@@ -93,7 +93,7 @@ def has_no_such_api(fault: Fault) -> bool:
     return fault.details.get("status") in (404, 405, 501) and _of(fault).get("code") != "model_not_found"
 
 
-def forgot(fault: Fault, response_id: str) -> bool:
+def is_previous_lost(fault: Fault, response_id: str) -> bool:
     """The server does not know the response that the call goes on from: too old, or it keeps none."""
     if fault.details.get("status") not in (400, 404, 422):
         return False
@@ -108,7 +108,7 @@ def forgot(fault: Fault, response_id: str) -> bool:
     )
 
 
-def refuses(fault: Fault, field: str) -> bool:
+def is_field_refused(fault: Fault, field: str) -> bool:
     """The server takes no request with this field."""
     own = _of(fault)
     named = f"{own.get('param', '')} {own.get('message', '')}"

@@ -11,7 +11,8 @@ from adapters._json import parse_json
 from adapters.acp import wire as w
 from adapters.acp.codec.messages import View
 from adapters.acp.read import EventReader, decode_event
-from adapters.acp.write.run_events import TERMINAL, EventWriter
+from adapters.acp.wire import TERMINAL
+from adapters.acp.write.run_events import EventWriter
 from canonical import (
     DataPart,
     Event,
