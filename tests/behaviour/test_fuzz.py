@@ -24,6 +24,7 @@ from tests.gateway.valid import COMMANDS, RPC, UPLOAD, V1, VALID, Command, Rpc, 
 from tests.running import Running
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(0 if "BABELGATE_FUZZ" in os.environ else 120),
 ]

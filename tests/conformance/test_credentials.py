@@ -22,7 +22,7 @@ from tests.gateway.command import bound_socket
 from tests.gateway.forking import forked_embedded_gateways
 from tests.running import running
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 USER: Final = "ada:byron"
 PASSWORD: Final = "open sesame/4711@home"

@@ -22,6 +22,8 @@ from tests.conformance.servers.kit import Dead
 from tests.gateway.command import babelgate, bound_socket
 from tests.serving import serving
 
+pytestmark = pytest.mark.slow
+
 SECRET = "open-sesame-4711"
 
 

@@ -15,6 +15,8 @@ from conformance.wire.schema import load_schemas
 from tests.conformance.mutation import assert_caught, groups_of, judged
 from tests.conformance.servers.kit import Dead, Server
 
+pytestmark = pytest.mark.slow
+
 SERVERS: dict[str, Server] = {
     server.set: server
     for path in sorted((Path(__file__).parent / "servers").glob("*.py"))

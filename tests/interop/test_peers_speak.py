@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from tests.interop.driver import ClientError, OfficialClient, OfficialServer, start_client, start_server
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 class Pair(NamedTuple):
