@@ -187,6 +187,8 @@ def _mistakes(error: ValidationError) -> Iterator[tuple[tuple[str, ...], str]]:
                 )
             case "string_pattern_mismatch" if loc[-1:] == ("pooler",):
                 message = "allowed: postgresql://user@host/name"
+            case "string_pattern_mismatch" if loc[-1:] == ("artifacts",):
+                message = "allowed: s3://bucket or s3://bucket/prefix, with the name of a bucket as S3 allows it"
             case "string_pattern_mismatch":
                 message = "allowed: module:name, such as my_agents.support:graph"
             case "model_type" | "model_attributes_type" | "dict_type":

@@ -215,6 +215,7 @@ def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
         ("port: many", "port: a valid integer"),
         ("port: 70000", "port: less than or equal to 65535"),
         ("database: mysql://x", "database: allowed: sqlite:/// and a file"),
+        ("artifacts: s3://b", "artifacts: allowed: s3://bucket or s3://bucket/prefix"),
         ("pooler: mysql://x", "pooler: allowed: postgresql://user@host/name"),
         ("pooler: postgresql://x/y", "pooler needs PostgreSQL"),
         ("workers: 2", "several workers need PostgreSQL"),
