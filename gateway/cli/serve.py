@@ -213,7 +213,8 @@ async def _start(hub: Hub, settings: Settings) -> None:
         raise CliError(error.fault.message) from None
     except (OSError, SQLAlchemyError) as error:
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
-        raise CliError(f"{settings.database_shown} cannot be opened: {reason}") from None
+        words = f"{settings.database_shown} cannot be opened: {reason}. To use another, give --database."
+        raise CliError(words) from None
 
 
 class Server(uvicorn.Server):
