@@ -4,12 +4,15 @@ comes after what stands here."""
 
 from typing import Any, Final
 
-from adapters import a2a, acp, aief, langchain, mcp, openai, runtime
-from adapters._adapter import Adapter
-from adapters._plugins import with_adapters, with_upstreams
-from adapters._upstream import Upstream
+from babelgate._renamed import refuse_former_name
+from babelgate.adapters import a2a, acp, aief, langchain, mcp, openai, runtime
+from babelgate.adapters._adapter import Adapter
+from babelgate.adapters._plugins import with_adapters, with_upstreams
+from babelgate.adapters._upstream import Upstream
 
 __all__ = ("ADAPTERS", "UPSTREAMS")
+
+refuse_former_name(__name__)
 
 _ADAPTERS: Final = (
     acp.adapter,

@@ -7,8 +7,8 @@ from typing import Any, Literal, Protocol
 from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
 
-from adapters._server.encoding import LargeJson
-from canonical import Carry, Cron, Fault, Feature, Hub, Record, Task, Webhook
+from babelgate.adapters._server.encoding import LargeJson
+from babelgate.canonical import Carry, Cron, Fault, Feature, Hub, Record, Task, Webhook
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Adapter:
     carries: Mapping[str, Mapping[Feature, Carry]]
     """By version: every Feature, whole, with loss or dropped."""
     extended: Mapping[str, Mapping[Feature, Carry]] = field(default_factory=dict[str, Any])
-    """The same with the Babelgate extension (`adapters._extension`), of the versions that have it."""
+    """The same with the Babelgate extension (`babelgate.adapters._extension`), of the versions that have it."""
     examples: Callable[[str, str], Sequence[Example]]
     """(base URL without a trailing slash, agent name) → lines for the table of URLs."""
     webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])

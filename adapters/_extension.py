@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 
-from canonical import (
+from babelgate.canonical import (
     DataPart,
     Event,
     FaultCode,
@@ -29,8 +29,8 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.caller_tool import declared_tools
-from canonical.event import (
+from babelgate.canonical.caller_tool import declared_tools
+from babelgate.canonical.event import (
     AgentEvent,
     ArtifactAdded,
     InterruptAnswered,
@@ -44,10 +44,10 @@ from canonical.event import (
     UpstreamBound,
     encode_event,
 )
-from canonical.json import as_object
-from canonical.state import TERMINAL, WAITING
-from canonical.stored import decode_event
-from canonical.value import Json, JsonObject, is_extra
+from babelgate.canonical.json import as_object
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.canonical.stored import decode_event
+from babelgate.canonical.value import Json, JsonObject, is_extra
 
 URI: Final = "https://w3id.org/babelgate/events/v1"
 """An identifier, of this version: what breaks it gets another one. Nothing looks behind it."""

@@ -15,11 +15,11 @@ from litestar.exceptions import ClientException
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from adapters._aside import aside
-from adapters._values import count_values
-from canonical import FaultCode, FaultError
-from canonical.json import MAX_DEPTH, NotJson, TooDeep, check_json
-from canonical.value import Json
+from babelgate.adapters._aside import aside
+from babelgate.adapters._values import count_values
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.json import MAX_DEPTH, NotJson, TooDeep, check_json
+from babelgate.canonical.value import Json
 
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
 DEFAULT_VALUES: Final = 100_000

@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeVar
 
-from adapters._adapter import Adapter
-from adapters._upstream import Upstream
+from babelgate._renamed import describe_import_error
+from babelgate.adapters._adapter import Adapter
+from babelgate.adapters._upstream import Upstream
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ def _load_offered(group: str, kind: type[T]) -> Iterator[tuple[str, T]]:
         try:
             value = point.load()
         except Exception as error:  # whatever the code of the package raises
-            raise PluginError(f"{offer}: {type(error).__name__}: {error}") from error
+            raise PluginError(f"{offer}: {describe_import_error(error)}") from error
         if not isinstance(value, kind):
             raise PluginError(f"{offer}: expected an {kind.__name__}, got {type(value).__name__}")
         yield offer, value

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from canonical import AgentInfo, Event, Invocation
+from babelgate.canonical import AgentInfo, Event, Invocation
 
 FORWARDED: ContextVar[Mapping[str, str]] = ContextVar("forwarded", default=MappingProxyType({}))
 """Headers of the caller's request that go along with every request of the run: set where the run is begun, and read
@@ -17,7 +17,8 @@ where requests are made."""
 
 
 class Client(Protocol):
-    """An agent behind a URL; see `canonical.agent.Agent`, and `Reattachable` for those that can be found again."""
+    """An agent behind a URL. See `babelgate.canonical.agent`: `Agent`, and `Reattachable` for those that can be found
+    again."""
 
     def run(self, call: Invocation) -> AsyncGenerator[Event]: ...
 

@@ -52,7 +52,7 @@ def running(database: str, folder: Path, count: int) -> Generator[list[Server]]:
         for number in range(count):
             place = folder / f"node-{number}"
             place.mkdir()
-            agents = {name: {"python": f"gateway.demo:{name}"} for name in ("echo", "stream")}
+            agents = {name: {"python": f"babelgate.gateway.demo:{name}"} for name in ("echo", "stream")}
             agents["stamp"] = {"python": "bench.stamp:stamp"}
             settings = {"cluster": True, "node": f"node-{number}", "blobs": str(folder / "blobs"), "agents": agents}
             (place / "babelgate.yaml").write_text(json.dumps({"database": database, **settings}), encoding="utf-8")

@@ -55,8 +55,10 @@ def main() -> None:
         gateways: dict[str, Server] = {}
         for commit in options.commits:
             source = take_out(commit, home / "source" / commit)
+            # Commits without the folder have the command in the package `gateway`.
+            module = "babelgate" if (source / "babelgate").is_dir() else "gateway"
             gateways[commit] = stack.enter_context(
-                server.running(server.gateway(), home / commit, environment={"PYTHONPATH": str(source)})
+                server.running(server.gateway(module=module), home / commit, environment={"PYTHONPATH": str(source)})
             )
         report(works, compare(bare, gateways, works, options))
 

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from statistics import quantiles
 from typing import Final
 
-from canonical.event import PartDelta, ThreadChanged, encode_event
-from gateway.ids import new_id
-from gateway.storage.journal import Journal
-from gateway.storage.transaction import Transaction
+from babelgate.canonical.event import PartDelta, ThreadChanged, encode_event
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.transaction import Transaction
 
 _ROUNDS: Final = 5
 _RUNS: Final = 32

@@ -53,8 +53,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def gateway(*arguments: str) -> list[str]:
-    return [PYTHON, "-m", "gateway", "serve", *arguments, "--log-level", "warning", "--port", "{port}"]
+def gateway(*arguments: str, module: str = "babelgate") -> list[str]:
+    return [PYTHON, "-m", module, "serve", *arguments, "--log-level", "warning", "--port", "{port}"]
 
 
 def uvicorn(app: str, python: str = PYTHON, *arguments: str) -> list[str]:

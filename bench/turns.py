@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 
+from babelgate.canonical import Invocation
 from bench import server
-from canonical import Invocation
 
 WORDS = " ".join(f"word{number}" for number in range(50))
 WINDOW = 20
@@ -113,7 +113,7 @@ def main() -> None:
     options = parser.parse_args()
     at = (WINDOW, options.turns // 2, options.turns - WINDOW)
     with tempfile.TemporaryDirectory() as folder:
-        agents = ["stream=gateway.demo:stream", "recall=bench.turns:recall"]
+        agents = ["stream=babelgate.gateway.demo:stream", "recall=bench.turns:recall"]
         print(f"median ms of {WINDOW} turns")
         print(f"{'after turns':18}" + "".join(f"{place:>9}" for place in at))
         with (

@@ -14,17 +14,40 @@ The module below each name says more: `message`, `run_input`, `event`, `state`, 
 (the ports in front of it), `author` (what in-process agents yield), `replay`.
 """
 
-from canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
-from canonical.assistant import Assistant, AssistantChange, AssistantQuery, Assistants
-from canonical.author import Ask, Declined, Step, ToolCall, UseTool
-from canonical.caller_tool import CallerTool, caller_tools, declared_tools
-from canonical.cron import Cron, CronQuery, Crons
-from canonical.event import Event, Record
-from canonical.fault import BLAME, Fault, FaultCode, FaultError
-from canonical.feature import FULL, Carry, Feature, dropped, lossy, whole
-from canonical.fold import Fold
-from canonical.history import Revision, StateHistory
-from canonical.hub import (
+from babelgate._renamed import refuse_former_name
+from babelgate.canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
+from babelgate.canonical.assistant import Assistant, AssistantChange, AssistantQuery, Assistants
+from babelgate.canonical.author import Ask, Declined, Step, ToolCall, UseTool
+from babelgate.canonical.caller_tool import CallerTool, caller_tools, declared_tools
+from babelgate.canonical.cron import Cron, CronQuery, Crons
+from babelgate.canonical.event import (
+    ArtifactAdded,
+    Custom,
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    Record,
+    RunEnded,
+    RunStarted,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
+)
+from babelgate.canonical.fault import BLAME, Fault, FaultCode, FaultError
+from babelgate.canonical.feature import FULL, Carry, Feature, dropped, lossy, whole
+from babelgate.canonical.fold import Fold
+from babelgate.canonical.history import Revision, StateHistory
+from babelgate.canonical.hub import (
     Answers,
     Fork,
     Hub,
@@ -39,8 +62,8 @@ from canonical.hub import (
     ThreadFilter,
     Webhook,
 )
-from canonical.listed import Listed
-from canonical.message import (
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.message import (
     AnnotationPart,
     DataPart,
     FilePart,
@@ -52,10 +75,10 @@ from canonical.message import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.run_input import RunInput
-from canonical.state import RunReason, RunStatus, TaskState
-from canonical.store import Item, ItemQuery, NamespaceQuery, Store
-from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
+from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.state import RunReason, RunStatus, TaskState
+from babelgate.canonical.store import Item, ItemQuery, NamespaceQuery, Store
+from babelgate.canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
 
 __all__ = (
     "BLAME",
@@ -65,6 +88,7 @@ __all__ = (
     "AnnotationPart",
     "Answers",
     "Artifact",
+    "ArtifactAdded",
     "Ask",
     "Assistant",
     "AssistantChange",
@@ -75,6 +99,7 @@ __all__ = (
     "Cron",
     "CronQuery",
     "Crons",
+    "Custom",
     "DataPart",
     "Declined",
     "Event",
@@ -87,13 +112,22 @@ __all__ = (
     "Fork",
     "Hub",
     "Interrupt",
+    "InterruptAnswered",
+    "InterruptRaised",
     "Invocation",
     "Item",
     "ItemQuery",
     "Listed",
+    "LossNoted",
     "Message",
+    "MessageEnded",
+    "MessageStarted",
     "NamespaceQuery",
+    "Native",
     "Part",
+    "PartAdded",
+    "PartDelta",
+    "PartEnded",
     "ReasoningPart",
     "Reattachable",
     "Receipt",
@@ -101,15 +135,20 @@ __all__ = (
     "RefusalPart",
     "Revision",
     "Run",
+    "RunEnded",
     "RunFilter",
     "RunInput",
     "RunReason",
+    "RunStarted",
     "RunStatus",
     "Scope",
     "Skill",
     "StateHistory",
+    "StateSaved",
     "StateUpdate",
     "Step",
+    "StepEnded",
+    "StepStarted",
     "Store",
     "Submission",
     "Task",
@@ -123,7 +162,10 @@ __all__ = (
     "ThreadView",
     "ToolCall",
     "ToolCallPart",
+    "ToolEnded",
     "ToolResultPart",
+    "ToolStarted",
+    "UpstreamBound",
     "UseTool",
     "Webhook",
     "caller_tools",
@@ -132,3 +174,5 @@ __all__ = (
     "lossy",
     "whole",
 )
+
+refuse_former_name(__name__)

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
-from canonical.caller_tool import CallerTool, caller_tools
-from canonical.event import Cause, Event, InterruptAnswered, Record, StateSaved
-from canonical.history import StateHistory
-from canonical.message import DataPart, FilePart, Message, TextPart, text_of
-from canonical.run_input import RunInput
-from canonical.value import Json, JsonObject, Value
+from babelgate.canonical.caller_tool import CallerTool, caller_tools
+from babelgate.canonical.event import Cause, Event, InterruptAnswered, Record, StateSaved
+from babelgate.canonical.history import StateHistory
+from babelgate.canonical.message import DataPart, FilePart, Message, TextPart, text_of
+from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.value import Json, JsonObject, Value
 
 AGENT_NAME: Final = re.compile(r"^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$")
 """To be matched whole (`fullmatch`): a `$` alone lets a line feed through."""
@@ -55,7 +55,7 @@ class AgentInfo(Value):
     """The agent has a use for what was said before."""
     stateful: bool = False
     """The agent has a state of its own and yields `StateSaved` for each of its revisions; otherwise the thread's
-    revisions follow from what was said (`canonical.history`)."""
+    revisions follow from what was said (`babelgate.canonical.history`)."""
     replies: bool = False
     """It may answer with a message and make no task of it, as A2A has it: A2A callers are told of a task once it is
     known that there is one."""
@@ -106,8 +106,8 @@ class Invocation:
     """The upstream's own ids, as earlier runs bound them: `task` and `run` of this task, `context` and `session` of the
     thread."""
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
-    """The records of this task so far, of those that stand (`canonical.replay.standing`): what an agent that is started
-    again has said already."""
+    """The records of this task so far, of those that stand (`babelgate.canonical.replay.standing`): what an
+    agent that is started again has said already."""
     with_files: Callable[[Message], Awaitable[Message]] = no_files
     """A message of the history with the bytes of its files in `inline`."""
     states: Callable[[], Awaitable[StateHistory]] = no_states
@@ -206,7 +206,7 @@ class Reattachable(Protocol):
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         """Yield the events of the upstream's run from its start; `call.upstream` names it. Those that `call.past()`
-        holds already are dropped by the caller (`canonical.replay.ReplayCursor`)."""
+        holds already are dropped by the caller (`babelgate.canonical.replay.ReplayCursor`)."""
         ...
 
 

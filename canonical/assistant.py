@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from canonical.listed import Listed
-from canonical.value import JsonObject, Value
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.value import JsonObject, Value
 
 
 class Assistant(Value):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from canonical.message import Message, TextPart
-from canonical.value import Json, JsonObject
+from babelgate.canonical.message import Message, TextPart
+from babelgate.canonical.value import Json, JsonObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from canonical.value import Json, JsonObject, Value
+from babelgate.canonical.value import Json, JsonObject, Value
 
 
 class CallerTool(Value):

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from canonical.listed import Listed
-from canonical.value import JsonObject, Value
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.value import JsonObject, Value
 
 
 class Cron(Value):

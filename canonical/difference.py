@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from canonical.json import MAX_DEPTH, is_identical
-from canonical.value import JsonObject, Value
+from babelgate.canonical.json import MAX_DEPTH, is_identical
+from babelgate.canonical.value import JsonObject, Value
 
 _LEVELS: Final = 3
 """Of objects that are looked into: a state, its members, and what these hold by name."""

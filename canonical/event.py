@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from canonical.difference import StateChange
-from canonical.fault import Fault
-from canonical.message import FilePart, Message, Part, Phase, Role
-from canonical.run_input import RunInput
-from canonical.state import RunReason, RunStatus, TaskState
-from canonical.value import Extra, Json, JsonObject, Value
+from babelgate.canonical.difference import StateChange
+from babelgate.canonical.fault import Fault
+from babelgate.canonical.message import FilePart, Message, Part, Phase, Role
+from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.state import RunReason, RunStatus, TaskState
+from babelgate.canonical.value import Extra, Json, JsonObject, Value
 
 Cause = Literal["input", "answer", "follow_up", "update", "cron"]
 Strategy = Literal["reject", "enqueue", "interrupt", "rollback"]
@@ -292,7 +292,8 @@ class StateSaved(_Event):
     pruned: bool = False
     """The state itself is gone (`StatesPruned`)."""
     origin: Mapping[str, str] = {}
-    """Of a copy of another thread's: the ids of the upstream's run that ended with it (`canonical.history.Origin`)."""
+    """Of a copy of another thread's: the ids of the upstream's run that ended with it
+    (`babelgate.canonical.history.Origin`)."""
 
 
 class StatesPruned(_Event):
@@ -368,7 +369,7 @@ def encode_event(event: Event) -> bytes:
 
     Raises:
         TypeError, UnicodeEncodeError, RecursionError: if it holds what is no JSON. A number that is none becomes null;
-            `gateway.runs.event_check` refuses it before.
+            `babelgate.gateway.runs.event_check` refuses it before.
     """
     return _ENCODER.encode(_without_bytes(event) if type(event) in _HOLDS_FILES else event)
 

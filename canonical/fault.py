@@ -4,7 +4,7 @@ parses messages."""
 from enum import StrEnum
 from typing import Final, Literal
 
-from canonical.value import JsonObject, Value
+from babelgate.canonical.value import JsonObject, Value
 
 Blame = Literal["caller", "upstream", "us"]
 

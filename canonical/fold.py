@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptAnswered,
     InterruptRaised,
@@ -31,10 +31,10 @@ from canonical.event import (
     UpstreamBound,
     encode_event,
 )
-from canonical.message import FilePart, Message, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
-from canonical.state import RunStatus, TaskState
-from canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thread
-from canonical.value import Extra
+from babelgate.canonical.message import FilePart, Message, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from babelgate.canonical.state import RunStatus, TaskState
+from babelgate.canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thread
+from babelgate.canonical.value import Extra
 
 _THING: Final = 500
 """Bytes of a thing without its words."""

@@ -14,8 +14,8 @@ from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
-from canonical.difference import StateChange, apply_difference, state_change
-from canonical.event import (
+from babelgate.canonical.difference import StateChange, apply_difference, state_change
+from babelgate.canonical.event import (
     MessageStarted,
     PartDelta,
     Record,
@@ -27,13 +27,13 @@ from canonical.event import (
     StatesPruned,
     TaskCreated,
 )
-from canonical.fault import Fault
-from canonical.fold import Fold
-from canonical.json import is_identical
-from canonical.message import Message
-from canonical.state import RunStatus
-from canonical.thread import Interrupt
-from canonical.value import Json, JsonObject
+from babelgate.canonical.fault import Fault
+from babelgate.canonical.fold import Fold
+from babelgate.canonical.json import is_identical
+from babelgate.canonical.message import Message
+from babelgate.canonical.state import RunStatus
+from babelgate.canonical.thread import Interrupt
+from babelgate.canonical.value import Json, JsonObject
 
 ORIGIN_AGENT: Final = "agent"
 """Among the ids of a copy's origin: whose upstream they are of."""

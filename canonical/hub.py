@@ -1,5 +1,5 @@
-"""The hub as servers see it: submit, answer, cancel, and `reads` for what changes nothing. `gateway.hub` implements it;
-an adapter's routes get one.
+"""The hub as servers see it: submit, answer, cancel, and `reads` for what changes nothing. `babelgate.gateway.hub`
+implements it; an adapter's routes get one.
 
 Every call takes the owner first, and another owner's thing is not found. Whatever a call acknowledges is committed.
 """
@@ -10,17 +10,17 @@ from typing import Literal, Protocol, Self, TypeVar
 
 import msgspec
 
-from canonical.agent import AgentInfo, Introspectable
-from canonical.assistant import Assistants
-from canonical.cron import Crons
-from canonical.event import Record, RunCreated, Strategy
-from canonical.listed import Listed
-from canonical.message import FilePart, Message
-from canonical.run_input import RunInput
-from canonical.state import RunStatus, TaskState
-from canonical.store import Store
-from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadStatus, ThreadView
-from canonical.value import Json, JsonObject
+from babelgate.canonical.agent import AgentInfo, Introspectable
+from babelgate.canonical.assistant import Assistants
+from babelgate.canonical.cron import Crons
+from babelgate.canonical.event import Record, RunCreated, Strategy
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.message import FilePart, Message
+from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.state import RunStatus, TaskState
+from babelgate.canonical.store import Store
+from babelgate.canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadStatus, ThreadView
+from babelgate.canonical.value import Json, JsonObject
 
 
 class Snapshot(Protocol):
@@ -228,7 +228,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateUpdate:
-    """A revision that a caller makes (`canonical.history`)."""
+    """A revision that a caller makes (`babelgate.canonical.history`)."""
 
     thread_id: str
     values: JsonObject = field(default_factory=dict[str, object])

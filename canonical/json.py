@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any, Final, cast
 
-from canonical.value import JsonObject, Value
+from babelgate.canonical.value import JsonObject, Value
 
 MAX_DEPTH: Final = 64
 """Levels of objects and lists within each other."""

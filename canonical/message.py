@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal, Self
 
-from canonical.value import Extra, Json, JsonObject, Value
+from babelgate.canonical.value import Extra, Json, JsonObject, Value
 
 Role = Literal["user", "agent", "system", "tool"]
 Phase = Literal["answer", "progress"]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from canonical.difference import apply_difference
-from canonical.event import (
+from babelgate.canonical.difference import apply_difference
+from babelgate.canonical.event import (
     ArtifactAdded,
     Event,
     HubEvent,
@@ -33,10 +33,10 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from canonical.fault import FaultCode, FaultError
-from canonical.json import is_equal, to_json
-from canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
-from canonical.value import JsonObject
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.json import is_equal, to_json
+from babelgate.canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from babelgate.canonical.value import JsonObject
 
 _BY_HUB = get_args(HubEvent)
 

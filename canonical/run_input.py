@@ -6,12 +6,13 @@ is a field here, and is known to the adapter that reads it and to the agent that
 
 from collections.abc import Mapping
 
-from canonical.message import Message
-from canonical.value import Extra, Json, JsonObject, Value
+from babelgate.canonical.message import Message
+from babelgate.canonical.value import Extra, Json, JsonObject, Value
 
 
 class RunInput(Value):
-    """In the log its members stand beside those of the event that holds them (`canonical.event.RunCreated`)."""
+    """In the log its members stand beside those of the event that holds them
+    (`babelgate.canonical.event.RunCreated`)."""
 
     messages: tuple[Message, ...] = ()
     uploaded: int = 0
@@ -19,7 +20,7 @@ class RunInput(Value):
     data: Json = None
     """Input that is no message: the keys of a LangGraph input, an AIEF additional_input."""
     checkpoint: str | None = None
-    """The revision to start from (`canonical.history`); None = the newest."""
+    """The revision to start from (`babelgate.canonical.history`); None = the newest."""
     config: JsonObject = {}
     metadata: JsonObject = {}
     """Of the run, and of the task where the run begins one."""

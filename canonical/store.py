@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from canonical.listed import Listed
-from canonical.value import JsonObject
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.value import JsonObject
 
 Namespace = tuple[str, ...]
 """At least one label; no label is empty or holds a dot."""

@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 
-from canonical.event import Event
-from canonical.fault import Fault
-from canonical.message import Message, Part
-from canonical.value import JsonObject, Value
+from babelgate.canonical.event import Event
+from babelgate.canonical.fault import Fault
+from babelgate.canonical.message import Message, Part
+from babelgate.canonical.value import JsonObject, Value
 
 V = TypeVar("V", bound=Value)
 

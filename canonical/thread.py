@@ -1,7 +1,7 @@
 """Snapshots (read model): what threads, tasks, runs, questions and artifacts are at one moment of the log.
 
-They are plain values. `canonical.fold` derives them from records; the database keeps some of them in rows, as caches.
-All times are microseconds since 1970, UTC.
+They are plain values. `babelgate.canonical.fold` derives them from records; the database keeps some of them in rows, as
+caches. All times are microseconds since 1970, UTC.
 """
 
 from typing import Literal
@@ -9,11 +9,11 @@ from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
-from canonical.event import Cause, Strategy
-from canonical.fault import Fault
-from canonical.message import FilePart, Message, Part, text_of
-from canonical.state import ENDED, TERMINAL, WAITING, RunReason, RunStatus, TaskState
-from canonical.value import Extra, Json, JsonObject, Value
+from babelgate.canonical.event import Cause, Strategy
+from babelgate.canonical.fault import Fault
+from babelgate.canonical.message import FilePart, Message, Part, text_of
+from babelgate.canonical.state import ENDED, TERMINAL, WAITING, RunReason, RunStatus, TaskState
+from babelgate.canonical.value import Extra, Json, JsonObject, Value
 
 ThreadStatus = Literal["idle", "busy", "interrupted", "error"]
 """Busy: a run is pending or running; interrupted: none is, and a task waits for an answer; error: the last run

@@ -1,7 +1,7 @@
 """Value objects: the base of every canonical value, frozen, closed, comparable, and stored as JSON.
 
 They are structs of msgspec, made for every token that an agent says: making one checks no types. What comes from
-outside is checked where it is read (the wire models of the adapters, `gateway.runs.event_check` for agents).
+outside is checked where it is read (the wire models of the adapters, `babelgate.gateway.runs.event_check` for agents).
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class _ValueType(msgspec.StructMeta):
 
 class Value(msgspec.Struct, metaclass=_ValueType):
     """An immutable value. Canonical is closed: an unknown field is a mistake of ours, so only wire models allow
-    extras; stored values of other releases are read by `canonical.stored`."""
+    extras; stored values of other releases are read by `babelgate.canonical.stored`."""
 
     def replace(self, **changes: Any) -> Self:
         """The same value, but for these fields."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import yaml
 
-from conformance.report.model import SetReport
+from babelgate.conformance.report.model import SetReport
 
 
 class BaselineError(ValueError):

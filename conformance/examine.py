@@ -7,14 +7,14 @@ from fnmatch import fnmatchcase
 from importlib.metadata import version
 from typing import Any, Protocol
 
-from conformance.baseline import apply
-from conformance.judge import judge
-from conformance.probe import NotSpoken, Opened, Options
-from conformance.report.model import Report, SetReport
-from conformance.requirement import Requirement, RequirementSet, load_set, set_names
-from conformance.verdict import Result
-from conformance.wire.credentials import credentials_by_origin, hide_credentials, secrets_of
-from conformance.wire.http import Unanswered
+from babelgate.conformance.baseline import apply
+from babelgate.conformance.judge import judge
+from babelgate.conformance.probe import NotSpoken, Opened, Options
+from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.requirement import Requirement, RequirementSet, load_set, set_names
+from babelgate.conformance.verdict import Result
+from babelgate.conformance.wire.credentials import credentials_by_origin, hide_credentials, secrets_of
+from babelgate.conformance.wire.http import Unanswered
 
 
 class SelectionError(ValueError):

@@ -8,13 +8,13 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from conformance.probe import Context, Opened, Options, Suite
-from conformance.report.model import SetReport
-from conformance.requirement import Requirement, RequirementSet
-from conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, Result, Verdict
-from conformance.wire.exchange import Exchange
-from conformance.wire.http import EXCHANGES, Unanswered, Wire
-from conformance.wire.schema import Violation, load_schemas
+from babelgate.conformance.probe import Context, Opened, Options, Suite
+from babelgate.conformance.report.model import SetReport
+from babelgate.conformance.requirement import Requirement, RequirementSet
+from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, Result, Verdict
+from babelgate.conformance.wire.exchange import Exchange
+from babelgate.conformance.wire.http import EXCHANGES, Unanswered, Wire
+from babelgate.conformance.wire.schema import Violation, load_schemas
 
 _LONGEST: Final = 12
 """A probe may take this many times the time of one answer."""

@@ -1,7 +1,7 @@
 """What a probe is, and what it is given.
 
 A probe is an async function of one argument, the context, that tests one requirement. It returns if the requirement is
-kept, and raises what is in `conformance.verdict` if not:
+kept, and raises what is in `babelgate.conformance.verdict` if not:
 
     @probes.add
     async def task_has_an_id(ctx: Context[Target]) -> None:
@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from conformance.trigger import Triggers
-from conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite
-from conformance.wire.exchange import Exchange
-from conformance.wire.http import EXCHANGES, Unanswered, Wire
+from babelgate.conformance.trigger import Triggers
+from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite
+from babelgate.conformance.wire.exchange import Exchange
+from babelgate.conformance.wire.http import EXCHANGES, Unanswered, Wire
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from conformance.report.model import Report, SetReport
-    from conformance.verdict import Result
+    from babelgate.conformance.report.model import Report, SetReport
+    from babelgate.conformance.verdict import Result
 
 _OPTIONS: Final = ("protocol", "version", "only", "header", "triggers", "baseline", "timeout")
 
@@ -59,15 +59,23 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
             items.append(item)
 
 
+def pytest_exception_interact(call: pytest.CallInfo[Any], report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Add the new name of an import to the report of a test that uses a former one."""
+    from babelgate._renamed import hint_for
+
+    if call.excinfo is not None and (hint := hint_for(call.excinfo.value)):
+        report.sections.append(("babelgate", hint))
+
+
 def _judge_url(config: pytest.Config, url: str) -> "Report":
     import asyncio
     from pathlib import Path
 
-    from conformance.baseline import BaselineError, read_baseline
-    from conformance.examine import Selection, SelectionError, examine
-    from conformance.probe import Options
-    from conformance.trigger import TriggerError, read_triggers
-    from conformance.wire.http import Unanswered
+    from babelgate.conformance.baseline import BaselineError, read_baseline
+    from babelgate.conformance.examine import Selection, SelectionError, examine
+    from babelgate.conformance.probe import Options
+    from babelgate.conformance.trigger import TriggerError, read_triggers
+    from babelgate.conformance.wire.http import Unanswered
 
     given: Any = {name: config.getoption(f"--babelgate-{name}") for name in _OPTIONS}
     headers = dict(each.split(":", 1) for each in given["header"])
@@ -112,9 +120,9 @@ class RequirementItem(pytest.Item):
 
     def runtest(self) -> None:
         """Raises NotKept for a requirement that is not, and for a known failure that is none any more."""
-        from conformance.report.text import failure
-        from conformance.verdict import Verdict
-        from conformance.wire.exchange import Redactor
+        from babelgate.conformance.report.text import failure
+        from babelgate.conformance.verdict import Verdict
+        from babelgate.conformance.wire.exchange import Redactor
 
         requirement = self._result.requirement
         known = self._set.expected.get(requirement.id)

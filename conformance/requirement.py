@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import yaml
 
-from conformance.wire.schema import LOADER
+from babelgate.conformance.wire.schema import LOADER
 
 Level = Literal["must", "should", "may"]
 LEVELS: Final[tuple[Level, ...]] = ("must", "should", "may")
@@ -74,7 +74,7 @@ class RequirementSet:
         raise KeyError(id)
 
 
-_FOLDER: Final = files("conformance") / "requirements"
+_FOLDER: Final = files("babelgate.conformance") / "requirements"
 _KEYS: Final = frozenset(
     {"id", "level", "source", "text", "hint", "capability", "probe", "schemas", "optional", "reason"}
 )

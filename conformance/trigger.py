@@ -80,7 +80,7 @@ class Triggers:
         return Triggers(merged)
 
 
-_PRESETS: Final = files("conformance") / "presets"
+_PRESETS: Final = files("babelgate.conformance") / "presets"
 
 
 def preset_names() -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from conformance.requirement import Requirement
-from conformance.wire.exchange import Exchange
+from babelgate.conformance.requirement import Requirement
+from babelgate.conformance.wire.exchange import Exchange
 
 
 class Verdict(StrEnum):

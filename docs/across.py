@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
-from conformance.across.report.markdown import tables
-from conformance.across.report.text import MARKS
+from babelgate.conformance.across.report.markdown import tables
+from babelgate.conformance.across.report.text import MARKS
 
 FOLDER: Final = Path(__file__).parent / "conformance"
 RECORD: Final = FOLDER / "across.json"

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from adapters._extension import URI, envelope, params, schema
-from canonical import Record
-from canonical.event import PartDelta, ToolStarted
+from babelgate.adapters._extension import URI, envelope, params, schema
+from babelgate.canonical import Record
+from babelgate.canonical.event import PartDelta, ToolStarted
 
 SCHEMA: Final = Path(__file__).parent / "extension.schema.json"
 _AT: Final = 1763819775123456

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from adapters import ADAPTERS
-from adapters._adapter import Adapter
-from canonical import Carry, Feature
-from canonical.state import ENDED, RUN_TRANSITIONS, TASK_TRANSITIONS, TERMINAL
+from babelgate.adapters import ADAPTERS
+from babelgate.adapters._adapter import Adapter
+from babelgate.canonical import Carry, Feature
+from babelgate.canonical.state import ENDED, RUN_TRANSITIONS, TASK_TRANSITIONS, TERMINAL
 from docs.across import pages as across
 from docs.extending import SCHEMA, entry, example, published_schema
 from docs.kits import pages as kits
@@ -57,6 +57,27 @@ def _matrix(columns: Sequence[tuple[str, Mapping[Feature, str]]]) -> str:
     for feature in Feature:
         lines.append(f"| {feature} | {' | '.join(marks[feature] for _, marks in columns)} |")
     return "\n".join(lines)
+
+
+def summary() -> str:
+    """Return the fidelity matrix in three lines, for the first page."""
+    counts = {title: sum(carry.level == "full" for carry in carries.values()) for title, carries in _columns()}
+    least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
+    everywhere = [f"`{name}`" for name in Feature if all(told[name].level == "full" for _, told in _columns())]
+    extended = [
+        carry.level
+        for adapter, version in _versions()
+        for carry in adapter.extended.get(version, adapter.carries[version]).values()
+    ]
+    return "\n".join(
+        (
+            f"- Every protocol carries {', '.join(everywhere[:-1])} and {everywhere[-1]} whole.",
+            f"- Of {len(Feature)} features, a protocol carries between {counts[least]} ({least}) and {counts[most]} "
+            f"({most}) whole. The others have a declared loss, or do not exist in it.",
+            f"- [The extension](docs/extension.md) carries {extended.count('full') / len(extended):.0%} of them "
+            "between parties that know it.",
+        )
+    )
 
 
 def _marks_of_both(plain: Mapping[Feature, Carry], extended: Mapping[Feature, Carry]) -> dict[Feature, str]:
@@ -156,7 +177,7 @@ def _extension() -> str:
 def pages() -> dict[Path, str]:
     """Every generated page, whole."""
     return {
-        ROOT / "README.md": _between(ROOT / "README.md", _BEGIN, _END, matrix()),
+        ROOT / "README.md": _between(ROOT / "README.md", _BEGIN, _END, summary()),
         ROOT / "docs" / "configuration.md": _between(
             ROOT / "docs" / "configuration.md", _BEGIN_SETTINGS, _END_SETTINGS, tables()
         ),

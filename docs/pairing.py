@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from adapters import ADAPTERS, UPSTREAMS
-from adapters.a2a.carries import CARRIES as A2A
-from adapters.a2a.carries import EXTENDED as A2A_EXTENDED
-from adapters.acp.carries import CARRIES as ACP
-from adapters.acp.carries import EXTENDED as ACP_EXTENDED
-from adapters.aief.carries import CARRIES as AIEF
-from adapters.aief.carries import EXTENDED as AIEF_EXTENDED
-from adapters.langchain.carries import CARRIES as LANGCHAIN
-from adapters.langchain.carries import EXTENDED as LANGCHAIN_EXTENDED
-from adapters.openai.carries import CARRIES as OPENAI
-from adapters.openai.carries import EXTENDED as OPENAI_EXTENDED
-from adapters.openai.carries import RESPONSES_VERSION
-from canonical import FULL, Carry, Feature, dropped, lossy, whole
+from babelgate.adapters import ADAPTERS, UPSTREAMS
+from babelgate.adapters.a2a.carries import CARRIES as A2A
+from babelgate.adapters.a2a.carries import EXTENDED as A2A_EXTENDED
+from babelgate.adapters.acp.carries import CARRIES as ACP
+from babelgate.adapters.acp.carries import EXTENDED as ACP_EXTENDED
+from babelgate.adapters.aief.carries import CARRIES as AIEF
+from babelgate.adapters.aief.carries import EXTENDED as AIEF_EXTENDED
+from babelgate.adapters.langchain.carries import CARRIES as LANGCHAIN
+from babelgate.adapters.langchain.carries import EXTENDED as LANGCHAIN_EXTENDED
+from babelgate.adapters.openai.carries import CARRIES as OPENAI
+from babelgate.adapters.openai.carries import EXTENDED as OPENAI_EXTENDED
+from babelgate.adapters.openai.carries import RESPONSES_VERSION
+from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 Level = Literal["full", "lossy", "dropped"]
 

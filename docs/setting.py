@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.settings.model import schema
+from babelgate.gateway.settings.model import schema
 
 
 def tables() -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from conformance.requirement import Requirement, RequirementSet, load_set, set_names
+from babelgate.conformance.requirement import Requirement, RequirementSet, load_set, set_names
 
 FOLDER: Final = Path(__file__).parent / "conformance"
 RUNS: Final = FOLDER / "runs.json"

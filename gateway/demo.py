@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncGenerator
 from typing import Any, TypedDict
 
-from canonical import Artifact, Ask, Declined, Invocation, Step, ToolCall
+from babelgate.canonical import Artifact, Ask, Declined, Invocation, Step, ToolCall
 
 __all__ = ("approve", "ask", "echo", "fail", "files", "json", "slow", "steps", "stream", "tools")
 

@@ -12,12 +12,12 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from canonical.agent import AgentInfo, Introspectable
-from canonical.assistant import Assistants
-from canonical.cron import Cron
-from canonical.fault import FaultCode, FaultError
-from canonical.history import StateHistory
-from canonical.hub import (
+from babelgate.canonical.agent import AgentInfo, Introspectable
+from babelgate.canonical.assistant import Assistants
+from babelgate.canonical.cron import Cron
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.history import StateHistory
+from babelgate.canonical.hub import (
     Answers,
     Receipt,
     StateUpdate,
@@ -25,44 +25,44 @@ from canonical.hub import (
     ThreadChange,
     Webhook,
 )
-from canonical.message import FilePart
-from canonical.run_input import RunInput
-from canonical.store import Store
-from canonical.thread import Artifact, Run, Task, Thread
-from canonical.value import Json, JsonObject
-from gateway.agents.python.agent import InProcess
-from gateway.agents.registry import Registry
-from gateway.background import Tasks
-from gateway.clock import Clock
-from gateway.ids import new_id
-from gateway.outbound import Fetcher
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs import deletion, pruning, thread_commands
-from gateway.runs import submission as command
-from gateway.runs.cluster import Cluster
-from gateway.runs.crons import Crons
-from gateway.runs.engine import Engine
-from gateway.runs.expiry import Expiry
-from gateway.runs.forks import Base, find_base
-from gateway.runs.output_schema import find_schema_error
-from gateway.runs.recovery import Recovery
-from gateway.runs.retention import Idle, Retention
-from gateway.runs.signature import Signer
-from gateway.runs.state_updates import StateUpdates
-from gateway.runs.submission import Cancelled, Ids, Submitted
-from gateway.runs.uploads import Uploads, keep_messages
-from gateway.runs.webhooks import Deliverer, WriterFactory, register, unregister
-from gateway.settings.model import Limits
-from gateway.settings.model import Retention as Policy
-from gateway.storage import assistants, items, queries
-from gateway.storage.blobs import Blobs
-from gateway.storage.checkpoints import Attached
-from gateway.storage.journal import Journal
-from gateway.storage.notices import Remote
-from gateway.storage.queries import Due
-from gateway.storage.reads import Reads
-from gateway.storage.size import check_size
-from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
+from babelgate.canonical.message import FilePart
+from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.store import Store
+from babelgate.canonical.thread import Artifact, Run, Task, Thread
+from babelgate.canonical.value import Json, JsonObject
+from babelgate.gateway.agents.python.agent import InProcess
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs import deletion, pruning, thread_commands
+from babelgate.gateway.runs import submission as command
+from babelgate.gateway.runs.cluster import Cluster
+from babelgate.gateway.runs.crons import Crons
+from babelgate.gateway.runs.engine import Engine
+from babelgate.gateway.runs.expiry import Expiry
+from babelgate.gateway.runs.forks import Base, find_base
+from babelgate.gateway.runs.output_schema import find_schema_error
+from babelgate.gateway.runs.recovery import Recovery
+from babelgate.gateway.runs.retention import Idle, Retention
+from babelgate.gateway.runs.signature import Signer
+from babelgate.gateway.runs.state_updates import StateUpdates
+from babelgate.gateway.runs.submission import Cancelled, Ids, Submitted
+from babelgate.gateway.runs.uploads import Uploads, keep_messages
+from babelgate.gateway.runs.webhooks import Deliverer, WriterFactory, register, unregister
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.settings.model import Retention as Policy
+from babelgate.gateway.storage import assistants, items, queries
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.checkpoints import Attached
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.notices import Remote
+from babelgate.gateway.storage.queries import Due
+from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.size import check_size
+from babelgate.gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 
 _KEPT = Policy()
 """For ever."""

@@ -16,8 +16,8 @@ from typing import Final
 
 import httpx
 
-from adapters._server.encoding import LargeJson, size_of
-from canonical.fault import FaultCode, FaultError
+from babelgate.adapters._server.encoding import LargeJson, size_of
+from babelgate.canonical.fault import FaultCode, FaultError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

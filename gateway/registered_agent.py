@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from canonical.agent import Agent, AgentInfo
-from gateway.settings.model import Timeout
+from babelgate.canonical.agent import Agent, AgentInfo
+from babelgate.gateway.settings.model import Timeout
 
 
 @dataclass(frozen=True, slots=True)

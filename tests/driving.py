@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import pytest
 
-from canonical import Event, Fault, FaultCode, FaultError
+from babelgate.canonical import Event, Fault, FaultCode, FaultError
 
 BOUND: Final = 30.0
 

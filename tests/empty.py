@@ -4,8 +4,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gateway.storage.database import migrate
-from gateway.storage.sqlite import open_engine
+from babelgate.gateway.storage.database import migrate
+from babelgate.gateway.storage.sqlite import open_engine
 
 
 def make_database(path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from canonical import Answers, Invocation, RunInput, Submission
+from babelgate.canonical import Answers, Invocation, RunInput, Submission
 
 T = TypeVar("T", Submission, Answers, Invocation)
 

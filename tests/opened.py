@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.agents.python.agent import wrap
-from gateway.agents.registry import Registry, connect
-from gateway.http.app import create_app, open_hub, register
-from gateway.hub import Hub
-from gateway.outbound import Fetcher
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
+from babelgate.gateway.agents.python.agent import wrap
+from babelgate.gateway.agents.registry import Registry, connect
+from babelgate.gateway.http.app import create_app, open_hub, register
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
 from tests.empty import make_database
 from tests.registration import registering
 

@@ -13,8 +13,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from gateway.storage import migrations
-from gateway.storage.database import HEAD
+from babelgate.gateway.storage import migrations
+from babelgate.gateway.storage.database import HEAD
 from tests.postgres_server import postgres_server
 from tests.skip import missing
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 
-from gateway.http.connection import protocol_options
-from gateway.hub import Hub
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
+from babelgate.gateway.http.connection import protocol_options
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
 from tests import loopback
 from tests.opened import opened
 from tests.serving import serving

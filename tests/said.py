@@ -5,8 +5,8 @@ from typing import Any, cast
 from msgspec import NODEFAULT, convert
 from msgspec.structs import FieldInfo, fields
 
-from canonical import Event
-from canonical.value import Value
+from babelgate.canonical import Event
+from babelgate.canonical.value import Value
 
 
 def event_of(told: Any) -> Event:

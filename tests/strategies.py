@@ -13,7 +13,7 @@ from uuid import UUID
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from canonical import (
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Event,
@@ -33,7 +33,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -57,8 +57,8 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from canonical.message import Phase, Role
-from canonical.value import Json, JsonObject
+from babelgate.canonical.message import Phase, Role
+from babelgate.canonical.value import Json, JsonObject
 
 EVERYTHING = frozenset(Feature)
 T0 = 1_760_000_000_000_000

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import insert, select
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from gateway.storage.database import migrate
-from gateway.storage.sqlite import open_engine
-from gateway.storage.statements import table_of
-from gateway.storage.tables import MetaRow
+from babelgate.gateway.storage.database import migrate
+from babelgate.gateway.storage.sqlite import open_engine
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import MetaRow
 
 _META = table_of(MetaRow)
 

@@ -7,9 +7,9 @@ from typing import Final, get_args
 
 import pytest
 
-import canonical
-from adapters import ADAPTERS
-from canonical import Event, Feature
+from babelgate import canonical
+from babelgate.adapters import ADAPTERS
+from babelgate.canonical import Event, Feature
 from docs.generate import ROOT, pages, with_extension
 
 TERMS: Final = {

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from adapters import ADAPTERS, UPSTREAMS
+from babelgate.adapters import ADAPTERS, UPSTREAMS
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("canonical", "adapters", "gateway", "conformance")
@@ -73,7 +73,7 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "eof_received": "asyncio's",
     "once": "of a port that other packages implement",
     # Words of the caller's or of the other side's.
-    "active": "of an extension, as `adapters._extension` has it",
+    "active": "of an extension, as `babelgate.adapters._extension` has it",
     "flag": "a parameter of a request as a value",
     "should_reconnect": "what a client's loop asks",
     "takes": "the filter of a stream",
@@ -82,16 +82,18 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
 LONG: Final = {"gateway/storage/statements.py: __init__": "one prepared statement after another"}
 
 RAISES_BY_KIND: Final[Mapping[str, str]] = {
-    "conformance/protocols/*": "a probe's verdict is what it raises: `conformance.verdict`",
-    "conformance/across/*": "`conformance.across.driver.Driver` says it for all",
+    "conformance/protocols/*": "a probe's verdict is what it raises: `babelgate.conformance.verdict`",
+    "conformance/across/*": "`babelgate.conformance.across.driver.Driver` says it for all",
     "conformance/pytest_plugin.py": "pytest's hooks",
     "gateway/cli/*": "commands: `click.UsageError`, which the user is shown",
     "adapters/*/server/*": "routes: each error is answered in the protocol's words",
-    "gateway/storage/reads.py": "`canonical.hub.Reads` says it",
+    "gateway/storage/reads.py": "`babelgate.canonical.hub.Reads` says it",
 }
 """Where it is plain what public functions raise."""
 
 TESTED_BY: Final[Mapping[str, str]] = {
+    # The public API is one subject in three modules.
+    "babelgate/*.py": "tests/test_babelgate.py",
     # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
     "adapters/_adapter.py": "tests/gateway/http/test_app.py",
     "adapters/_upstream.py": "tests/gateway/agents/test_registry.py",
@@ -211,6 +213,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
 
 
 def modules() -> Iterator[Path]:
+    yield from sorted((ROOT / "babelgate").glob("*.py"))
     for package in PACKAGES:
         yield from (each for each in sorted((ROOT / package).rglob("*.py")) if "migrations" not in each.parts)
 
@@ -261,7 +264,7 @@ def test_only_packages_say_what_they_export(trees: Mapping[Path, ast.Module]) ->
     found = {
         str(module.relative_to(ROOT)) for module, tree in trees.items() if module.stem != "__init__" and has_all(tree)
     }
-    assert found == {"gateway/demo.py"}
+    assert found == {"babelgate/testing.py", "gateway/demo.py"}
 
 
 def has_all(tree: ast.Module) -> bool:
@@ -280,12 +283,12 @@ def adapters() -> list[Path]:
 def test_the_import_contracts_name_every_adapter() -> None:
     contracts = ConfigParser()
     contracts.read(ROOT / ".importlinter")
-    folders = {f"adapters.{each.name}" for each in adapters()}
+    folders = {f"babelgate.adapters.{each.name}" for each in adapters()}
     assert set(contracts["importlinter:contract:adapters"]["modules"].split()) == folders
-    assert set(contracts["importlinter:contract:pure"]["source_modules"].split()) == {"canonical", *folders}
-    served = {adapter.routes.__module__.split(".")[1] for adapter in ADAPTERS}
+    assert set(contracts["importlinter:contract:pure"]["source_modules"].split()) == {"babelgate.canonical", *folders}
+    served = {adapter.routes.__module__.split(".")[2] for adapter in ADAPTERS}
     called = {re.sub(r"^agent-protocol$|^langgraph$", "langchain", upstream.protocol) for upstream in UPSTREAMS}
-    assert {f"adapters.{name}" for name in served | called} == folders
+    assert {f"babelgate.adapters.{name}" for name in served | called} == folders
 
 
 @pytest.fixture(scope="module")

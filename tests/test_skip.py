@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from adapters import ADAPTERS
+from babelgate.adapters import ADAPTERS
 from tests.skip import Listing, listed
 
 

@@ -1,9 +1,11 @@
-"""A wheel built from the tree holds what the gateway needs and nothing else, and serves where there is no tree."""
+"""A wheel or sdist holds what the gateway needs and nothing else, and the wheel serves where there is no checkout."""
 
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -28,8 +30,16 @@ DATA = (
         for folder in ("requirements", "schemas", "presets", "bench/suites")
         for path in (ROOT / "conformance" / folder).glob("*.yaml")
     ),
-    *(f"{package}/py.typed" for package in PACKAGES),
+    "py.typed",
 )
+
+
+def modules() -> set[str]:
+    """The paths of all modules within the distribution."""
+    own = {str(path.relative_to(ROOT)) for path in (ROOT / "babelgate").glob("*.py")}
+    return own | {
+        f"babelgate/{path.relative_to(ROOT)}" for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+    }
 
 
 def pip(*arguments: str | Path) -> None:
@@ -39,13 +49,18 @@ def pip(*arguments: str | Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: setuptools leaves its work in the tree, and puts into the next wheel what it finds there."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy of the tree: setuptools leaves files where it builds, and puts what it finds there into the next wheel."""
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    for package in (*PACKAGES, "tests", "docs"):
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("babelgate", *PACKAGES, "tests", "docs"):
+        shutil.copytree(ROOT / package, source / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", folder, source)
     (made,) = folder.glob("babelgate-*.whl")
@@ -63,7 +78,7 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site,) = (folder / "lib").glob("python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"])
     found = subprocess.run(
-        [python, "-c", "import gateway; print(gateway.__file__)"],
+        [python, "-c", "import babelgate; print(babelgate.__file__)"],
         capture_output=True,
         text=True,
         check=True,
@@ -76,14 +91,26 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_packages_and_their_data_and_no_tests(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+        links = [info.filename for info in archive.infolist() if stat.S_ISLNK(info.external_attr >> 16)]
+    assert links == []
     top = {name.partition("/")[0] for name in names}
-    assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
-    modules = {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    assert {name for name in names if name.endswith(".py")} == modules
+    assert {name for name in top if not name.endswith(".dist-info")} == {"babelgate"}
+    assert {name for name in names if name.endswith(".py")} == modules()
     for path in DATA:
-        assert path in names
+        assert f"babelgate/{path}" in names
     assert not [name for name in names if "__pycache__" in name]
     assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_the_sdist_holds_real_files(source: Path, tmp_path: Path) -> None:
+    program = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", program, tmp_path], cwd=source, capture_output=True, check=True)
+    (made,) = tmp_path.glob("babelgate-*.tar.gz")
+    with tarfile.open(made) as archive:
+        files = {entry.name.partition("/")[2] for entry in archive if entry.isfile()}
+        assert not any(entry.issym() or entry.islnk() for entry in archive)
+    assert modules() <= files
+    assert {f"babelgate/{path}" for path in DATA} <= files
 
 
 def test_the_wheel_serves_where_there_is_no_tree(program: Path, tmp_path: Path) -> None:
@@ -102,4 +129,31 @@ def test_the_wheel_serves_where_there_is_no_tree(program: Path, tmp_path: Path) 
 def test_the_installed_schema_is_the_one_that_is_printed(program: Path, tmp_path: Path) -> None:
     done = babelgate(tmp_path, "validate", "--schema", program=(str(program),), PYTHONPATH="")
     (site,) = (program.parent.parent / "lib").glob("python*/site-packages")
-    assert done.stdout == (site / "gateway" / "babelgate.schema.json").read_text(encoding="utf-8")
+    assert done.stdout == (site / "babelgate" / "gateway" / "babelgate.schema.json").read_text(encoding="utf-8")
+
+
+def test_a_project_with_packages_of_the_same_names_is_served(program: Path, tmp_path: Path) -> None:
+    """The user's packages are named as folders of the product are."""
+    for package in PACKAGES:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("")
+    (tmp_path / "gateway" / "greeting.py").write_text('GREETING = "Hello from your gateway"\n')
+    (tmp_path / "adapters" / "hello.py").write_text(
+        "from babelgate import Invocation\n"
+        "from gateway.greeting import GREETING\n"
+        "async def agent(call: Invocation) -> str:\n"
+        '    return f"{GREETING}, {call.text}"\n'
+    )
+    agent = "hi=adapters.hello:agent"
+    with served(tmp_path, agent, program=(str(program),), PYTHONPATH="") as gateway:
+        done = babelgate(tmp_path, "run", "hi", "Ann", "--url", gateway.url, program=(str(program),), PYTHONPATH="")
+    assert (done.returncode, done.stdout.strip()) == (0, "Hello from your gateway, Ann"), done.stderr
+
+
+def test_an_agent_with_a_former_import_is_told_the_new_one(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from canonical import Ask\n")
+    done = babelgate(
+        tmp_path, "record", "mine:agent", "Hi", "--out", "run.json", program=(str(program),), PYTHONPATH=""
+    )
+    assert done.returncode == 1
+    assert "The package 'canonical' is now 'babelgate.canonical'" in done.stderr

@@ -17,7 +17,9 @@ _OPENS_SOCKETS: Final = frozenset(
     {"aiohttp", "multiprocessing", "socket", "subprocess", "tests.loopback", "tests.serving", "uvicorn"}
 )
 """What a module imports that starts servers or processes, or calls them."""
-_OPENS_DATABASE: Final = frozenset({"sqlite3", "gateway.storage.database", "gateway.storage.sqlite", "tests.empty"})
+_OPENS_DATABASE: Final = frozenset(
+    {"sqlite3", "babelgate.gateway.storage.database", "babelgate.gateway.storage.sqlite", "tests.empty"}
+)
 """What a module imports that opens a database: hubs for tests begin with a copy of an empty one."""
 _CALL: Final = re.compile(r"\.(?:create_server|create_subprocess_exec|open_connection|start_server)\b")
 """The same of asyncio."""

@@ -1,4 +1,4 @@
-"""Names of agents (`canonical.agent.AGENT_NAME`) from what other servers call them."""
+"""Names of agents (`babelgate.canonical.agent.AGENT_NAME`) from what other servers call them."""
 
 import re
 from collections.abc import Container

@@ -13,9 +13,9 @@ from typing import Final
 
 import httpx
 
-from adapters._json import parse
-from canonical import FaultCode, FaultError
-from canonical.value import Json
+from babelgate.adapters._json import parse
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import Json
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
 """Bytes of one answer, and of one event of a stream."""

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
-from adapters._client.status import is_gone, is_retryable
-from canonical import FaultCode, FaultError
+from babelgate.adapters._client.status import is_gone, is_retryable
+from babelgate.canonical import FaultCode, FaultError
 
 FIRST_WAIT: Final = 0.1
 LAST_WAIT: Final = 2.0

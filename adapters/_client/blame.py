@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from adapters._json import validate
-from canonical import FaultCode, FaultError
-from canonical.value import Json
+from babelgate.adapters._json import validate
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import Json
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from adapters._client.status import is_retryable
-from adapters._extension import blobs_of, with_bytes
-from canonical import Event, FaultError, Feature
-from canonical.event import LossNoted
+from babelgate.adapters._client.status import is_retryable
+from babelgate.adapters._extension import blobs_of, with_bytes
+from babelgate.canonical import Event, FaultError, Feature
+from babelgate.canonical.event import LossNoted
 
 NO_FILE: Final = LossNoted(
     feature=Feature.FILE_BYTES, how="a file that the agent's server no longer has, or that is too large"

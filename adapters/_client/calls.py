@@ -11,10 +11,10 @@ from urllib.request import getproxies
 
 import httpx
 
-from adapters._client.answers import ANSWER_LIMIT, read_answer
-from adapters._upstream import FORWARDED
-from canonical import FaultCode, FaultError
-from canonical.value import Json
+from babelgate.adapters._client.answers import ANSWER_LIMIT, read_answer
+from babelgate.adapters._upstream import FORWARDED
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import Json
 
 DEFAULT_TIMEOUT: Final = httpx.Timeout(connect=5.0, read=None, write=60.0, pool=None)
 """Nothing bounds the silence of an agent at work but the gateway's own limit on runs."""
@@ -56,7 +56,7 @@ class Calls(ABC):
         self._timeout = DEFAULT_TIMEOUT if timeout is None else timeout
         # aiohttp takes 9 MB and a tenth of a second, which a gateway of agents of its own need not have. Not with the
         # first call, which would keep everybody waiting.
-        from adapters._client.transport import Transport
+        from babelgate.adapters._client.transport import Transport
 
         self._transport = Transport
         self._given = http

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, Backoff
-from adapters._client.status import is_retryable
-from adapters._extension import RecordReader
-from canonical import Event, FaultCode, FaultError
+from babelgate.adapters._client.backoff import FIRST_WAIT, LAST_WAIT, Backoff
+from babelgate.adapters._client.status import is_retryable
+from babelgate.adapters._extension import RecordReader
+from babelgate.canonical import Event, FaultCode, FaultError
 
 _AT_ONCE: Final = LAST_WAIT
 """Seconds. A connection that lives for less, and tells nothing new, counts as one that failed. One that lives longer
@@ -21,8 +21,8 @@ async def catch_up(
     open_stage: Callable[[int], AsyncGenerator[Sequence[Event]]],
     has_stopped: Callable[[], bool],
 ) -> AsyncGenerator[Sequence[Event]]:
-    """A stage of `adapters._client.driver`: connects again and again until the run has stopped. `open_stage` = what one
-    connection tells from the record after this seq on; it ends with the stream, where records are left out
+    """A stage of `babelgate.adapters._client.driver`: connects again and again until the run has stopped. `open_stage`
+    = what one connection tells from the record after this seq on; it ends with the stream, where records are left out
     (`records.behind`), and when the run has stopped.
 
     Raises agent_invalid for a server that leaves records out, agent_unreachable for one that tells nothing new several

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from canonical.value import Json, JsonObject
+from babelgate.canonical.value import Json, JsonObject
 
 _DECISIONS: Final = ("confirmed", "approved", "approve", "decision", "action", "outcome", "type")
 """Members of an answer: `confirmed` of google-adk 2.13.0, `approved` of kagent 1.0.0a17, `approve` of the OpenAI

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
-from adapters._client.calls import Calls
-from canonical import Event, FaultError, Invocation
-from canonical.agent import DETACH
+from babelgate.adapters._client.calls import Calls
+from babelgate.canonical import Event, FaultError, Invocation
+from babelgate.canonical.agent import DETACH
 
 log = logging.getLogger("babelgate.upstream")
 
@@ -73,7 +73,7 @@ async def _cancel(run: UpstreamRun) -> None:
 
 
 class DrivenClient(ABC, Generic[C]):
-    """An agent behind a URL (`adapters._upstream.Client`)."""
+    """An agent behind a URL (`babelgate.adapters._upstream.Client`)."""
 
     def __init__(self, http: C) -> None:
         self._http = http
@@ -91,7 +91,7 @@ class DrivenClient(ABC, Generic[C]):
 
 
 class ReattachableClient(DrivenClient[C]):
-    """One whose server has a run that can be found again (`canonical.agent.Reattachable`)."""
+    """One whose server has a run that can be found again (`babelgate.canonical.agent.Reattachable`)."""
 
     @abstractmethod
     def find(self, call: Invocation) -> UpstreamRun:

@@ -9,8 +9,8 @@ from typing import Final
 
 import httpx
 
-from canonical import Fault, FaultError
-from canonical.value import JsonObject
+from babelgate.canonical import Fault, FaultError
+from babelgate.canonical.value import JsonObject
 
 LONGEST: Final = 24 * 60 * 60
 """Seconds: callers are not told to stay away any longer."""

@@ -7,9 +7,9 @@ from typing import Final
 
 import httpx
 
-from adapters._client.answers import ANSWER_LIMIT, pieces
-from adapters._client.sse import Frame, Frames
-from canonical import FaultError
+from babelgate.adapters._client.answers import ANSWER_LIMIT, pieces
+from babelgate.adapters._client.sse import Frame, Frames
+from babelgate.canonical import FaultError
 
 DRAIN: Final = 0.2
 """Seconds that a server has to end its stream after the run has stopped."""

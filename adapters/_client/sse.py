@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from adapters._client.answers import ANSWER_LIMIT
-from canonical import FaultCode, FaultError
+from babelgate.adapters._client.answers import ANSWER_LIMIT
+from babelgate.canonical import FaultCode, FaultError
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import Fault, FaultCode
+from babelgate.canonical import Fault, FaultCode
 
 _CODES: Final[Mapping[int, FaultCode]] = {
     408: FaultCode.AGENT_TIMEOUT,

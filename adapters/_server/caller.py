@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from litestar.connection import ASGIConnection
 
-from canonical import FaultCode, FaultError, Receipt, Task
-from canonical.thread import Loss
+from babelgate.canonical import FaultCode, FaultError, Receipt, Task
+from babelgate.canonical.thread import Loss
 
 
 class Caller(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from canonical import FaultError, Hub, Receipt
+from babelgate.canonical import FaultError, Hub, Receipt
 
 log = logging.getLogger("babelgate.left")
 

@@ -11,8 +11,8 @@ from litestar import Response
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from adapters._aside import Turns
-from adapters._server.listed import Pieces
+from babelgate.adapters._aside import Turns
+from babelgate.adapters._server.listed import Pieces
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from urllib.parse import quote
 from litestar import Request, Response
 from litestar.connection import ASGIConnection
 
-from adapters._extension import HEADER, URI, is_named
-from adapters._server.caller import caller
-from adapters._server.listed import Pieces
-from canonical import FaultCode, FaultError, Hub
+from babelgate.adapters._extension import HEADER, URI, is_named
+from babelgate.adapters._server.caller import caller
+from babelgate.adapters._server.listed import Pieces
+from babelgate.canonical import FaultCode, FaultError, Hub
 
 _BLOB: Final = re.compile(r"[0-9a-f]{64}\Z")
 

@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from adapters._server.passages import split_passages
-from canonical import Record
+from babelgate.adapters._server.passages import split_passages
+from babelgate.canonical import Record
 
 AHEAD: Final = 256
 SEEN: Final = AHEAD + 1

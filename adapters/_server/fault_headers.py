@@ -1,6 +1,6 @@
 """Headers of an answer that is a fault, whatever the protocol: when to come back, and how to say who one is."""
 
-from canonical import Fault, FaultCode
+from babelgate.canonical import Fault, FaultCode
 
 
 def fault_headers(fault: Fault) -> dict[str, str]:

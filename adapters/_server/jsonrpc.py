@@ -14,8 +14,8 @@ from jsonrpcserver import Error, Result, Success
 from jsonrpcserver.async_dispatcher import dispatch_request
 from jsonrpcserver.dispatcher import create_request
 
-from canonical import Fault, FaultCode, FaultError
-from canonical.value import Json, JsonObject
+from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.canonical.value import Json, JsonObject
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600

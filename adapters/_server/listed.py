@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from litestar import Response
 
-from adapters._aside import Turns
+from babelgate.adapters._aside import Turns
 
 _WHOLE: Final = 256 * 1024
 """Bytes up to which an answer is sent whole, and with its length."""

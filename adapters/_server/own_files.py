@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-from adapters._server.caller import Caller
-from canonical import FaultCode, FaultError, FilePart, Hub, Message, Part
+from babelgate.adapters._server.caller import Caller
+from babelgate.canonical import FaultCode, FaultError, FilePart, Hub, Message, Part
 
 _HASH: Final = re.compile(r"/([0-9a-f]{64})")
 

@@ -5,8 +5,8 @@ passage at once."""
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from canonical import Record
-from canonical.event import PartDelta
+from babelgate.canonical import Record
+from babelgate.canonical.event import PartDelta
 
 
 def split_passages(records: Sequence[Record]) -> Iterator[tuple[Sequence[Record], Sequence[str]]]:

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from pydantic_core import to_json
 
-from adapters._aside import Turns
-from adapters._server.encoding import LargeJson, encode
+from babelgate.adapters._aside import Turns
+from babelgate.adapters._server.encoding import LargeJson, encode
 
 T = TypeVar("T")
 

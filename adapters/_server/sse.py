@@ -13,10 +13,10 @@ from typing import Any, Final
 from litestar import Response
 from sse_starlette.sse import EventSourceResponse
 
-from adapters._aside import Turns
-from adapters._server.encoding import LargeJson, TextTemplate, encode_text
-from adapters._server.heartbeat import Monitor
-from canonical import FaultCode, FaultError
+from babelgate.adapters._aside import Turns
+from babelgate.adapters._server.encoding import LargeJson, TextTemplate, encode_text
+from babelgate.adapters._server.heartbeat import Monitor
+from babelgate.canonical import FaultCode, FaultError
 
 HEARTBEAT: Final = b": heartbeat\n\n"
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from canonical import Hub, Record, StateHistory
-from canonical.event import Event, Native, StateSaved, StepStarted
+from babelgate.canonical import Hub, Record, StateHistory
+from babelgate.canonical.event import Event, Native, StateSaved, StepStarted
 
 
 async def tell_states_whole(

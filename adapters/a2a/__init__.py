@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 
-from adapters._adapter import Adapter, Example
-from adapters._upstream import Upstream
-from adapters.a2a.write.webhook import Writer, Writer_0_3
+from babelgate.adapters._adapter import Adapter, Example
+from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.a2a.write.webhook import Writer, Writer_0_3
 
 from .carries import CARRIES, EXTENDED
 from .client import Client, discover

@@ -4,8 +4,8 @@ of its JSON schema, 1.0 by the messages of its protocol buffer, which are the no
 from collections.abc import Mapping
 from typing import Final
 
-from adapters.a2a.wire.task import BESIDE
-from canonical import FULL, Carry, Feature, dropped, lossy, whole
+from babelgate.adapters.a2a.wire.task import BESIDE
+from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 _PAGE: Final = "docs/protocols/a2a.md"
 _WRITTEN: Final = "docs/dialects.md, What is written"

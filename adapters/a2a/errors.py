@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from adapters._client.status import fault_code
-from canonical import Fault, FaultCode, FaultError
-from canonical.value import JsonObject
+from babelgate.adapters._client.status import fault_code
+from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
 
 DOMAIN: Final = "a2a-protocol.org"
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from adapters._adapter import Adapter, Example
-from adapters._upstream import Upstream
-from adapters.acp.agents import label, upstream_name
-from adapters.acp.carries import CARRIES, EXTENDED, VERSION
-from adapters.acp.client import Client, discover
-from adapters.acp.server import answer_fault, routes
+from babelgate.adapters._adapter import Adapter, Example
+from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.acp.agents import label, upstream_name
+from babelgate.adapters.acp.carries import CARRIES, EXTENDED, VERSION
+from babelgate.adapters.acp.client import Client, discover
+from babelgate.adapters.acp.server import answer_fault, routes
 
 __all__ = ("adapter", "upstream")
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from adapters._client.agent_name import free_name, legal_name
-from adapters._extension import MORE_REQUESTS, URI, params
-from adapters._json import validate
-from adapters.acp import wire as w
-from canonical import AgentInfo, FaultError, Skill
-from canonical.value import JsonObject
+from babelgate.adapters._client.agent_name import free_name, legal_name
+from babelgate.adapters._extension import MORE_REQUESTS, URI, params
+from babelgate.adapters._json import validate
+from babelgate.adapters.acp import wire as w
+from babelgate.canonical import AgentInfo, FaultError, Skill
+from babelgate.canonical.value import JsonObject
 
 
 def label(name: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped, lossy, whole
+from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "1.0.3"
 """Of the SDK, whose behaviour is the protocol wherever the OpenAPI document 0.2.0 is silent."""

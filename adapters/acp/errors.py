@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from adapters.acp import wire as w
-from canonical import BLAME, Fault, FaultCode
-from canonical.value import JsonObject
+from babelgate.adapters.acp import wire as w
+from babelgate.canonical import BLAME, Fault, FaultCode
+from babelgate.canonical.value import JsonObject
 
 MISMATCH: Final = "session_mismatch"
 """`details.reason` of the one malformed request that is answered 400 and not 422."""

@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Final, cast
 
 from pydantic_core import to_json
 
-from adapters._extension import URI, RecordReader, named_question
-from adapters._json import ABSENT, parse_text, validate
-from adapters.acp import wire as w
-from adapters.acp.carries import VERSION
-from adapters.acp.codec.generic import Key, decode_generic, join_pieces
-from adapters.acp.codec.messages import OF_RUN, decode_questions, decode_role, message_extra, own_member
-from adapters.acp.codec.parts import decode_part, is_said_before, own_of, part_extra, unwrap_value
-from adapters.acp.errors import decode_error, decode_fault
-from canonical import (
+from babelgate.adapters._extension import URI, RecordReader, named_question
+from babelgate.adapters._json import ABSENT, parse_text, validate
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.carries import VERSION
+from babelgate.adapters.acp.codec.generic import Key, decode_generic, join_pieces
+from babelgate.adapters.acp.codec.messages import OF_RUN, decode_questions, decode_role, message_extra, own_member
+from babelgate.adapters.acp.codec.parts import decode_part, is_said_before, own_of, part_extra, unwrap_value
+from babelgate.adapters.acp.errors import decode_error, decode_fault
+from babelgate.canonical import (
     DataPart,
     Event,
     FaultCode,
@@ -35,7 +35,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -53,8 +53,8 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from canonical.json import as_object
-from canonical.value import Json, JsonObject
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Json, JsonObject
 
 ACTIVATION: Final = "activation"
 """The upstream id of the run of a gateway like this one: its own, where `run` is that of a task."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from adapters._adapter import Adapter, Example
-from adapters._upstream import Upstream
-from adapters.aief.agents import upstream_name
-from adapters.aief.carries import CARRIES, EXTENDED, VERSION
-from adapters.aief.client import Client, discover
-from adapters.aief.server import answer_fault, routes
+from babelgate.adapters._adapter import Adapter, Example
+from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.aief.agents import upstream_name
+from babelgate.adapters.aief.carries import CARRIES, EXTENDED, VERSION
+from babelgate.adapters.aief.client import Client, discover
+from babelgate.adapters.aief.server import answer_fault, routes
 
 __all__ = ("Client", "adapter", "discover", "upstream", "upstream_name")
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from adapters._client.agent_name import legal_name
-from adapters._json import validate
-from adapters.aief.wire import replies as w
-from canonical import AgentInfo, FaultError
-from canonical.value import Json
+from babelgate.adapters._client.agent_name import legal_name
+from babelgate.adapters._json import validate
+from babelgate.adapters.aief.wire import replies as w
+from babelgate.canonical import AgentInfo, FaultError
+from babelgate.canonical.value import Json
 
 
 def decode_info(answer: Json = None) -> AgentInfo:

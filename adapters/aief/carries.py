@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped, lossy, whole
+from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "v1"
 

@@ -12,12 +12,12 @@ from uuid import NAMESPACE_OID, uuid5
 
 from pydantic_core import to_json
 
-from adapters._json import ABSENT, parse_text
-from adapters._time import encode_time
-from adapters.aief.wire import types as w
-from canonical import Artifact, DataPart, FilePart, Message, Part, RefusalPart, TextPart
-from canonical.message import ReasoningPart
-from canonical.value import Json, JsonObject
+from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.adapters._time import encode_time
+from babelgate.adapters.aief.wire import types as w
+from babelgate.canonical import Artifact, DataPart, FilePart, Message, Part, RefusalPart, TextPart
+from babelgate.canonical.message import ReasoningPart
+from babelgate.canonical.value import Json, JsonObject
 
 PAGE_SIZE: Final = 10
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from adapters.aief.wire import types as w
-from canonical import Fault, FaultCode
-from canonical.value import JsonObject
+from babelgate.adapters.aief.wire import types as w
+from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.value import JsonObject
 
 _STATUS: Final[Mapping[FaultCode, int]] = {
     # OpenAPI v1, as the Python SDK's server; the JavaScript SDK 1.0.5 answers 400.

@@ -15,12 +15,12 @@ from typing import Any, Final
 import msgspec
 from pydantic_core import to_json
 
-from adapters._extension import URI, RecordReader, named_question
-from adapters._json import ABSENT, parse_text, validate
-from adapters.aief.codec import COSTS, clean_folder, clean_name
-from adapters.aief.wire import replies as w
-from adapters.aief.wire.types import STEP
-from canonical import (
+from babelgate.adapters._extension import URI, RecordReader, named_question
+from babelgate.adapters._json import ABSENT, parse_text, validate
+from babelgate.adapters.aief.codec import COSTS, clean_folder, clean_name
+from babelgate.adapters.aief.wire import replies as w
+from babelgate.adapters.aief.wire.types import STEP
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Event,
@@ -36,7 +36,7 @@ from canonical import (
     RunStatus,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptRaised,
     LossNoted,
@@ -50,8 +50,8 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.json import as_list, as_object
-from canonical.value import Json, JsonObject
+from babelgate.canonical.json import as_list, as_object
+from babelgate.canonical.value import Json, JsonObject
 
 _NAME_LENGTH: Final = 256
 """Characters of a step's name, and of how something was lost. Chosen, not measured: OpenAPI v1 has no limit."""

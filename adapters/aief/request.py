@@ -3,9 +3,9 @@
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from adapters.aief.carries import CARRIES
-from adapters.aief.codec import clean_name, contents, json_text
-from canonical import (
+from babelgate.adapters.aief.carries import CARRIES
+from babelgate.adapters.aief.codec import clean_name, contents, json_text
+from babelgate.canonical import (
     AnnotationPart,
     Artifact,
     DataPart,
@@ -19,10 +19,10 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.agent import prompt_of
-from canonical.caller_tool import declared_tools
-from canonical.event import InterruptAnswered, InterruptRaised
-from canonical.value import Json, JsonObject
+from babelgate.canonical.agent import prompt_of
+from babelgate.canonical.caller_tool import declared_tools
+from babelgate.canonical.event import InterruptAnswered, InterruptRaised
+from babelgate.canonical.value import Json, JsonObject
 
 _NO_FORM: Final = "an input has no form for it"
 _DECLINED: Final = "a refusal to answer has no form, and is told as an empty answer"

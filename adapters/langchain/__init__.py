@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from adapters._adapter import Adapter, Example
-from adapters._upstream import Upstream
-from adapters.langchain.agents import upstream_name
-from adapters.langchain.carries import CARRIES, EXTENDED
-from adapters.langchain.client import Client, discover
-from adapters.langchain.server import answer_fault, routes
-from adapters.langchain.server.crons import submit
-from adapters.langchain.write.webhook import Writer
+from babelgate.adapters._adapter import Adapter, Example
+from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.langchain.agents import upstream_name
+from babelgate.adapters.langchain.carries import CARRIES, EXTENDED
+from babelgate.adapters.langchain.client import Client, discover
+from babelgate.adapters.langchain.server import answer_fault, routes
+from babelgate.adapters.langchain.server.crons import submit
+from babelgate.adapters.langchain.write.webhook import Writer
 
 __all__ = ("Client", "adapter", "agent_protocol_upstream", "discover", "upstream", "upstream_name")
 

@@ -4,13 +4,13 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from adapters._client.agent_name import free_name
-from adapters._json import validate
-from adapters.langchain.codec.stream_modes import Dialect
-from adapters.langchain.wire import replies as w
-from canonical import AgentInfo
-from canonical.json import as_object
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.agent_name import free_name
+from babelgate.adapters._json import validate
+from babelgate.adapters.langchain.codec.stream_modes import Dialect
+from babelgate.adapters.langchain.wire import replies as w
+from babelgate.canonical import AgentInfo
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Json, JsonObject
 
 _ASSISTANTS: Final = TypeAdapter(list[w.Assistant])
 _AGENTS: Final = TypeAdapter(list[w.Agent])

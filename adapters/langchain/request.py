@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from adapters._extension import URI
-from adapters.langchain.codec.caller_tools import encode_declared, encode_tool_message
-from adapters.langchain.codec.caller_tools import encode_input as encode_tools
-from adapters.langchain.codec.interrupts import BREAKPOINT, encode_answer
-from adapters.langchain.codec.message import encode_message, encode_said
-from adapters.langchain.codec.state import decode_messages
-from adapters.langchain.codec.stream_modes import Dialect
-from canonical import DataPart, FaultCode, FaultError, Invocation, Message, Record
-from canonical.event import InterruptRaised
-from canonical.json import as_object
-from canonical.value import Json, JsonObject
+from babelgate.adapters._extension import URI
+from babelgate.adapters.langchain.codec.caller_tools import encode_declared, encode_tool_message
+from babelgate.adapters.langchain.codec.caller_tools import encode_input as encode_tools
+from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, encode_answer
+from babelgate.adapters.langchain.codec.message import encode_message, encode_said
+from babelgate.adapters.langchain.codec.state import decode_messages
+from babelgate.adapters.langchain.codec.stream_modes import Dialect
+from babelgate.canonical import DataPart, FaultCode, FaultError, Invocation, Message, Record
+from babelgate.canonical.event import InterruptRaised
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Json, JsonObject
 
 MODES: Final[Mapping[str, tuple[str, ...]]] = {
     "langgraph": ("values", "updates", "messages-tuple", "custom", "tasks", "checkpoints"),

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from adapters._adapter import Adapter, Example
-from adapters.mcp.carries import CARRIES, EXTENDED, VERSION
-from adapters.mcp.server import PATH, answer_fault, routes
+from babelgate.adapters._adapter import Adapter, Example
+from babelgate.adapters.mcp.carries import CARRIES, EXTENDED, VERSION
+from babelgate.adapters.mcp.server import PATH, answer_fault, routes
 
 __all__ = ("CARRIES", "VERSION", "adapter")
 

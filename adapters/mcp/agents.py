@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from adapters.mcp.codec.arguments import THREAD
-from canonical import AgentInfo
-from canonical.value import JsonObject
+from babelgate.adapters.mcp.codec.arguments import THREAD
+from babelgate.canonical import AgentInfo
+from babelgate.canonical.value import JsonObject
 
 RESUME: Final = "resume_run"
 

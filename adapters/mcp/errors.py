@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from adapters._server.fault_headers import fault_headers
-from canonical import Fault, FaultCode
-from canonical.value import JsonObject
+from babelgate.adapters._server.fault_headers import fault_headers
+from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.value import JsonObject
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
-from canonical.value import Json
+from babelgate.canonical.value import Json
 
 SPEC: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
 NEXT: Final = "https://modelcontextprotocol.io/specification/2026-07-28"

@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 from pydantic_core import to_json
 
-from adapters._extension import Slice
-from adapters.mcp.carries import CARRIES
-from adapters.mcp.codec.questions import encode_question, question_text
-from adapters.mcp.codec.run_id import encode_run_id
-from adapters.mcp.errors import CANCELLED, STOPPING
-from adapters.mcp.wire import RECORDS
-from canonical import (
+from babelgate.adapters._extension import Slice
+from babelgate.adapters.mcp.carries import CARRIES
+from babelgate.adapters.mcp.codec.questions import encode_question, question_text
+from babelgate.adapters.mcp.codec.run_id import encode_run_id
+from babelgate.adapters.mcp.errors import CANCELLED, STOPPING
+from babelgate.adapters.mcp.wire import RECORDS
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Fault,
@@ -33,7 +33,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -52,9 +52,9 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.state import TERMINAL
-from canonical.thread import Loss
-from canonical.value import Json, JsonObject
+from babelgate.canonical.state import TERMINAL
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Json, JsonObject
 
 _FAILED = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
 

@@ -3,12 +3,20 @@ Responses API as agents."""
 
 from collections.abc import Sequence
 
-from adapters._adapter import Adapter, Example
-from adapters._upstream import Upstream
-from adapters.openai.agents import upstream_name
-from adapters.openai.carries import CARRIES, CHAT, CHAT_VERSION, EXTENDED, RESPONSES, RESPONSES_VERSION, VERSION
-from adapters.openai.client import Client, discover
-from adapters.openai.server import answer_fault, routes
+from babelgate.adapters._adapter import Adapter, Example
+from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.openai.agents import upstream_name
+from babelgate.adapters.openai.carries import (
+    CARRIES,
+    CHAT,
+    CHAT_VERSION,
+    EXTENDED,
+    RESPONSES,
+    RESPONSES_VERSION,
+    VERSION,
+)
+from babelgate.adapters.openai.client import Client, discover
+from babelgate.adapters.openai.server import answer_fault, routes
 
 __all__ = ("CARRIES", "VERSION", "Client", "adapter", "discover", "upstream", "upstream_name")
 

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from adapters._client.agent_name import free_name
-from adapters._json import validate
-from adapters.openai.wire import answers as w
-from adapters.openai.wire import replies
-from canonical import AgentInfo
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.agent_name import free_name
+from babelgate.adapters._json import validate
+from babelgate.adapters.openai.wire import answers as w
+from babelgate.adapters.openai.wire import replies
+from babelgate.canonical import AgentInfo
+from babelgate.canonical.value import Json, JsonObject
 
 _MOST_BYTES: Final = 64_000
 """Bytes of what a server says of a model, which is shown to whoever lists models."""

@@ -5,7 +5,7 @@ The losses of a run are told in these words."""
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped, lossy, whole
+from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "v1"
 """Of the paths; the fields are those of the Python SDK 3.52.0."""

@@ -3,9 +3,9 @@ events are the records of the log. A server alone: what it says is the gateway's
 
 from collections.abc import Sequence
 
-from adapters._adapter import Adapter, Example
-from adapters.runtime.carries import CARRIES, VERSION
-from adapters.runtime.server import answer_fault, routes
+from babelgate.adapters._adapter import Adapter, Example
+from babelgate.adapters.runtime.carries import CARRIES, VERSION
+from babelgate.adapters.runtime.server import answer_fault, routes
 
 __all__ = ("adapter",)
 

@@ -7,16 +7,16 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from adapters._json import validate
-from adapters._time import encode_time
-from adapters.runtime import wire as w
-from canonical import DataPart, FilePart, Interrupt, Message, Part, Record, Run, ThreadView, ToolCallPart
-from canonical.event import RunCreated
-from canonical.fault import Fault
-from canonical.history import Revision
-from canonical.message import ReasoningPart, RefusalPart, TextPart, ToolResultPart
-from canonical.thread import Artifact
-from canonical.value import Json, JsonObject, Value
+from babelgate.adapters._json import validate
+from babelgate.adapters._time import encode_time
+from babelgate.adapters.runtime import wire as w
+from babelgate.canonical import DataPart, FilePart, Interrupt, Message, Part, Record, Run, ThreadView, ToolCallPart
+from babelgate.canonical.event import RunCreated
+from babelgate.canonical.fault import Fault
+from babelgate.canonical.history import Revision
+from babelgate.canonical.message import ReasoningPart, RefusalPart, TextPart, ToolResultPart
+from babelgate.canonical.thread import Artifact
+from babelgate.canonical.value import Json, JsonObject, Value
 
 _HIDDEN: Final = frozenset({"extra", "headers", "uploaded"})
 """Members that are not shown: what adapters keep for themselves, headers that may hold credentials, and how many

@@ -4,8 +4,8 @@ the gateway and members of a body that are wrong are named in `errors`."""
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import Fault, FaultCode
-from canonical.value import JsonObject
+from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.value import JsonObject
 
 _STATUS: Final[Mapping[FaultCode, int]] = {
     FaultCode.INVALID: 422,

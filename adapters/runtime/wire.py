@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from canonical.value import Json, JsonObject
+from babelgate.canonical.value import Json, JsonObject
 
 MAX_MESSAGES: Final = 1000
 """Of one input."""

@@ -7,10 +7,18 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from conformance.across.driver import Broken, Driver, Live, Observation, check_stream, decode_base64, read_success
-from conformance.across.model import File, Handle, Input, Meaning, Question
-from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
-from conformance.wire.http import Stream
+from babelgate.conformance.across.driver import (
+    Broken,
+    Driver,
+    Live,
+    Observation,
+    check_stream,
+    decode_base64,
+    read_success,
+)
+from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
+from babelgate.conformance.wire.http import Stream
 
 _STATES: Final = {
     "SUBMITTED": "submitted",

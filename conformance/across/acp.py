@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
-from conformance.across.driver import Driver, Live, Observation, check_stream, decode_base64, read_success
-from conformance.across.model import File, Handle, Input, Meaning, Question
-from conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
-from conformance.wire.http import Stream
+from babelgate.conformance.across.driver import Driver, Live, Observation, check_stream, decode_base64, read_success
+from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.http import Stream
 
 _STATES: Final = {
     "created": "submitted",

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from conformance.across.langgraph import Threads, message_of
-from conformance.across.model import Handle, Input
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.across.langgraph import Threads, message_of
+from babelgate.conformance.across.model import Handle, Input
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 
 class AgentProtocol(Threads):

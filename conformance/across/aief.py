@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from conformance.across.driver import Broken, Driver, Observation, read_success
-from conformance.across.model import File, Handle, Input, Meaning, Question
-from conformance.wire.exchange import Exchange, NotJson, as_list, dig, parse_json
+from babelgate.conformance.across.driver import Broken, Driver, Observation, read_success
+from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig, parse_json
 
 _STEPS: Final = 50
 """That are asked for in one turn."""

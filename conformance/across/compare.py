@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from conformance.across.model import File, Shot
-from conformance.wire.exchange import NotJson, parse_json
+from babelgate.conformance.across.model import File, Shot
+from babelgate.conformance.wire.exchange import NotJson, parse_json
 
 ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "answer": (),

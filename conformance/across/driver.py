@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from conformance.across.model import File, Handle, Input, Meaning
-from conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
-from conformance.wire.http import Stream, Wire
+from babelgate.conformance.across.model import File, Handle, Input, Meaning
+from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.http import Stream, Wire
 
 _DECLINED: Final = (405, 415, 501)
 """Statuses of what a server does not do at all: an operation, a media type."""

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from conformance.across.a2a import A2A03, A2A10, endpoint_of
-from conformance.across.acp import Acp
-from conformance.across.agent_protocol import AgentProtocol
-from conformance.across.aief import Aief
-from conformance.across.driver import Driver, Place
-from conformance.across.langgraph import LangGraph
-from conformance.across.mcp import Mcp
-from conformance.across.openai import Chat, Responses
-from conformance.protocols.mcp.target import HELLO, request
-from conformance.protocols.openai.target import base_of
-from conformance.wire.exchange import Exchange, as_list, dig
-from conformance.wire.http import Unanswered, Wire
+from babelgate.conformance.across.a2a import A2A03, A2A10, endpoint_of
+from babelgate.conformance.across.acp import Acp
+from babelgate.conformance.across.agent_protocol import AgentProtocol
+from babelgate.conformance.across.aief import Aief
+from babelgate.conformance.across.driver import Driver, Place
+from babelgate.conformance.across.langgraph import LangGraph
+from babelgate.conformance.across.mcp import Mcp
+from babelgate.conformance.across.openai import Chat, Responses
+from babelgate.conformance.protocols.mcp.target import HELLO, request
+from babelgate.conformance.protocols.openai.target import base_of
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.wire.http import Unanswered, Wire
 
 DRIVERS: Final[Sequence[type[Driver]]] = (Acp, A2A03, A2A10, Aief, LangGraph, AgentProtocol, Chat, Responses, Mcp)
 _CARD: Final = "/.well-known/agent-card.json"

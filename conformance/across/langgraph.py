@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
-from conformance.across.driver import (
+from babelgate.conformance.across.driver import (
     LOOK_EVERY,
     Broken,
     Driver,
@@ -20,9 +20,9 @@ from conformance.across.driver import (
     decode_base64,
     read_success,
 )
-from conformance.across.model import File, Handle, Input, Meaning, Question
-from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
-from conformance.wire.http import Stream
+from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
+from babelgate.conformance.wire.http import Stream
 
 _STATES: Final = {
     "pending": "submitted",

@@ -3,10 +3,10 @@
 import itertools
 from typing import Any, ClassVar, Final
 
-from conformance.across.driver import Broken, Driver, Observation, decode_base64
-from conformance.across.model import File, Handle, Input, Meaning
-from conformance.protocols.mcp.target import HELLO, VERSION, Reply, Session
-from conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.across.driver import Broken, Driver, Observation, decode_base64
+from babelgate.conformance.across.model import File, Handle, Input, Meaning
+from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, Reply, Session
+from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
 
 _ASKS: Final = "a tool asks by elicitation, of which the judge has none"
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.wire.exchange import Exchange
+from babelgate.conformance.wire.exchange import Exchange
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from conformance.across.driver import Broken, Driver, Live, Observation, check_stream, read_success
-from conformance.across.model import Handle, Input, Meaning
-from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
-from conformance.wire.http import Stream
+from babelgate.conformance.across.driver import Broken, Driver, Live, Observation, check_stream, read_success
+from babelgate.conformance.across.model import Handle, Input, Meaning
+from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
+from babelgate.conformance.wire.http import Stream
 
 _DONE: Final = "[DONE]"
 _ASKS: Final = "a question is an answer like any other: nothing waits for its caller"

@@ -9,15 +9,15 @@ from fnmatch import fnmatchcase
 from importlib.metadata import version
 from typing import Final
 
-from conformance.across.driver import Broken, Driver, Observation, find_shared_ids, losses_of
-from conformance.across.find import Found, find
-from conformance.across.model import Handle, Shot
-from conformance.across.scenario import SCENARIOS, Moment, Scenario
-from conformance.probe import Options
-from conformance.trigger import Trigger
-from conformance.wire.credentials import credentials_by_origin, hide_credentials, secrets_of
-from conformance.wire.exchange import Exchange
-from conformance.wire.http import EXCHANGES, Unanswered, Wire
+from babelgate.conformance.across.driver import Broken, Driver, Observation, find_shared_ids, losses_of
+from babelgate.conformance.across.find import Found, find
+from babelgate.conformance.across.model import Handle, Shot
+from babelgate.conformance.across.scenario import SCENARIOS, Moment, Scenario
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger
+from babelgate.conformance.wire.credentials import credentials_by_origin, hide_credentials, secrets_of
+from babelgate.conformance.wire.exchange import Exchange
+from babelgate.conformance.wire.http import EXCHANGES, Unanswered, Wire
 
 _AT_A_TIME: Final = 6
 """Scenarios of all protocols together."""

@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from conformance.across.driver import Driver, Observation
-from conformance.across.model import File, Input
-from conformance.trigger import Trigger
-from conformance.wire.http import Unanswered
+from babelgate.conformance.across.driver import Driver, Observation
+from babelgate.conformance.across.model import File, Input
+from babelgate.conformance.trigger import Trigger
+from babelgate.conformance.wire.http import Unanswered
 
 _FILE: Final = File("across.bin", b"\x00\x01\xfe\xff across\r\n", "application/octet-stream")
 """Bytes that are no text, which some protocols have to encode."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 
-from conformance.across.compare import ASPECTS, Difference, differences
-from conformance.across.model import Shot
-from conformance.across.play import Played, Record
+from babelgate.conformance.across.compare import ASPECTS, Difference, differences
+from babelgate.conformance.across.model import Shot
+from babelgate.conformance.across.play import Played, Record
 
 _PREFIX = "across/"
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from conformance.bench.suite import LoadedTask, Suite, SuiteError, Upload
-from conformance.bench.task import FILE_LIMIT, Check, Task
+from babelgate.conformance.bench.suite import LoadedTask, Suite, SuiteError, Upload
+from babelgate.conformance.bench.task import FILE_LIMIT, Check, Task
 
 _IGNORED: Final = ("deprecated", "library")
 """Folders below `challenges` that agbenchmark itself leaves out (`generate_test.challenge_should_be_ignored`). Named as

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from conformance.bench.check import Evidence, Verdict, judge
-from conformance.bench.price import Prices, add_usages, normal
-from conformance.bench.result import Attempt, Outcome, VerdictRecord
-from conformance.bench.sandbox import Matcher
-from conformance.bench.server import Artifact, Server, ServerError, Step
-from conformance.bench.suite import LoadedTask
+from babelgate.conformance.bench.check import Evidence, Verdict, judge
+from babelgate.conformance.bench.price import Prices, add_usages, normal
+from babelgate.conformance.bench.result import Attempt, Outcome, VerdictRecord
+from babelgate.conformance.bench.sandbox import Matcher
+from babelgate.conformance.bench.server import Artifact, Server, ServerError, Step
+from babelgate.conformance.bench.suite import LoadedTask
 
 _KEPT: Final = 4000
 """Characters of an output that go into the record."""

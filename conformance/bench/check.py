@@ -11,8 +11,8 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from conformance.bench.sandbox import Finding, Matcher, TooLong, run_check, run_program, safe_path
-from conformance.bench.task import Check
+from babelgate.conformance.bench.sandbox import Finding, Matcher, TooLong, run_check, run_program, safe_path
+from babelgate.conformance.bench.task import Check
 
 _SHOWN: Final = 80
 """Characters of a text in a title or a reason."""

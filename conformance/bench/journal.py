@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from conformance.bench.result import FORMAT, Attempt, Header, Report
+from babelgate.conformance.bench.result import FORMAT, Attempt, Header, Report
 
 
 class JournalError(Exception):

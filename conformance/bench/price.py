@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from conformance.bench.document import Unreadable, read_document
+from babelgate.conformance.bench.document import Unreadable, read_document
 
 _WORDS: Final[Mapping[str, Sequence[str]]] = {
     "input_tokens": ("input_tokens", "prompt_tokens", "inputTokens", "promptTokens"),

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from conformance.bench.attempt import Contender, attempt, seed_of
-from conformance.bench.price import Prices
-from conformance.bench.result import Attempt, Settings
-from conformance.bench.sandbox import Matcher
-from conformance.bench.suite import LoadedTask, Suite
+from babelgate.conformance.bench.attempt import Contender, attempt, seed_of
+from babelgate.conformance.bench.price import Prices
+from babelgate.conformance.bench.result import Attempt, Settings
+from babelgate.conformance.bench.sandbox import Matcher
+from babelgate.conformance.bench.suite import LoadedTask, Suite
 
 Place = tuple[str, str, int]
 """Of an attempt in a bench: agent, task, repetition."""

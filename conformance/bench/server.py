@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, cast
 
 import httpx
 
-from conformance.bench.sandbox import safe_path
-from conformance.bench.suite import Upload
+from babelgate.conformance.bench.sandbox import safe_path
+from babelgate.conformance.bench.suite import Upload
 
 Kind = Literal["unreachable", "protocol", "refused"]
 

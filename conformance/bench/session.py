@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from conformance.bench.attempt import Contender
-from conformance.bench.journal import Journal, JournalError, read_journal
-from conformance.bench.price import Prices
-from conformance.bench.report import write_reports
-from conformance.bench.result import AgentAbout, Attempt, Header, Machine, Report, Settings, TaskAbout
-from conformance.bench.run import Budget, Progress, run
-from conformance.bench.sandbox import Matcher
-from conformance.bench.suite import Suite
-from conformance.bench.summary import against, summarize
-from conformance.wire.exchange import Redactor
+from babelgate.conformance.bench.attempt import Contender
+from babelgate.conformance.bench.journal import Journal, JournalError, read_journal
+from babelgate.conformance.bench.price import Prices
+from babelgate.conformance.bench.report import write_reports
+from babelgate.conformance.bench.result import AgentAbout, Attempt, Header, Machine, Report, Settings, TaskAbout
+from babelgate.conformance.bench.run import Budget, Progress, run
+from babelgate.conformance.bench.sandbox import Matcher
+from babelgate.conformance.bench.suite import Suite
+from babelgate.conformance.bench.summary import against, summarize
+from babelgate.conformance.wire.exchange import Redactor
 
 JOURNAL: Final = "journal.jsonl"
 """In the folder of a bench."""

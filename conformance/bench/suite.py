@@ -14,9 +14,9 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from conformance.bench.check import mistake_in
-from conformance.bench.document import Document, Unreadable, read_document
-from conformance.bench.task import FILE_LIMIT, Check, SuiteFile, Task
+from babelgate.conformance.bench.check import mistake_in
+from babelgate.conformance.bench.document import Document, Unreadable, read_document
+from babelgate.conformance.bench.task import FILE_LIMIT, Check, SuiteFile, Task
 
 _FOLDER: Final = Path(__file__).parent / "suites"
 SHIPPED: Final = tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))

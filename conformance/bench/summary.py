@@ -9,9 +9,9 @@ from math import exp, log
 from statistics import fmean
 from typing import Final, Literal
 
-from conformance.bench import stats as st
-from conformance.bench.price import add_usages
-from conformance.bench.result import (
+from babelgate.conformance.bench import stats as st
+from babelgate.conformance.bench.price import add_usages
+from babelgate.conformance.bench.result import (
     AgentFigures,
     Attempt,
     Baseline,

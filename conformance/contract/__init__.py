@@ -4,8 +4,8 @@ raises `Broken`, with the rule that was broken, at the first thing that no hub c
 `Dialogue` is the same play for one's own tests: one task, from its input over questions and answers to its end.
 """
 
-from conformance.contract.dialogue import Dialogue
-from conformance.contract.referee import Broken, Transcript
-from conformance.contract.trial import check_agent
+from babelgate.conformance.contract.dialogue import Dialogue
+from babelgate.conformance.contract.referee import Broken, Transcript
+from babelgate.conformance.contract.trial import check_agent
 
 __all__ = ("Broken", "Dialogue", "Transcript", "check_agent")

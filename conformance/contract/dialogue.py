@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 from uuid import uuid4
 
-from canonical import (
+from babelgate.canonical import (
     Agent,
     Event,
     Fault,
@@ -20,9 +20,17 @@ from canonical import (
     RunReason,
     RunStatus,
 )
-from canonical.event import Cause, InterruptAnswered, InterruptRaised, RunCreated, RunEnded, RunStarted, TaskCreated
-from canonical.value import Json
-from conformance.contract.referee import Broken, Referee, Transcript
+from babelgate.canonical.event import (
+    Cause,
+    InterruptAnswered,
+    InterruptRaised,
+    RunCreated,
+    RunEnded,
+    RunStarted,
+    TaskCreated,
+)
+from babelgate.canonical.value import Json
+from babelgate.conformance.contract.referee import Broken, Referee, Transcript
 
 Action = Literal["answer", "decline"]
 

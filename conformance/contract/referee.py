@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import cast, get_args
 from uuid import uuid4
 
-from canonical import Event, Fault, FilePart, Message, Part, RunStatus
-from canonical.event import (
+from babelgate.canonical import Event, Fault, FilePart, Message, Part, RunStatus
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -26,10 +26,10 @@ from canonical.event import (
     UpstreamBound,
     encode_event,
 )
-from canonical.fold import extend_part
-from canonical.json import to_json
-from canonical.state import ENDED
-from canonical.stored import decode_event
+from babelgate.canonical.fold import extend_part
+from babelgate.canonical.json import to_json
+from babelgate.canonical.state import ENDED
+from babelgate.canonical.stored import decode_event
 
 _EVENTS = get_args(Event)
 _FREE = (StateSaved, Custom, Native, LossNoted, UpstreamBound)

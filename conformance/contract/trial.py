@@ -7,10 +7,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from canonical import Agent, Event, Message
-from canonical.value import Json
-from conformance.contract.dialogue import Dialogue, start_run
-from conformance.contract.referee import Broken, Transcript
+from babelgate.canonical import Agent, Event, Message
+from babelgate.canonical.value import Json
+from babelgate.conformance.contract.dialogue import Dialogue, start_run
+from babelgate.conformance.contract.referee import Broken, Transcript
 
 STRANGE: tuple[str | Message | dict[str, Any], ...] = (
     "",

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from conformance.report.badge import badge
-from conformance.report.ctrf import ctrf
-from conformance.report.document import document
-from conformance.report.html import html
-from conformance.report.junit import junit
-from conformance.report.markdown import markdown
-from conformance.report.model import Report
+from babelgate.conformance.report.badge import badge
+from babelgate.conformance.report.ctrf import ctrf
+from babelgate.conformance.report.document import document
+from babelgate.conformance.report.html import html
+from babelgate.conformance.report.junit import junit
+from babelgate.conformance.report.markdown import markdown
+from babelgate.conformance.report.model import Report
 
 __all__ = ("FORMS", "render")
 

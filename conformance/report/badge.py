@@ -2,7 +2,7 @@
 
 import json
 
-from conformance.report.model import Report
+from babelgate.conformance.report.model import Report
 
 
 def badge(report: Report) -> str:

@@ -3,9 +3,9 @@
 import json
 from typing import Any, Final
 
-from conformance.report.model import Report, SetReport
-from conformance.verdict import Result, Verdict
-from conformance.wire.exchange import Redactor
+from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.verdict import Result, Verdict
+from babelgate.conformance.wire.exchange import Redactor
 
 _STATUS: Final = {
     Verdict.PASS: "passed",

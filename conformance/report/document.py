@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from conformance.report.model import Report, SetReport
-from conformance.verdict import Result
-from conformance.wire.exchange import Redactor
+from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.verdict import Result
+from babelgate.conformance.wire.exchange import Redactor
 
 
 def document(report: Report) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from conformance.report.document import as_json
-from conformance.report.model import Report
-from conformance.report.page import page
+from babelgate.conformance.report.document import as_json
+from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.page import page
 
 
 def html(report: Report) -> str:

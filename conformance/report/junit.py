@@ -2,9 +2,9 @@
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from conformance.report.model import Report, SetReport
-from conformance.verdict import Result, Verdict
-from conformance.wire.exchange import Redactor
+from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.verdict import Result, Verdict
+from babelgate.conformance.wire.exchange import Redactor
 
 
 def junit(report: Report) -> str:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from conformance.report.model import Report, SetReport
-from conformance.report.text import MARKS, summary
-from conformance.verdict import Verdict
-from conformance.wire.exchange import Redactor
+from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.report.text import MARKS, summary
+from babelgate.conformance.verdict import Verdict
+from babelgate.conformance.wire.exchange import Redactor
 
 
 def markdown(report: Report) -> str:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from conformance.requirement import RequirementSet
-from conformance.verdict import Result, Verdict
+from babelgate.conformance.requirement import RequirementSet
+from babelgate.conformance.verdict import Result, Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 def page(title: str, body: Iterable[str], *, more_style: str = "") -> str:
     """`body` is HTML, escaped by whoever made it."""
-    style = (files("conformance") / "report" / "page.css").read_text(encoding="utf-8") + more_style
+    style = (files("babelgate.conformance") / "report" / "page.css").read_text(encoding="utf-8") + more_style
     lines = "\n".join(body)
     return f"""<!doctype html>
 <html lang="en">

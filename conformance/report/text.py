@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from conformance.report.model import Report, SetReport
-from conformance.verdict import Result, Verdict
-from conformance.wire.exchange import Redactor
+from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.verdict import Result, Verdict
+from babelgate.conformance.wire.exchange import Redactor
 
 MARKS: Final = {
     Verdict.PASS: "✓",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from conformance.wire.schema import Violation
+from babelgate.conformance.wire.schema import Violation
 
 _SECRET_HEADERS: Final = frozenset(
     {

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import httpx
 
-from conformance.wire.connection import Connections
-from conformance.wire.credentials import origin_of
-from conformance.wire.exchange import Exchange, Frame, Message, NotJson, parse_json
-from conformance.wire.schema import Schemas, Violation
-from conformance.wire.sse import EventReader
+from babelgate.conformance.wire.connection import Connections
+from babelgate.conformance.wire.credentials import origin_of
+from babelgate.conformance.wire.exchange import Exchange, Frame, Message, NotJson, parse_json
+from babelgate.conformance.wire.schema import Schemas, Violation
+from babelgate.conformance.wire.sse import EventReader
 
 Receives = str | Mapping[int, str] | None
 """A definition; or one for each status (200) or class of it (2, 4, 5)."""

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.wire.exchange import Exchange, dig
-from conformance.wire.http import Stream, Wire
+from babelgate.conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.wire.http import Stream, Wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
 
-from conformance.wire.exchange import Exchange
-from conformance.wire.http import EXCHANGES, Wire
+from babelgate.conformance.wire.exchange import Exchange
+from babelgate.conformance.wire.http import EXCHANGES, Wire
 
 _LONGEST: Final = 8 * 2**20
 """Bytes of one delivery."""

@@ -137,5 +137,5 @@ LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @cache
 def load_schemas(set_name: str) -> Schemas:
-    text = (files("conformance") / "schemas" / f"{set_name}.yaml").read_text(encoding="utf-8")
+    text = (files("babelgate.conformance") / "schemas" / f"{set_name}.yaml").read_text(encoding="utf-8")
     return Schemas(yaml.load(text, LOADER))

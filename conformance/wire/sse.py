@@ -6,7 +6,7 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-inte
 from collections.abc import Iterator
 from typing import Final
 
-from conformance.wire.exchange import Frame
+from babelgate.conformance.wire.exchange import Frame
 
 _BOM: Final = "\ufeff"
 

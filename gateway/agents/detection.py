@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from adapters import UPSTREAMS
-from adapters._client.answers import LISTING_LIMIT, read_answer
-from adapters._upstream import Upstream
-from canonical import AgentInfo, FaultError
+from babelgate.adapters import UPSTREAMS
+from babelgate.adapters._client.answers import LISTING_LIMIT, read_answer
+from babelgate.adapters._upstream import Upstream
+from babelgate.canonical import AgentInfo, FaultError
 
 _PATIENCE: Final = httpx.Timeout(5.0)
 _BOUND: Final = 10.0

@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar, cast
 
 import httpx
 
-from adapters._upstream import FORWARDED, Client
-from canonical import Event, Fault, FaultCode, FaultError, Invocation
-from canonical.agent import Introspectable
-from canonical.event import LossNoted, StateSaved, UpstreamBound
-from canonical.value import JsonObject
+from babelgate.adapters._upstream import FORWARDED, Client
+from babelgate.canonical import Event, Fault, FaultCode, FaultError, Invocation
+from babelgate.canonical.agent import Introspectable
+from babelgate.canonical.event import LossNoted, StateSaved, UpstreamBound
+from babelgate.canonical.value import JsonObject
 
 _FAILURES: Final = 5
 """In a row, after which a server is left alone."""
@@ -153,7 +153,7 @@ class _Keeping(_Reattaching):
         server = self._bound_server(call) or self._servers[0]
         return await cast("Any", server.client).update_state(call, removed_ids=removed_ids, as_node=as_node)
 
-    # The port of agents that are graphs (`canonical.agent.Introspectable`)
+    # The port of agents that are graphs (`babelgate.canonical.agent.Introspectable`)
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
         return await _in_time(self._first.draw(depth))

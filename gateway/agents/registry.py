@@ -22,15 +22,16 @@ from uuid import UUID, uuid5
 
 import httpx
 
-from adapters._client.agent_name import legal_name
-from adapters._upstream import Client, Upstream
-from canonical import Agent, AgentInfo, FaultCode, FaultError
-from gateway.agents.detection import Detected, Detector, Undetected
-from gateway.agents.failover import Server, server_pool
-from gateway.agents.langgraph.signature import can_make_graphs
-from gateway.agents.python.agent import wrap
-from gateway.registered_agent import Again, RegisteredAgent
-from gateway.settings.model import AgentSettings, Settings
+from babelgate._renamed import describe_import_error
+from babelgate.adapters._client.agent_name import legal_name
+from babelgate.adapters._upstream import Client, Upstream
+from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
+from babelgate.gateway.agents.detection import Detected, Detector, Undetected
+from babelgate.gateway.agents.failover import Server, server_pool
+from babelgate.gateway.agents.langgraph.signature import can_make_graphs
+from babelgate.gateway.agents.python.agent import wrap
+from babelgate.gateway.registered_agent import Again, RegisteredAgent
+from babelgate.gateway.settings.model import AgentSettings, Settings
 
 log = logging.getLogger("babelgate.registry")
 
@@ -261,7 +262,7 @@ def _module(place: str) -> Any:
         return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except (Exception, SystemExit) as error:  # whatever a module does when it is run
         log.debug("importing %s failed", place, exc_info=True)
-        raise _Broken(f"cannot import {place}: {type(error).__name__}: {error}") from None
+        raise _Broken(f"cannot import {place}: {describe_import_error(error)}") from None
 
 
 def _of_file(path: Path) -> ModuleType:
@@ -288,7 +289,7 @@ def _is_graph(target: object) -> bool:
 
 async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agent]:
     try:
-        from gateway.agents.langgraph.agent import (  # they need LangGraph, which only graphs bring
+        from babelgate.gateway.agents.langgraph.agent import (  # they need LangGraph, which only graphs bring
             wrap_factory,
             wrap_graph,
         )

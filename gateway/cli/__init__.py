@@ -13,10 +13,10 @@ from typing import Any, Final, cast
 
 import click
 from click.shell_completion import CompletionItem
-from rich_click import RichGroup
+from rich_click import RichGroup, command_panel  # pyright: ignore[reportUnknownVariableType]
 
-from gateway.cli.errors import FAILED, CliError
-from gateway.cli.log import one_line
+from babelgate.gateway.cli.errors import FAILED, CliError
+from babelgate.gateway.cli.log import one_line
 
 __all__ = ("babelgate", "main")
 
@@ -40,19 +40,18 @@ def _examples(*lines: str) -> str:
     return "\n\n".join(("Examples:", *lines))
 
 
+# 78 characters or fewer: a longer example is wrapped where the terminal has 80 columns.
 _EXAMPLES: Final = _examples(
     "babelgate serve                                # ./babelgate.yaml, or demos",
-    "babelgate serve weather=http://127.0.0.1:8333  # the agents of another server",
+    "babelgate serve weather=http://127.0.0.1:8333  # the agent of a server",
     "babelgate serve mymodule:agent                 # an agent in Python",
-    'babelgate run echo "Hello" --as a2a            # call a served agent',
-    "babelgate add http://127.0.0.1:8333            # put its agents into babelgate.yaml",
-    "babelgate validate babelgate.yaml              # find the mistakes in a file",
-    "babelgate check http://127.0.0.1:9000          # judge any agent by the protocols it speaks",
-    "babelgate bench smoke echo stream              # the same tasks to several agents, compared",
-    'babelgate record ask "Hi" --out run.json        # what an agent says, as a file',
-    "babelgate replay run.json                      # and that file as an agent",
-    "babelgate export --out threads.jsonl           # threads with their logs and files",
-    "babelgate import threads.jsonl --database URL  # and into another database",
+    "babelgate add http://127.0.0.1:8333            # edit ./babelgate.yaml",
+    'babelgate run echo "Hello" --as a2a            # call an agent over A2A',
+    "babelgate check http://127.0.0.1:9000          # test its conformance",
+    "babelgate bench smoke echo ask                 # compare two agents",
+    'babelgate record ask "Hi" --out run.json       # save a run',
+    "babelgate replay run.json                      # serve the saved run",
+    "babelgate export --out threads.jsonl           # back up all threads",
 )
 _SERVE: Final = _examples(
     "babelgate serve",
@@ -130,7 +129,7 @@ class Protocol(click.ParamType[str]):
 
     @property
     def names(self) -> Sequence[str]:
-        from adapters import UPSTREAMS
+        from babelgate.adapters import UPSTREAMS
 
         return [each.protocol for each in UPSTREAMS if not self._is_served or each.own_path is not None]
 
@@ -146,12 +145,21 @@ class Protocol(click.ParamType[str]):
         return [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
 
 
+# The last panel is shown first.
+@command_panel("Move data", commands=["export", "import"])
+@command_panel("Test agents", commands=["check", "bench", "record", "replay"])
+@command_panel("Call an agent", commands=["run"])
+@command_panel("Serve agents", commands=["serve", "add", "validate"])
 @click.group(
     cls=RichGroup, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(package_name="babelgate", message="%(prog)s %(version)s")
 def babelgate() -> None:
-    """Put AI agents behind one gateway that every agent protocol can call."""
+    """Put an AI agent behind this gateway once, and call it in every agent protocol.
+
+    `babelgate serve` starts the gateway with your agents or with demo agents. It prints a call for each protocol.
+    `babelgate COMMAND --help` explains a command, with examples.
+    """
 
 
 @babelgate.command(epilog=_SERVE)
@@ -192,7 +200,7 @@ def serve(
     allow_anonymous: bool | None,
     log_level: str | None,
 ) -> None:
-    """Serve agents on every protocol.
+    """Serve agents in every protocol.
 
     A TARGET is the URL of an agent server or module:name of an agent in Python, with a name of your choice before it:
     name=http://127.0.0.1:8333, name=module:name. URL#agent picks one agent of a server that has several.
@@ -203,7 +211,7 @@ def serve(
     # What nothing here uses, and libraries take along: httpx its own command line where rich and pygments are there,
     # 3.3 MB, and uvicorn what starts it anew when files change, 1 MB.
     with _without("httpx._main", "watchfiles"):
-        from gateway.cli.serve import serve as run_gateway
+        from babelgate.gateway.cli.serve import serve as run_gateway
 
     given = {
         "host": host,
@@ -241,11 +249,11 @@ def serve(
     "--whole", is_flag=True, help="Also show what the protocol has no field for (needs the Babelgate extension)."
 )
 def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: bool) -> None:
-    """Call the agent NAME of a running gateway, as a client of a protocol.
+    """Call the agent NAME of a running gateway in a protocol of your choice.
 
     What the agent says goes to stdout as it comes; its questions are asked here. The exit code is 1 if the agent fails.
     """
-    from gateway.cli.run import run as converse
+    from babelgate.gateway.cli.run import run as converse
 
     converse(name, text, protocol, url, key, whole=whole)
 
@@ -268,11 +276,11 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
     help="Protocol of the server; skips detection.",
 )
 def add(target: str, config: Path, headers: Sequence[str], protocol: str | None) -> None:
-    """Find out what the server at URL speaks, and put its agents into the configuration file.
+    """Detect the protocol of the server at URL, and add its agents to the configuration file.
 
     A ${VARIABLE} in a header is written as it stands, and filled in from the environment when the file is read.
     """
-    from gateway.cli.add import add as put_in
+    from babelgate.gateway.cli.add import add as put_in
 
     put_in(target, config, headers, protocol)
 
@@ -281,9 +289,9 @@ def add(target: str, config: Path, headers: Sequence[str], protocol: str | None)
 @click.argument("file", type=_Path, default=FILE, required=False)
 @click.option("--schema", is_flag=True, help="Print the JSON schema of the file, for editors, and exit.")
 def validate(file: Path, schema: bool) -> None:
-    """Find the mistakes in a configuration file, one line each."""
-    from gateway.cli.validate import show_schema
-    from gateway.cli.validate import validate as check
+    """Report the errors in a configuration file, one line each."""
+    from babelgate.gateway.cli.validate import show_schema
+    from babelgate.gateway.cli.validate import validate as check
 
     if schema:
         show_schema()
@@ -369,16 +377,16 @@ def check(
     json_path: Path | None,
     **reports: Path | None,
 ) -> int:
-    """Judge the agent at URL by the protocols it speaks.
+    """Test whether the agent at URL conforms to the protocols it speaks.
 
     What it speaks is found out. The exit code is 0 if it conforms, 1 if it does not, and 2 if nothing could be judged.
 
     With --across, the same scenarios are played through every protocol that is spoken at the URLs, and what they mean
     is compared: the exit code is 0 if nothing differs but by a loss that is declared.
     """
-    from conformance.examine import Selection
-    from gateway.cli.check import CheckOptions, compare, show_requirements
-    from gateway.cli.check import check as judge
+    from babelgate.conformance.examine import Selection
+    from babelgate.gateway.cli.check import CheckOptions, compare, show_requirements
+    from babelgate.gateway.cli.check import check as judge
 
     selection = Selection(protocol, revision, only)
     if is_list:
@@ -486,7 +494,7 @@ def bench(
     schema: str | None,
     **given: Any,
 ) -> int:
-    """Give the tasks of SUITE to every AGENT, and compare them.
+    """Run the tasks of SUITE with every AGENT, and compare the results.
 
     SUITE is a file of tasks, a folder of such files, or a shipped suite: smoke, files. An AGENT is the URL of a server
     of any protocol, module:name of an agent in Python, or the name of a configured or a demo agent; name=… before it
@@ -496,11 +504,11 @@ def bench(
     The exit code is 0, 1 if something has become worse since the baseline, if a score is too low or if a check is
     wrong, 3 if a budget was used up, and 130 after Ctrl-C: then --resume goes on.
     """
-    from conformance.bench.result import Settings
-    from conformance.bench.run import Budget
-    from gateway.cli.bench import BenchOptions, resume, show_schema, show_tasks
-    from gateway.cli.bench import bench as compare
-    from gateway.cli.target import read_header
+    from babelgate.conformance.bench.result import Settings
+    from babelgate.conformance.bench.run import Budget
+    from babelgate.gateway.cli.bench import BenchOptions, resume, show_schema, show_tasks
+    from babelgate.gateway.cli.bench import bench as compare
+    from babelgate.gateway.cli.target import read_header
 
     if schema is not None:
         show_schema(schema)
@@ -557,15 +565,15 @@ def bench(
 )
 @click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file whose agents can be named.")
 def record(agent: str, text: str, out: Path, headers: Sequence[str], **given: Any) -> int:
-    """Give TEXT to AGENT, and keep all that it says in a file, for `babelgate replay`.
+    """Call AGENT with TEXT, and save the run to a file for `babelgate replay`.
 
     AGENT is the URL of a server of any protocol, module:name of an agent in Python, or the name of a configured or a
     demo agent. Its questions are answered by --answer, or asked here. The file holds each event of the agent with its
     time, the bytes of its files, and what was said on the wire, without keys.
     """
-    from gateway.cli.record import RecordOptions
-    from gateway.cli.record import record as keep
-    from gateway.cli.target import read_header
+    from babelgate.gateway.cli.record import RecordOptions
+    from babelgate.gateway.cli.record import record as keep
+    from babelgate.gateway.cli.target import read_header
 
     return keep(agent, text, out, RecordOptions(headers=dict(map(read_header, headers)), **given))
 
@@ -588,12 +596,12 @@ def record(agent: str, text: str, out: Path, headers: Sequence[str], **given: An
     help="recorded: with the recorded delays; full: without delays.",
 )
 def replay(recording: Path, name: str | None, port: int, pace: Any) -> None:
-    """Serve RECORDING as an agent on every protocol: whatever it is asked, it says what was recorded.
+    """Serve RECORDING as an agent that repeats the recorded run.
 
     What was one task then is one task now: where the agent asked, it asks again, and the answer, whatever it is, gets
     what was said after the recorded one. Nothing is kept when it ends.
     """
-    from gateway.cli.record import replay as say_again
+    from babelgate.gateway.cli.record import replay as say_again
 
     say_again(recording, name, port, pace)
 
@@ -621,7 +629,7 @@ def export_threads(
     config: Path | None,
     database: str | None,
 ) -> int:
-    """Write threads with their logs and files to a file, for `babelgate import`.
+    """Write threads, with their logs and files, to a file for `babelgate import`.
 
     Options of one name add up, and those of several narrow down. Without --thread, --agent and --metadata the items of
     the store, the assistants and the crons of the owners go along. A gateway may use the database meanwhile. The file
@@ -630,7 +638,7 @@ def export_threads(
     A thread with a run that is at work or waits is left out, or with --active taken as it is. The exit code is 1 if any
     was left out.
     """
-    from gateway.cli.transfer import export_threads as write
+    from babelgate.gateway.cli.transfer import export_threads as write
 
     return write(out, owners, threads, agents, metadata, active, _settings_file(config), database)
 
@@ -640,7 +648,7 @@ def export_threads(
 @click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The configuration file.")
 @click.option("--database", metavar="URL", help="The database.  [default: sqlite:///babelgate.db]")
 def import_threads(file: Path, config: Path | None, database: str | None) -> int:
-    """Take the threads of FILE, which `babelgate export` has written, into a database; - is stdin.
+    """Load the threads of FILE, written by `babelgate export`, into a database; - is stdin.
 
     Each thread is taken whole or not at all. One that is there already stays as it is, and where its log is not the
     one of the file it is named as a conflict. So an import that was cut off is done again, from the start. The exit
@@ -649,7 +657,7 @@ def import_threads(file: Path, config: Path | None, database: str | None) -> int
     A SQLite database is used by one process at a time: stop its gateway before. Runs that were at work or waited when
     the file was written are taken up by the next gateway as after a crash.
     """
-    from gateway.cli.transfer import import_threads as read
+    from babelgate.gateway.cli.transfer import import_threads as read
 
     return read(file, _settings_file(config), database)
 
@@ -681,6 +689,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _is_of_a_plugin(error: Exception) -> bool:
     """Whether an installed package offers a protocol that cannot be taken."""
-    from adapters._plugins import PluginError
+    from babelgate.adapters._plugins import PluginError
 
     return isinstance(error, PluginError)

@@ -11,14 +11,14 @@ import click
 import yaml
 from pydantic import ValidationError
 
-from adapters._client.agent_name import legal_name
-from conformance.wire.credentials import hide_credentials
-from gateway.agents.detection import Detected, Detector, Undetected
-from gateway.cli.errors import USAGE, CliError
-from gateway.cli.target import read_header
-from gateway.settings.load import ConfigError, load, read_file
-from gateway.settings.model import AgentSettings
-from gateway.storage.permission import PRIVATE_FILE
+from babelgate.adapters._client.agent_name import legal_name
+from babelgate.conformance.wire.credentials import hide_credentials
+from babelgate.gateway.agents.detection import Detected, Detector, Undetected
+from babelgate.gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.cli.target import read_header
+from babelgate.gateway.settings.load import ConfigError, load, read_file
+from babelgate.gateway.settings.model import AgentSettings
+from babelgate.gateway.storage.permission import PRIVATE_FILE
 
 _TARGET = re.compile(r"(?:([^=:/#]+)=)?(https?://[^#]+)(?:#(.+))?", re.DOTALL)
 

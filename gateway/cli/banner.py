@@ -1,24 +1,27 @@
-"""What a gateway shows when it is ready: where each protocol is, and a call of it that can be pasted."""
+"""The text that `babelgate serve` prints when it is ready: the URL of each protocol, with a call to paste."""
 
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
 import click
 
-from adapters import ADAPTERS
-from gateway.agents.registry import Registry
-from gateway.cli.listener import is_loopback
-from gateway.cli.log import one_line
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
+from babelgate.adapters import ADAPTERS
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.cli.listener import is_loopback
+from babelgate.gateway.cli.log import one_line
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
 
 
 def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[str]:
+    """Yield the lines of the text. The first one names the URL; the last one follows when everything is printed."""
     yield click.style(f"Babelgate {version('babelgate')} serves {base_url}", bold=True)
     working = [each for each in registry.all() if each.broken is None]
     shown = next((each.info.name for each in working if each.info.name == registry.default), None)
     shown = shown or next((each.info.name for each in working), None)
     if shown is not None:
+        yield ""
+        yield f'Call the agent "{shown}" in any protocol:'
         yield ""
         yield from _calls(settings, base_url, shown)
     yield ""
@@ -27,10 +30,12 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
     if settings.workers > 1:
         yield from _row("workers", f"{settings.workers} processes")
     if not settings.keys:
-        who = "anyone on this machine" if is_loopback(settings.host) else "anyone who can reach it"
-        yield from _row("callers", f"{who}: there are no API keys")
+        callers = "every program on this machine" if is_loopback(settings.host) else "everyone who reaches this address"
+        yield from _row("access", f"no API keys: {callers} can call the agents")
+    if settings.has_demo_agents:
+        yield from _row("next", "serve your own agent: babelgate serve name=http://HOST:PORT, or module:name")
     yield ""
-    yield "Ctrl-C stops it."
+    yield "Press Ctrl-C to stop."
 
 
 def _calls(settings: Settings, base_url: str, agent: str) -> Iterator[str]:

@@ -15,24 +15,24 @@ import click
 import httpx
 from rich.console import Console
 
-from adapters._client.agent_name import legal_name
-from conformance.bench.agbenchmark import load_agbenchmark
-from conformance.bench.attempt import Contender
-from conformance.bench.check import title_of
-from conformance.bench.journal import JournalError, read_journal, read_report, write_file
-from conformance.bench.price import Price, PriceError, Prices, parse_price, read_prices
-from conformance.bench.report.html import html
-from conformance.bench.report.terminal import terminal
-from conformance.bench.result import AgentAbout, Header, Report, Settings, result_schema
-from conformance.bench.run import Budget
-from conformance.bench.server import Server, reach
-from conformance.bench.session import JOURNAL, Session, begin, conduct, differences
-from conformance.bench.suite import Suite, SuiteError, load_suite
-from conformance.bench.task import task_schema
-from gateway.cli.embedded import Embedded, Served, embedded_gateway
-from gateway.cli.errors import FAILED, USAGE, CliError
-from gateway.cli.progress import show_progress
-from gateway.cli.target import AgentTarget, configured_agents, read_agent
+from babelgate.adapters._client.agent_name import legal_name
+from babelgate.conformance.bench.agbenchmark import load_agbenchmark
+from babelgate.conformance.bench.attempt import Contender
+from babelgate.conformance.bench.check import title_of
+from babelgate.conformance.bench.journal import JournalError, read_journal, read_report, write_file
+from babelgate.conformance.bench.price import Price, PriceError, Prices, parse_price, read_prices
+from babelgate.conformance.bench.report.html import html
+from babelgate.conformance.bench.report.terminal import terminal
+from babelgate.conformance.bench.result import AgentAbout, Header, Report, Settings, result_schema
+from babelgate.conformance.bench.run import Budget
+from babelgate.conformance.bench.server import Server, reach
+from babelgate.conformance.bench.session import JOURNAL, Session, begin, conduct, differences
+from babelgate.conformance.bench.suite import Suite, SuiteError, load_suite
+from babelgate.conformance.bench.task import task_schema
+from babelgate.gateway.cli.embedded import Embedded, Served, embedded_gateway
+from babelgate.gateway.cli.errors import FAILED, USAGE, CliError
+from babelgate.gateway.cli.progress import show_progress
+from babelgate.gateway.cli.target import AgentTarget, configured_agents, read_agent
 
 INCOMPLETE: Final = 3
 """Exit code: a budget was used up before all attempts were made."""

@@ -10,22 +10,22 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from conformance.across import report as across
-from conformance.across.play import NothingToCompare, play
-from conformance.across.report.text import lines as across_lines
-from conformance.across.verdict import judge as compare_record
-from conformance.baseline import BaselineError, read_baseline
-from conformance.examine import Selection, SelectionError, examine
-from conformance.probe import Opened, Options
-from conformance.report import FORMS, render
-from conformance.report.text import MARKS, lines
-from conformance.requirement import RequirementSet
-from conformance.trigger import TriggerError, read_triggers
-from conformance.verdict import Result
-from conformance.wire.credentials import hide_credentials
-from conformance.wire.http import Unanswered
-from gateway.cli.errors import USAGE, CliError
-from gateway.cli.target import read_header
+from babelgate.conformance.across import report as across
+from babelgate.conformance.across.play import NothingToCompare, play
+from babelgate.conformance.across.report.text import lines as across_lines
+from babelgate.conformance.across.verdict import judge as compare_record
+from babelgate.conformance.baseline import BaselineError, read_baseline
+from babelgate.conformance.examine import Selection, SelectionError, examine
+from babelgate.conformance.probe import Opened, Options
+from babelgate.conformance.report import FORMS, render
+from babelgate.conformance.report.text import MARKS, lines
+from babelgate.conformance.requirement import RequirementSet
+from babelgate.conformance.trigger import TriggerError, read_triggers
+from babelgate.conformance.verdict import Result
+from babelgate.conformance.wire.credentials import hide_credentials
+from babelgate.conformance.wire.http import Unanswered
+from babelgate.gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.cli.target import read_header
 
 _STYLES = {"✓": "green", "✗": "red", "!": "yellow", "?": "yellow", "–": "dim", "⚠": "magenta"}
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject
 
 ABSENT: Final = "no gateway answers there: start one with babelgate serve, or name another with --url"
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import IO, Any, Final
 
-from gateway.cli.errors import CliError
-from gateway.cli.serve import Gateway, start
-from gateway.settings.model import Settings
+from babelgate.gateway.cli.errors import CliError
+from babelgate.gateway.cli.serve import Gateway, start
+from babelgate.gateway.settings.model import Settings
 
 _START: Final = 120.0
 """Seconds for its start: it asks all agents' servers what they speak."""
@@ -61,7 +61,7 @@ async def embedded_gateway(
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "gateway.cli.embedded",
+            "babelgate.gateway.cli.embedded",
             stdin=PIPE,
             stdout=PIPE,
             stderr=log,

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import httpx
 
-from adapters import UPSTREAMS
-from canonical import (
+from babelgate.adapters import UPSTREAMS
+from babelgate.canonical import (
     DataPart,
     Event,
     FaultError,
@@ -24,7 +24,7 @@ from canonical import (
     RunInput,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -43,14 +43,22 @@ from canonical.event import (
     UpstreamBound,
     encode_event,
 )
-from canonical.message import text_of
-from canonical.state import ERRED, RunStatus
-from canonical.thread import next_run_id
-from canonical.value import Json
-from gateway.cli.conversation import ABSENT, ConversationError, OpenQuestion, Output, ProgressNote, TextPiece, bearer
+from babelgate.canonical.message import text_of
+from babelgate.canonical.state import ERRED, RunStatus
+from babelgate.canonical.thread import next_run_id
+from babelgate.canonical.value import Json
+from babelgate.gateway.cli.conversation import (
+    ABSENT,
+    ConversationError,
+    OpenQuestion,
+    Output,
+    ProgressNote,
+    TextPiece,
+    bearer,
+)
 
 _EXTENSION: Final = "extension"
-"""The option of clients (`adapters._upstream.Upstream.options`)."""
+"""The option of clients (`babelgate.adapters._upstream.Upstream.options`)."""
 
 
 class ClientConversation:

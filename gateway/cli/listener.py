@@ -6,7 +6,7 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.cli.errors import USAGE, CliError
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from conformance.bench.report import words
-from conformance.bench.run import Progress
+from babelgate.conformance.bench.report import words
+from babelgate.conformance.bench.run import Progress
 
 
 @contextmanager

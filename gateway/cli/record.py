@@ -15,16 +15,16 @@ from typing import Any, Final, cast
 
 import click
 
-from canonical import Answers, FilePart, Interrupt, Message, Receipt, RunInput, Scope, Submission, TextPart
-from canonical.agent import AGENT_NAME, DEFAULT_OWNER
-from canonical.event import RunEnded
-from canonical.fault import FaultError
-from canonical.hub import TaskFilter
-from canonical.json import to_json
-from canonical.message import text_of
-from canonical.state import TERMINAL, RunStatus
-from canonical.value import Json
-from gateway.agents.python.recording import (
+from babelgate.canonical import Answers, FilePart, Interrupt, Message, Receipt, RunInput, Scope, Submission, TextPart
+from babelgate.canonical.agent import AGENT_NAME, DEFAULT_OWNER
+from babelgate.canonical.event import RunEnded
+from babelgate.canonical.fault import FaultError
+from babelgate.canonical.hub import TaskFilter
+from babelgate.canonical.json import to_json
+from babelgate.canonical.message import text_of
+from babelgate.canonical.state import TERMINAL, RunStatus
+from babelgate.canonical.value import Json
+from babelgate.gateway.agents.python.recording import (
     Pace,
     Recorded,
     Recording,
@@ -32,20 +32,20 @@ from gateway.agents.python.recording import (
     read_recording,
     recording_of,
 )
-from gateway.background import Tasks
-from gateway.cli.banner import banner
-from gateway.cli.conversation import ConversationError, Output
-from gateway.cli.conversation import OpenQuestion as Question
-from gateway.cli.errors import FAILED, USAGE, CliError
-from gateway.cli.line import ClientConversation
-from gateway.cli.listener import bind
-from gateway.cli.log import set_up_logging
-from gateway.cli.run import ask_person, prompt_for
-from gateway.cli.serve import Gateway, leave, open_gateway, serve_until_stopped, server_of
-from gateway.cli.target import AgentTarget, configured_agents, read_agent
-from gateway.cli.wire import WireRecorder
-from gateway.hub import Hub
-from gateway.settings.model import Settings
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.cli.banner import banner
+from babelgate.gateway.cli.conversation import ConversationError, Output
+from babelgate.gateway.cli.conversation import OpenQuestion as Question
+from babelgate.gateway.cli.errors import FAILED, USAGE, CliError
+from babelgate.gateway.cli.line import ClientConversation
+from babelgate.gateway.cli.listener import bind
+from babelgate.gateway.cli.log import set_up_logging
+from babelgate.gateway.cli.run import ask_person, prompt_for
+from babelgate.gateway.cli.serve import Gateway, leave, open_gateway, serve_until_stopped, server_of
+from babelgate.gateway.cli.target import AgentTarget, configured_agents, read_agent
+from babelgate.gateway.cli.wire import WireRecorder
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.settings.model import Settings
 
 _FILE: Final = 64 * 2**20
 """Bytes of a file in a recording."""

@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 
 import click
 
-from canonical.value import Json, JsonObject
-from gateway.cli.conversation import ConversationError, OpenQuestion, Output, ProgressNote, TextPiece
-from gateway.cli.errors import USAGE, CliError
-from gateway.cli.line import ClientConversation
+from babelgate.canonical.value import Json, JsonObject
+from babelgate.gateway.cli.conversation import ConversationError, OpenQuestion, Output, ProgressNote, TextPiece
+from babelgate.gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.cli.line import ClientConversation
 
 _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 

@@ -19,20 +19,20 @@ import click
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from canonical import FaultError
-from gateway.agents.registry import Registry, connect
-from gateway.cli.banner import banner
-from gateway.cli.errors import USAGE, CliError
-from gateway.cli.listener import base_url, bind, is_loopback, listen
-from gateway.cli.log import set_up_logging
-from gateway.cli.target import read_targets
-from gateway.cli.workers import serve_by_workers
-from gateway.http.app import create_app, open_hub
-from gateway.http.connection import protocol_options, raise_open_files
-from gateway.hub import Hub
-from gateway.outbound import Fetcher
-from gateway.settings.load import ConfigError, load
-from gateway.settings.model import Settings
+from babelgate.canonical import FaultError
+from babelgate.gateway.agents.registry import Registry, connect
+from babelgate.gateway.cli.banner import banner
+from babelgate.gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.cli.listener import base_url, bind, is_loopback, listen
+from babelgate.gateway.cli.log import set_up_logging
+from babelgate.gateway.cli.target import read_targets
+from babelgate.gateway.cli.workers import serve_by_workers
+from babelgate.gateway.http.app import create_app, open_hub
+from babelgate.gateway.http.connection import protocol_options, raise_open_files
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.settings.load import ConfigError, load
+from babelgate.gateway.settings.model import Settings
 
 try:
     from uvloop import new_event_loop

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from canonical.agent import AGENT_NAME
-from conformance.wire.credentials import credentials_header, hide_credentials, secrets_of
-from gateway.cli.errors import USAGE, CliError
-from gateway.settings.load import FILE, ConfigError, load, read_file
-from gateway.settings.model import DEMO, TOKEN
+from babelgate.canonical.agent import AGENT_NAME
+from babelgate.conformance.wire.credentials import credentials_header, hide_credentials, secrets_of
+from babelgate.gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.settings.load import FILE, ConfigError, load, read_file
+from babelgate.gateway.settings.model import DEMO, TOKEN
 
 _NAMED: Final = re.compile(r"([^=:/#]+)=(.+)", re.DOTALL)
 """A URL may hold `=`, but not before its first `:` or `/`."""
@@ -90,7 +90,7 @@ def configured_agents(config: Path | None) -> Mapping[str, Mapping[str, Any]]:
             found = read_file(path).get("agents") or {}
     except ConfigError as error:
         raise CliError(*error.problems, code=USAGE) from None
-    return {**{name: {"python": f"gateway.demo:{name}"} for name in DEMO}, **found}
+    return {**{name: {"python": f"babelgate.gateway.demo:{name}"} for name in DEMO}, **found}
 
 
 def read_agent(

@@ -18,19 +18,19 @@ import click
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from canonical.fault import FaultCode, FaultError
-from canonical.value import JsonObject
-from gateway.cli.errors import USAGE, CliError
-from gateway.cli.log import one_line, set_up_logging
-from gateway.clock import Clock
-from gateway.runs.transfer.export import Exported, Selection, export
-from gateway.runs.transfer.form import OwnerLine, Reader, TransferError
-from gateway.runs.transfer.restore import check_section, restore_owner, restore_thread
-from gateway.settings.load import ConfigError, load
-from gateway.settings.model import Settings
-from gateway.storage.blobs import Blobs, open_blobs
-from gateway.storage.database import HEAD, open_database
-from gateway.storage.journal import Journal
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.cli.log import one_line, set_up_logging
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.runs.transfer.export import Exported, Selection, export
+from babelgate.gateway.runs.transfer.form import OwnerLine, Reader, TransferError
+from babelgate.gateway.runs.transfer.restore import check_section, restore_owner, restore_thread
+from babelgate.gateway.settings.load import ConfigError, load
+from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.blobs import Blobs, open_blobs
+from babelgate.gateway.storage.database import HEAD, open_database
+from babelgate.gateway.storage.journal import Journal
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.errors import USAGE, CliError
-from gateway.settings.load import ConfigError, load
-from gateway.settings.model import schema
+from babelgate.gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.settings.load import ConfigError, load
+from babelgate.gateway.settings.model import schema
 
 
 def validate(file: Path) -> None:

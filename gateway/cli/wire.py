@@ -13,11 +13,11 @@ from typing import Final
 
 import httpx
 
-from adapters._client.calls import EVENT_HOOKS
-from canonical.value import JsonObject
-from conformance.wire.credentials import hide_credentials
-from conformance.wire.exchange import Exchange, Frame, Redactor
-from conformance.wire.sse import EventReader
+from babelgate.adapters._client.calls import EVENT_HOOKS
+from babelgate.canonical.value import JsonObject
+from babelgate.conformance.wire.credentials import hide_credentials
+from babelgate.conformance.wire.exchange import Exchange, Frame, Redactor
+from babelgate.conformance.wire.sse import EventReader
 
 BODY: Final = 2**20
 """Bytes of a body that are kept, and of all events of a stream together."""

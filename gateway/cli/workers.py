@@ -22,10 +22,10 @@ from typing import Final, NoReturn
 
 import click
 
-from gateway.cli.errors import FAILED, USAGE, CliError
-from gateway.cli.listener import claim
-from gateway.cli.log import one_line, set_up_logging
-from gateway.settings.model import Settings
+from babelgate.gateway.cli.errors import FAILED, USAGE, CliError
+from babelgate.gateway.cli.listener import claim
+from babelgate.gateway.cli.log import one_line, set_up_logging
+from babelgate.gateway.settings.model import Settings
 
 log = logging.getLogger("babelgate.workers")
 

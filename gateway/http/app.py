@@ -12,18 +12,18 @@ from litestar.exceptions import HTTPException
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
-from adapters import ADAPTERS, Adapter
-from adapters._server.caller import caller
-from canonical import Fault, FaultCode, FaultError
-from gateway.agents.failover import ServerPool
-from gateway.agents.registry import Registry
-from gateway.http.direct import DirectApp
-from gateway.http.middleware import GatewayMiddleware
-from gateway.hub import Hub
-from gateway.outbound import Fetcher
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
-from gateway.storage.blobs import open_blobs
+from babelgate.adapters import ADAPTERS, Adapter
+from babelgate.adapters._server.caller import caller
+from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.gateway.agents.failover import ServerPool
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.http.direct import DirectApp
+from babelgate.gateway.http.middleware import GatewayMiddleware
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.blobs import open_blobs
 
 log = logging.getLogger("babelgate")
 

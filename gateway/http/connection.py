@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
-from gateway.settings.model import IPNetwork, Settings
+from babelgate.gateway.settings.model import IPNetwork, Settings
 
 try:
     import resource

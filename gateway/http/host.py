@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from gateway.settings.model import Settings
+from babelgate.gateway.settings.model import Settings
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/?#@\s]+?)\.?(:\d*)?")
 """A name or an address, and a port, which does not matter (RFC 9110 §7.2)."""

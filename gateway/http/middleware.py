@@ -16,11 +16,11 @@ from uuid import uuid4
 
 from litestar import Request, Response
 
-from adapters import ADAPTERS
-from adapters._server.caller import Caller
-from canonical import Fault, FaultCode, FaultError
-from gateway.http.host import Hosts
-from gateway.settings.model import Settings
+from babelgate.adapters import ADAPTERS
+from babelgate.adapters._server.caller import Caller
+from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.gateway.http.host import Hosts
+from babelgate.gateway.settings.model import Settings
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -10,12 +10,12 @@ cancelled, contradicts nothing.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from canonical.event import Event, MessageStarted, PartDelta, Record, RunEnded, RunStarted, encode_event
-from canonical.replay import Diverged, ReplayCursor, agent_records
-from canonical.state import RunStatus
-from gateway.ids import new_id
-from gateway.runs.event_check import AnyEvent, EventValidator
-from gateway.runs.lifecycle import Start
+from babelgate.canonical.event import Event, MessageStarted, PartDelta, Record, RunEnded, RunStarted, encode_event
+from babelgate.canonical.replay import Diverged, ReplayCursor, agent_records
+from babelgate.canonical.state import RunStatus
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.runs.event_check import AnyEvent, EventValidator
+from babelgate.gateway.runs.lifecycle import Start
 
 Entry = tuple[Event, bytes]
 """An event as the log may hold it, and as JSON."""

@@ -12,21 +12,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from canonical.event import TaskChanged
-from canonical.fault import FaultCode, FaultError
-from canonical.state import WAITING, RunStatus, TaskState
-from canonical.thread import Run
-from gateway.background import Tasks
-from gateway.clock import Clock
-from gateway.runs.engine import Engine
-from gateway.runs.nodes import Adopted, Look, Nodes
-from gateway.runs.pump import Pump
-from gateway.runs.recovery import Recovery, start_of
-from gateway.storage import queries
-from gateway.storage.journal import Journal
-from gateway.storage.notices import Remote
-from gateway.storage.queries import LiveRun
-from gateway.storage.transaction import Published
+from babelgate.canonical.event import TaskChanged
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.state import WAITING, RunStatus, TaskState
+from babelgate.canonical.thread import Run
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.runs.engine import Engine
+from babelgate.gateway.runs.nodes import Adopted, Look, Nodes
+from babelgate.gateway.runs.pump import Pump
+from babelgate.gateway.runs.recovery import Recovery, start_of
+from babelgate.gateway.storage import queries
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.notices import Remote
+from babelgate.gateway.storage.queries import LiveRun
+from babelgate.gateway.storage.transaction import Published
 
 log = logging.getLogger("babelgate.node")
 

@@ -16,23 +16,23 @@ from uuid import NAMESPACE_OID, uuid5
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from canonical.cron import CHANGEABLE, Cron, CronQuery
-from canonical.fault import FaultCode, FaultError
-from canonical.json import has_members
-from canonical.listed import Listed
-from canonical.stored import decode_snapshot, encode_snapshot
-from gateway.background import Tasks
-from gateway.clock import Clock
-from gateway.runs.schedule import find_next
-from gateway.settings.model import Limits
-from gateway.storage.journal import Journal
-from gateway.storage.listing import create_listing
-from gateway.storage.prepared import stream_rows
-from gateway.storage.queries import run, thread_key
-from gateway.storage.size import check_size
-from gateway.storage.statements import table_of
-from gateway.storage.tables import CronRow
-from gateway.storage.transaction import Transaction
+from babelgate.canonical.cron import CHANGEABLE, Cron, CronQuery
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.json import has_members
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.stored import decode_snapshot, encode_snapshot
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.runs.schedule import find_next
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.listing import create_listing
+from babelgate.gateway.storage.prepared import stream_rows
+from babelgate.gateway.storage.queries import run, thread_key
+from babelgate.gateway.storage.size import check_size
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import CronRow
+from babelgate.gateway.storage.transaction import Transaction
 
 log = logging.getLogger("babelgate.crons")
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
-from canonical.difference import StateChange
-from canonical.event import (
+from babelgate.canonical.difference import StateChange
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     Event,
@@ -27,16 +27,16 @@ from canonical.event import (
     ToolStarted,
     encode_event,
 )
-from canonical.fault import FaultCode, FaultError
-from canonical.message import Message, TextPart
-from canonical.run_input import RunInput
-from canonical.stored import UNKNOWN, decode_event
-from canonical.thread import Interrupt, Run
-from gateway.storage import checkpoints
-from gateway.storage.prepared import stream_rows
-from gateway.storage.short_form import beginnings, decode_row, encode_row, lengthen, refer, shorten
-from gateway.storage.statements import table_of
-from gateway.storage.tables import (
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.message import Message, TextPart
+from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.stored import UNKNOWN, decode_event
+from babelgate.canonical.thread import Interrupt, Run
+from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage.prepared import stream_rows
+from babelgate.gateway.storage.short_form import beginnings, decode_row, encode_row, lengthen, refer, shorten
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import (
     AliasRow,
     BlobUseRow,
     CheckpointRow,
@@ -51,7 +51,7 @@ from gateway.storage.tables import (
     ThreadValueRow,
     WebhookRow,
 )
-from gateway.storage.transaction import Erased, ThreadState, Transaction
+from babelgate.gateway.storage.transaction import Erased, ThreadState, Transaction
 
 _SAVED: Final = beginnings("state_saved")
 _TOLD_BY_STATES: Final = _SAVED + beginnings("step_started") + beginnings("native")

@@ -10,25 +10,25 @@ from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
 
-from canonical.agent import DETACH, Reattachable
-from canonical.fault import Fault, FaultCode, FaultError
-from canonical.state import RunReason, RunStatus, TaskState
-from gateway.background import Tasks
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs import lifecycle
-from gateway.runs.attempt import Attempt, Entry, Past
-from gateway.runs.event_check import EventValidator
-from gateway.runs.invocation import Invocations
-from gateway.runs.lifecycle import Later, Moved, Outcome, Start
-from gateway.runs.output_schema import schema_error
-from gateway.runs.pump import Pump, RunKey, close_events
-from gateway.runs.slots import Slots
-from gateway.runs.window import Window
-from gateway.storage.blobs import Blobs
-from gateway.storage.journal import Journal
-from gateway.storage.subscription import LogReader
-from gateway.storage.transaction import Transaction
-from gateway.storage.unavailable import Unreachable, Unstored, keep_trying
+from babelgate.canonical.agent import DETACH, Reattachable
+from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.state import RunReason, RunStatus, TaskState
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs import lifecycle
+from babelgate.gateway.runs.attempt import Attempt, Entry, Past
+from babelgate.gateway.runs.event_check import EventValidator
+from babelgate.gateway.runs.invocation import Invocations
+from babelgate.gateway.runs.lifecycle import Later, Moved, Outcome, Start
+from babelgate.gateway.runs.output_schema import schema_error
+from babelgate.gateway.runs.pump import Pump, RunKey, close_events
+from babelgate.gateway.runs.slots import Slots
+from babelgate.gateway.runs.window import Window
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.subscription import LogReader
+from babelgate.gateway.storage.transaction import Transaction
+from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying
 
 T = TypeVar("T")
 P = ParamSpec("P")

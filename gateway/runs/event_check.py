@@ -11,8 +11,8 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from canonical.difference import DIFFERENCE_DEPTH, StateChange, state_change
-from canonical.event import (
+from babelgate.canonical.difference import DIFFERENCE_DEPTH, StateChange, state_change
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     Event,
@@ -34,14 +34,14 @@ from canonical.event import (
     UpstreamBound,
     encode_event,
 )
-from canonical.fault import Fault, FaultCode, FaultError
-from canonical.json import NotJson, check_json
-from canonical.message import DataPart, FilePart, Part, ToolResultPart
-from canonical.state import RunReason, RunStatus
-from canonical.stored import decode_event
-from canonical.value import Extra, JsonObject, is_extra
-from gateway.ids import new_id
-from gateway.storage.size import check_size
+from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.json import NotJson, check_json
+from babelgate.canonical.message import DataPart, FilePart, Part, ToolResultPart
+from babelgate.canonical.state import RunReason, RunStatus
+from babelgate.canonical.stored import decode_event
+from babelgate.canonical.value import Extra, JsonObject, is_extra
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.storage.size import check_size
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 

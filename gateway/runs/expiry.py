@@ -12,19 +12,19 @@ from typing import Final
 
 from sqlalchemy import Connection, select, text
 
-from canonical.event import TaskChanged, ThreadChanged
-from canonical.fault import Fault, FaultCode, FaultError
-from canonical.state import TERMINAL, WAITING, TaskState
-from canonical.thread import Thread, ThreadView
-from gateway.background import Tasks
-from gateway.clock import Clock
-from gateway.runs import lifecycle
-from gateway.settings.model import Limits
-from gateway.storage import listing
-from gateway.storage.journal import Journal
-from gateway.storage.statements import table_of
-from gateway.storage.tables import PASSING, ThreadRow
-from gateway.storage.transaction import Published, Transaction
+from babelgate.canonical.event import TaskChanged, ThreadChanged
+from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.state import TERMINAL, WAITING, TaskState
+from babelgate.canonical.thread import Thread, ThreadView
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.runs import lifecycle
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage import listing
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import PASSING, ThreadRow
+from babelgate.gateway.storage.transaction import Published, Transaction
 
 log = logging.getLogger("babelgate.expiry")
 

@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from canonical.event import StateSaved
-from canonical.fault import FaultCode, FaultError
-from canonical.history import ORIGIN_AGENT, Origin, Revision, StateHistory
-from canonical.hub import Fork, Submission
-from canonical.value import JsonObject
-from gateway.runs.thread_commands import say
-from gateway.storage import checkpoints
-from gateway.storage.reads import Reads
-from gateway.storage.transaction import ThreadState, Transaction
+from babelgate.canonical.event import StateSaved
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.history import ORIGIN_AGENT, Origin, Revision, StateHistory
+from babelgate.canonical.hub import Fork, Submission
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.runs.thread_commands import say
+from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 
 class Base(NamedTuple):

@@ -5,20 +5,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from canonical.agent import AgentInfo, Invocation
-from canonical.event import InterruptAnswered, MessageStarted, Record, RunCreated, RunStarted, StateSaved
-from canonical.fault import FaultCode, FaultError
-from canonical.fold import Fold
-from canonical.history import Origin, Revision, StateHistory
-from canonical.hub import Snapshot
-from canonical.message import FilePart, Message
-from canonical.replay import standing
-from canonical.thread import Interrupt, Run
-from gateway.runs import lifecycle
-from gateway.runs.lifecycle import Start
-from gateway.storage.blobs import Blobs
-from gateway.storage.journal import Journal
-from gateway.storage.subscription import LogReader
+from babelgate.canonical.agent import AgentInfo, Invocation
+from babelgate.canonical.event import InterruptAnswered, MessageStarted, Record, RunCreated, RunStarted, StateSaved
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.fold import Fold
+from babelgate.canonical.history import Origin, Revision, StateHistory
+from babelgate.canonical.hub import Snapshot
+from babelgate.canonical.message import FilePart, Message
+from babelgate.canonical.replay import standing
+from babelgate.canonical.thread import Interrupt, Run
+from babelgate.gateway.runs import lifecycle
+from babelgate.gateway.runs.lifecycle import Start
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.subscription import LogReader
 
 S = TypeVar("S", bound=Snapshot)
 

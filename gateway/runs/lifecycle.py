@@ -1,7 +1,8 @@
 """Run lifecycle: the activations of agents on a thread's tasks, as decisions on its `ThreadState`.
 
 Which run starts next, what a running run may say, and what its end makes of its task. Like the commands of callers
-(`gateway.runs.submission`), each function runs whole in the writer's transaction and raises before it changes anything.
+(`babelgate.gateway.runs.submission`), each function runs whole in the writer's transaction and raises before it
+changes anything.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Final
 import msgspec
 from sqlalchemy import Connection, select
 
-from canonical.event import (
+from babelgate.canonical.event import (
     Event,
     InterruptAnswered,
     InterruptRaised,
@@ -20,15 +21,15 @@ from canonical.event import (
     RunStarted,
     TaskChanged,
 )
-from canonical.fault import Fault, FaultCode, FaultError
-from canonical.message import FilePart, Message
-from canonical.state import RunReason, RunStatus, TaskState
-from canonical.thread import Run, Task
-from canonical.value import Json, JsonObject
-from gateway.storage import checkpoints
-from gateway.storage.short_form import decode_row, encode_row
-from gateway.storage.tables import BlobUseRow, RunRow
-from gateway.storage.transaction import ThreadState, Transaction, table_of
+from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.message import FilePart, Message
+from babelgate.canonical.state import RunReason, RunStatus, TaskState
+from babelgate.canonical.thread import Run, Task
+from babelgate.canonical.value import Json, JsonObject
+from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage.short_form import decode_row, encode_row
+from babelgate.gateway.storage.tables import BlobUseRow, RunRow
+from babelgate.gateway.storage.transaction import ThreadState, Transaction, table_of
 
 
 class Start(msgspec.Struct, frozen=True):

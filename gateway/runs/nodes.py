@@ -3,7 +3,7 @@ gone, and what it was to see to is another's.
 
 No node can know that another one is gone: it may be slow, stopped for a while, or cut off from the database alone. So
 nothing depends on that being true. Whoever takes a run over counts its attempt up, and what the other one still says of
-it is refused (`gateway.runs.lifecycle`); to be taken for gone costs work and loses nothing.
+it is refused (`babelgate.gateway.runs.lifecycle`); to be taken for gone costs work and loses nothing.
 
 The clocks of the machines are compared with nobody's: the age of a sign of life is what the database's clock says, and
 each node must have seen for itself, by its own steady clock, that none came. A clock that is set makes nobody go.
@@ -21,9 +21,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, delete, exists, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from gateway.storage.database import Database
-from gateway.storage.statements import table_of
-from gateway.storage.tables import LIVE, NodeRow, RunRow, WebhookRow
+from babelgate.gateway.storage.database import Database
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import LIVE, NodeRow, RunRow, WebhookRow
 
 log = logging.getLogger("babelgate.node")
 

@@ -14,11 +14,11 @@ from jsonschema import Draft202012Validator
 from pydantic_core import from_json, to_json
 from referencing.exceptions import Unresolvable
 
-from canonical.agent import AgentInfo
-from canonical.fault import Fault, FaultCode, FaultError
-from canonical.value import Json
-from gateway.runs import schema_check
-from gateway.runs.schema_check import TooLong, find_error, is_costly
+from babelgate.canonical.agent import AgentInfo
+from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.value import Json
+from babelgate.gateway.runs import schema_check
+from babelgate.gateway.runs.schema_check import TooLong, find_error, is_costly
 
 log = logging.getLogger("babelgate.output")
 

@@ -7,17 +7,17 @@ from functools import partial
 
 from sqlalchemy import bindparam, update
 
-from canonical.difference import StateChange
-from canonical.event import Event, Native, Record, StateSaved, StatesPruned, StepStarted, encode_event
-from canonical.history import StateHistory
-from canonical.hub import Scope
-from canonical.value import JsonObject
-from gateway.storage import checkpoints
-from gateway.storage.reads import Reads
-from gateway.storage.short_form import shorten
-from gateway.storage.statements import table_of
-from gateway.storage.tables import EventRow
-from gateway.storage.transaction import Transaction, need_idle_thread
+from babelgate.canonical.difference import StateChange
+from babelgate.canonical.event import Event, Native, Record, StateSaved, StatesPruned, StepStarted, encode_event
+from babelgate.canonical.history import StateHistory
+from babelgate.canonical.hub import Scope
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.short_form import shorten
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import EventRow
+from babelgate.gateway.storage.transaction import Transaction, need_idle_thread
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from canonical.agent import DETACH
-from canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded, PartDelta
-from canonical.fault import Fault, FaultCode, FaultError
-from canonical.message import FilePart
-from canonical.state import RunReason, RunStatus
-from gateway.runs import lifecycle
-from gateway.runs.attempt import Attempt, Entry
-from gateway.runs.event_check import files_of
-from gateway.runs.lifecycle import Outcome, Start, TakenOver
-from gateway.runs.window import Window
-from gateway.storage.blobs import Blobs
-from gateway.storage.journal import Journal
-from gateway.storage.live import Channel
-from gateway.storage.unavailable import Unstored
+from babelgate.canonical.agent import DETACH
+from babelgate.canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded, PartDelta
+from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.message import FilePart
+from babelgate.canonical.state import RunReason, RunStatus
+from babelgate.gateway.runs import lifecycle
+from babelgate.gateway.runs.attempt import Attempt, Entry
+from babelgate.gateway.runs.event_check import files_of
+from babelgate.gateway.runs.lifecycle import Outcome, Start, TakenOver
+from babelgate.gateway.runs.window import Window
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.live import Channel
+from babelgate.gateway.storage.unavailable import Unstored
 
 RunKey = tuple[int, str]
 """A thread's key and a run's id. The key is the gateway's own and never given out twice: callers choose ids, so another

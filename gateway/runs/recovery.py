@@ -3,16 +3,16 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from canonical.fault import Fault, FaultCode, FaultError
-from canonical.state import RunStatus
-from canonical.thread import Task
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs import lifecycle
-from gateway.runs.engine import Engine
-from gateway.runs.lifecycle import Start
-from gateway.runs.webhooks import Deliverer
-from gateway.storage.journal import Journal
-from gateway.storage.queries import Due, LiveRun
+from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.state import RunStatus
+from babelgate.canonical.thread import Task
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs import lifecycle
+from babelgate.gateway.runs.engine import Engine
+from babelgate.gateway.runs.lifecycle import Start
+from babelgate.gateway.runs.webhooks import Deliverer
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.queries import Due, LiveRun
 
 log = logging.getLogger("babelgate.recovery")
 

@@ -12,15 +12,15 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, exists, func, select, text
 
-from canonical.fault import FaultError
-from gateway.background import Tasks
-from gateway.clock import Clock
-from gateway.runs import deletion
-from gateway.settings.model import Retention as Policy
-from gateway.storage.journal import Journal
-from gateway.storage.statements import table_of
-from gateway.storage.tables import OPEN, EventRow, TaskRow, ThreadRow, WebhookRow
-from gateway.storage.transaction import Transaction
+from babelgate.canonical.fault import FaultError
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.runs import deletion
+from babelgate.gateway.settings.model import Retention as Policy
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import OPEN, EventRow, TaskRow, ThreadRow, WebhookRow
+from babelgate.gateway.storage.transaction import Transaction
 
 log = logging.getLogger("babelgate.retention")
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from canonical.fault import FaultCode, FaultError
+from babelgate.canonical.fault import FaultCode, FaultError
 
 _ALIASES: Final = {
     "@yearly": "0 0 1 1 *",

@@ -7,7 +7,7 @@ import hmac
 import time
 from hashlib import sha256
 
-from canonical.fault import FaultCode, FaultError
+from babelgate.canonical.fault import FaultCode, FaultError
 
 _PREFIX = "whsec_"
 

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from canonical.fault import FaultError
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs.lifecycle import Later
+from babelgate.canonical.fault import FaultError
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs.lifecycle import Later
 
 
 @dataclass(slots=True)

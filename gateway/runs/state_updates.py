@@ -5,19 +5,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
-from canonical.agent import Invocation, Stateful
-from canonical.fault import FaultError
-from canonical.history import StateHistory
-from canonical.hub import RunFilter, StateUpdate
-from canonical.run_input import RunInput
-from gateway.ids import new_id
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs import lifecycle, thread_commands
-from gateway.runs.invocation import upstream_of
-from gateway.runs.uploads import keep_messages
-from gateway.storage.blobs import Blobs
-from gateway.storage.journal import Journal
-from gateway.storage.reads import Reads
+from babelgate.canonical.agent import Invocation, Stateful
+from babelgate.canonical.fault import FaultError
+from babelgate.canonical.history import StateHistory
+from babelgate.canonical.hub import RunFilter, StateUpdate
+from babelgate.canonical.run_input import RunInput
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs import lifecycle, thread_commands
+from babelgate.gateway.runs.invocation import upstream_of
+from babelgate.gateway.runs.uploads import keep_messages
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.reads import Reads
 
 
 class StateUpdates:
@@ -30,7 +30,7 @@ class StateUpdates:
         self._reach = reach
 
     async def apply(self, owner: str, update: StateUpdate) -> str:
-        """`canonical.hub.Hub.update_state`."""
+        """`babelgate.canonical.hub.Hub.update_state`."""
         if update.checkpoint is not None:
             await self._reads.need_revision(owner, update.thread_id, update.checkpoint)
         if (state_owner := await self._find_state_owner(owner, update)) is not None:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy import func, select
 
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptAnswered,
     RunCreated,
@@ -22,14 +22,14 @@ from canonical.event import (
     TaskCreated,
     ThreadChanged,
 )
-from canonical.fault import BUSY, FaultCode, FaultError
-from canonical.hub import Answers, Receipt, Submission, Webhook
-from canonical.message import FilePart, Message
-from canonical.run_input import RunInput
-from canonical.state import RunReason, RunStatus, TaskState
-from canonical.thread import Task, next_run_id
-from gateway.runs.forks import Base, check_unused, put_base, put_state
-from gateway.runs.lifecycle import (
+from babelgate.canonical.fault import BUSY, FaultCode, FaultError
+from babelgate.canonical.hub import Answers, Receipt, Submission, Webhook
+from babelgate.canonical.message import FilePart, Message
+from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.state import RunReason, RunStatus, TaskState
+from babelgate.canonical.thread import Task, next_run_id
+from babelgate.gateway.runs.forks import Base, check_unused, put_base, put_state
+from babelgate.gateway.runs.lifecycle import (
     Start,
     begin,
     close_questions,
@@ -41,11 +41,11 @@ from gateway.runs.lifecycle import (
     waiting_reason,
     waiting_state,
 )
-from gateway.runs.thread_commands import say
-from gateway.settings.model import Limits
-from gateway.storage.statements import table_of
-from gateway.storage.tables import WebhookRow
-from gateway.storage.transaction import ThreadState, Transaction
+from babelgate.gateway.runs.thread_commands import say
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import WebhookRow
+from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 
 class Ids(msgspec.Struct, frozen=True):

@@ -1,12 +1,13 @@
 """Thread commands: create, change, copy, upload, revise, and the metadata of ended runs. Like the commands on runs
-(`gateway.runs.submission`), each function runs whole in the writer's transaction and raises before it changes anything.
+(`babelgate.gateway.runs.submission`), each function runs whole in the writer's transaction and raises before it
+changes anything.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from canonical.difference import state_change
-from canonical.event import (
+from babelgate.canonical.difference import state_change
+from babelgate.canonical.event import (
     ArtifactAdded,
     Record,
     RunChanged,
@@ -14,17 +15,17 @@ from canonical.event import (
     ThreadChanged,
     whole_message,
 )
-from canonical.fault import FaultCode, FaultError
-from canonical.history import Revision
-from canonical.hub import StateUpdate, ThreadChange
-from canonical.message import FilePart, Message
-from canonical.thread import Run, Thread
-from canonical.value import JsonObject
-from gateway.runs.lifecycle import use_blob, use_blobs
-from gateway.storage import checkpoints
-from gateway.storage.journal import read_page
-from gateway.storage.size import check_size
-from gateway.storage.transaction import ThreadState, Transaction, need_idle_thread
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.history import Revision
+from babelgate.canonical.hub import StateUpdate, ThreadChange
+from babelgate.canonical.message import FilePart, Message
+from babelgate.canonical.thread import Run, Thread
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.runs.lifecycle import use_blob, use_blobs
+from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage.journal import read_page
+from babelgate.gateway.storage.size import check_size
+from babelgate.gateway.storage.transaction import ThreadState, Transaction, need_idle_thread
 
 _MOST_RECORDS: Final = 2**31
 

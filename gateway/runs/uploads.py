@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from functools import partial
 from uuid import NAMESPACE_OID, uuid5
 
-from canonical.event import ArtifactAdded
-from canonical.fault import FaultCode, FaultError
-from canonical.fold import Fold
-from canonical.message import FilePart, Message
-from canonical.thread import Artifact
-from gateway.ids import new_id
-from gateway.runs import thread_commands
-from gateway.storage.blobs import Blobs
-from gateway.storage.journal import Journal
-from gateway.storage.reads import Reads
+from babelgate.canonical.event import ArtifactAdded
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.fold import Fold
+from babelgate.canonical.message import FilePart, Message
+from babelgate.canonical.thread import Artifact
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.runs import thread_commands
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.reads import Reads
 
 
 async def keep_messages(blobs: Blobs, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -33,7 +33,7 @@ class Uploads:
         self._blobs = blobs
 
     async def add(self, owner: str, thread_id: str, file: FilePart, folder: str | None, key: str | None) -> Artifact:
-        """`canonical.hub.Hub.upload`."""
+        """`babelgate.canonical.hub.Hub.upload`."""
         await self._reads.thread(owner, thread_id)  # before its bytes are stored
         part = await self._blobs.keep(file)
         artifact_id = new_id() if key is None else str(uuid5(NAMESPACE_OID, f"{thread_id}/upload/{key}"))

@@ -14,24 +14,24 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy import update
 
-from adapters._adapter import WebhookWriter
-from adapters._server.encoding import LargeJson, as_bytes
-from canonical.event import Record, TaskChanged
-from canonical.fault import FaultCode, FaultError
-from canonical.hub import Scope, Webhook
-from canonical.state import TERMINAL
-from canonical.thread import Task
-from gateway.background import Tasks
-from gateway.outbound import Fetcher
-from gateway.runs.signature import Signer
-from gateway.runs.submission import insert_webhook
-from gateway.settings.model import Limits
-from gateway.storage.journal import Journal
-from gateway.storage.queries import Due, webhook_node
-from gateway.storage.reads import Reads
-from gateway.storage.statements import table_of
-from gateway.storage.tables import WebhookRow
-from gateway.storage.transaction import Transaction
+from babelgate.adapters._adapter import WebhookWriter
+from babelgate.adapters._server.encoding import LargeJson, as_bytes
+from babelgate.canonical.event import Record, TaskChanged
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.hub import Scope, Webhook
+from babelgate.canonical.state import TERMINAL
+from babelgate.canonical.thread import Task
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.runs.signature import Signer
+from babelgate.gateway.runs.submission import insert_webhook
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.queries import Due, webhook_node
+from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import WebhookRow
+from babelgate.gateway.storage.transaction import Transaction
 
 log = logging.getLogger("babelgate.webhook")
 

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
-from canonical.value import JsonObject
-from gateway.settings.model import Settings
-from gateway.settings.place import Place, format_location, keys_of
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.place import Place, format_location, keys_of
 
 FILE: Final = Path("babelgate.yaml")
 """Read from the working directory where no other is named."""

@@ -1,4 +1,5 @@
-"""The settings: one frozen model of babelgate.yaml. `gateway.settings.load` fills it from flags, environment and file.
+"""The settings: one frozen model of babelgate.yaml. `babelgate.gateway.settings.load` fills it from flags, environment
+and file.
 
 The JSON schema of the file is made from this model, so its field docstrings are what people read in their editor.
 """
@@ -27,7 +28,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from canonical.agent import AGENT_NAME
+from babelgate.canonical.agent import AGENT_NAME
 
 _UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -211,7 +212,7 @@ class _Protocols:
 
     @staticmethod
     def names() -> list[str]:
-        from adapters import UPSTREAMS
+        from babelgate.adapters import UPSTREAMS
 
         return sorted(upstream.protocol for upstream in UPSTREAMS)
 
@@ -311,11 +312,11 @@ class AgentSettings(Section):
 
 
 DEMO: Final = ("echo", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail")
-"""The agents of `gateway.demo`: what is served where none are configured."""
+"""Names of the agents in `babelgate.gateway.demo`, which are served if no agents are configured."""
 
 
 def _demo() -> dict[str, AgentSettings]:
-    return {name: AgentSettings(python=f"gateway.demo:{name}") for name in DEMO}
+    return {name: AgentSettings(python=f"babelgate.gateway.demo:{name}") for name in DEMO}
 
 
 class Network(Section):
@@ -485,7 +486,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """`gateway.settings.load` reads the environment: a settings value that is made by hand is what it says."""
+        """Take only the arguments of the constructor: `babelgate.gateway.settings.load` reads the environment."""
         return (init_settings,)
 
     @field_validator("keys")
@@ -545,6 +546,11 @@ class Settings(BaseSettings):
         """The file of SQLite's; what stands in the place of its name for PostgreSQL."""
         is_file = self.database.startswith("sqlite:")
         return Path(self.database.removeprefix("sqlite:///") if is_file else "babelgate.db")
+
+    @property
+    def has_demo_agents(self) -> bool:
+        """True if no agents are configured, so that the demo agents are served."""
+        return "agents" not in self.model_fields_set
 
     @property
     def database_shown(self) -> str:

@@ -14,8 +14,8 @@ from typing import Any, Final, cast, get_args
 
 from pydantic import BaseModel
 
-from canonical.value import JsonObject
-from gateway.settings.model import Settings
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.settings.model import Settings
 
 _NAME: Final = re.compile(r"[\w.-]{1,63}")
 

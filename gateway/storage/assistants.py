@@ -8,21 +8,21 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from canonical.assistant import Assistant, AssistantChange, AssistantQuery
-from canonical.fault import FaultCode, FaultError
-from canonical.json import has_members
-from canonical.listed import Listed
-from canonical.stored import decode_snapshot, encode_snapshot
-from canonical.value import JsonObject
-from gateway.clock import Clock
-from gateway.settings.model import Limits
-from gateway.storage.journal import Journal
-from gateway.storage.listing import create_listing
-from gateway.storage.prepared import stream_rows
-from gateway.storage.size import check_size
-from gateway.storage.statements import table_of
-from gateway.storage.tables import AssistantRow, AssistantVersionRow
-from gateway.storage.transaction import Transaction
+from babelgate.canonical.assistant import Assistant, AssistantChange, AssistantQuery
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.json import has_members
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.stored import decode_snapshot, encode_snapshot
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.listing import create_listing
+from babelgate.gateway.storage.prepared import stream_rows
+from babelgate.gateway.storage.size import check_size
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import AssistantRow, AssistantVersionRow
+from babelgate.gateway.storage.transaction import Transaction
 
 _ROW, _VERSION = table_of(AssistantRow), table_of(AssistantVersionRow)
 

@@ -16,9 +16,9 @@ from shutil import copyfileobj
 from typing import IO, BinaryIO, Final
 from weakref import WeakValueDictionary
 
-from canonical.fault import FaultCode, FaultError
-from canonical.message import FilePart, Message, Part
-from gateway.storage.permission import make_folder, make_private
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.message import FilePart, Message, Part
+from babelgate.gateway.storage.permission import make_folder, make_private
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 PIECE: Final = 256 * 1024
@@ -251,7 +251,7 @@ def open_blobs(artifacts: str | None, folder: Path, limit: int) -> Blobs:
     if artifacts is None:
         return FolderBlobs(folder, limit)
     try:
-        from gateway.storage.s3 import S3Blobs  # it needs what only those who use it install
+        from babelgate.gateway.storage.s3 import S3Blobs  # it needs what only those who use it install
     except ImportError as error:
         said = f"artifacts: {artifacts}: it needs what babelgate[s3] installs ({error})"
         raise FaultError(FaultCode.INVALID, said) from None

@@ -1,8 +1,8 @@
 """Checkpoints: what graphs keep of their threads, as rows of the gateway's database.
 
 They belong to the thread as its log does: they are erased with it, copied with it, and those of a run go when the run
-is removed. What is in them is the graph library's own affair (`gateway.agents.langgraph.checkpointer`), and nothing
-of it is needed here.
+is removed. What is in them is the graph library's own affair (`babelgate.gateway.agents.langgraph.checkpointer`),
+and nothing of it is needed here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol, runtime_checkable
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, literal, select, update
 
-from canonical.store import Store
-from gateway.storage.journal import Journal
-from gateway.storage.statements import table_of
-from gateway.storage.tables import CheckpointRow, CheckpointValueRow, CheckpointWriteRow
+from babelgate.canonical.store import Store
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import CheckpointRow, CheckpointValueRow, CheckpointWriteRow
 
 _CHECKPOINT: Final = table_of(CheckpointRow)
 _VALUE: Final = table_of(CheckpointValueRow)

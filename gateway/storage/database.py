@@ -7,9 +7,9 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from canonical.fault import FaultCode, FaultError
-from gateway.settings.model import hide_password
-from gateway.storage.sqlite import Sqlite
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.gateway.settings.model import hide_password
+from babelgate.gateway.storage.sqlite import Sqlite
 
 REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 15))
 """Those in `gateway/storage/migrations/versions`, oldest first. What a release writes that the one before cannot
@@ -126,7 +126,7 @@ def open_database(url: str, *, power: bool = False, shared: bool = False, pooler
             )
         return Sqlite(url, power=power)
     try:
-        from gateway.storage.postgres import Postgres
+        from babelgate.gateway.storage.postgres import Postgres
     except ImportError as error:
         raise FaultError(FaultCode.INVALID, f"PostgreSQL needs what babelgate[postgres] installs: {error}") from None
     return Postgres(url, shared=shared, pooler=pooler)
@@ -170,7 +170,7 @@ def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: b
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", "gateway.storage:migrations")
+    config.set_main_option("script_location", "babelgate.gateway.storage:migrations")
     config.set_main_option("path_separator", "newline")
     config.set_main_option("version_locations", "\n".join(str(folder) for folder in VERSIONS))
     config.attributes["connection"] = connection

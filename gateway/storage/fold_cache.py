@@ -8,10 +8,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
-from adapters._aside import Turns
-from canonical.event import Event, Record
-from canonical.fault import FaultCode, FaultError
-from canonical.hub import Snapshot
+from babelgate.adapters._aside import Turns
+from babelgate.canonical.event import Event, Record
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.hub import Snapshot
 
 S = TypeVar("S", bound=Snapshot)
 Page = Callable[[int, int | None], Awaitable[Sequence[Record]]]

@@ -28,19 +28,19 @@ from sqlalchemy import (
     update,
 )
 
-from canonical.fault import FaultCode, FaultError
-from canonical.json import is_equal, is_text
-from canonical.listed import Listed
-from canonical.store import Item, ItemQuery, NamespaceQuery
-from canonical.value import Json, JsonObject
-from gateway.clock import Clock
-from gateway.storage.journal import Journal
-from gateway.storage.listing import create_listing
-from gateway.storage.prepared import stream_rows
-from gateway.storage.size import check_size
-from gateway.storage.statements import table_of
-from gateway.storage.tables import ItemRow
-from gateway.storage.transaction import Transaction
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.json import is_equal, is_text
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.store import Item, ItemQuery, NamespaceQuery
+from babelgate.canonical.value import Json, JsonObject
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.listing import create_listing
+from babelgate.gateway.storage.prepared import stream_rows
+from babelgate.gateway.storage.size import check_size
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import ItemRow
+from babelgate.gateway.storage.transaction import Transaction
 
 _ITEM = table_of(ItemRow)
 

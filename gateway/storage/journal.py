@@ -5,7 +5,7 @@ arrived during the last commit; when the writer is idle a command is committed a
 alone. Records are published to readers, and callers get their answers, after the commit and never before.
 
 Where gateways share a database, each has a writer, and whoever comes second on a thread does it again
-(`gateway.storage.shared`).
+(`babelgate.gateway.storage.shared`).
 """
 
 import asyncio
@@ -22,26 +22,26 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from canonical.event import Event, Record, RunCreated, TaskCreated
-from canonical.fault import FaultCode, FaultError
-from canonical.state import TERMINAL
-from canonical.stored import decode_event
-from canonical.thread import Run, Task, Thread
-from gateway.clock import Clock
-from gateway.ids import new_id
-from gateway.storage import queries, unavailable
-from gateway.storage.database import migrate, open_database
-from gateway.storage.listener import Listener
-from gateway.storage.live import Channels
-from gateway.storage.locked import Locked
-from gateway.storage.notices import Remote
-from gateway.storage.row_cache import Row, RowCache, RowChange
-from gateway.storage.shared import SharedTransaction, Stale
-from gateway.storage.short_form import created_id, find_reference, lengthen, plain_id, refer
-from gateway.storage.statements import PAGE, sql_of, table_of
-from gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
-from gateway.storage.transaction import Published, Transaction, latest_pk
-from gateway.storage.unavailable import Unreachable, Unstored, keep_trying
+from babelgate.canonical.event import Event, Record, RunCreated, TaskCreated
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.state import TERMINAL
+from babelgate.canonical.stored import decode_event
+from babelgate.canonical.thread import Run, Task, Thread
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.storage import queries, unavailable
+from babelgate.gateway.storage.database import migrate, open_database
+from babelgate.gateway.storage.listener import Listener
+from babelgate.gateway.storage.live import Channels
+from babelgate.gateway.storage.locked import Locked
+from babelgate.gateway.storage.notices import Remote
+from babelgate.gateway.storage.row_cache import Row, RowCache, RowChange
+from babelgate.gateway.storage.shared import SharedTransaction, Stale
+from babelgate.gateway.storage.short_form import created_id, find_reference, lengthen, plain_id, refer
+from babelgate.gateway.storage.statements import PAGE, sql_of, table_of
+from babelgate.gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
+from babelgate.gateway.storage.transaction import Published, Transaction, latest_pk
+from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy.exc import OperationalError
 
-from gateway.storage.notices import Remote, decode_notice
+from babelgate.gateway.storage.notices import Remote, decode_notice
 
 log = logging.getLogger("babelgate.journal")
 

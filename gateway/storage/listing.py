@@ -27,18 +27,18 @@ from sqlalchemy import (
     tuple_,
 )
 
-from canonical.fault import FaultCode, FaultError
-from canonical.hub import RunFilter, TaskFilter, ThreadFilter, ThreadOrder
-from canonical.json import has_members
-from canonical.listed import Listed
-from canonical.state import TERMINAL
-from canonical.thread import Run, Task, Thread, ThreadStatus, ThreadView
-from gateway.storage import queries
-from gateway.storage.journal import Journal
-from gateway.storage.prepared import stream_rows
-from gateway.storage.short_form import decode_row
-from gateway.storage.statements import table_of
-from gateway.storage.tables import OPEN, EventRow, RunRow, TallyRow, TaskRow, ThreadRow
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.hub import RunFilter, TaskFilter, ThreadFilter, ThreadOrder
+from babelgate.canonical.json import has_members
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.state import TERMINAL
+from babelgate.canonical.thread import Run, Task, Thread, ThreadStatus, ThreadView
+from babelgate.gateway.storage import queries
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.prepared import stream_rows
+from babelgate.gateway.storage.short_form import decode_row
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import OPEN, EventRow, RunRow, TallyRow, TaskRow, ThreadRow
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

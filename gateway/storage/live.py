@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from canonical.event import Record
+from babelgate.canonical.event import Record
 
 _BYTES: Final = 2**20
 """Of the events that one thread has in memory: larger ones are read from the journal."""

@@ -1,6 +1,6 @@
 """Lock conflict: a database that another gateway uses."""
 
-from canonical.fault import FaultCode, FaultError
+from babelgate.canonical.fault import FaultCode, FaultError
 
 
 class Locked(FaultError):

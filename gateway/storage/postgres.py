@@ -21,13 +21,13 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
 
-from canonical.fault import FaultCode, FaultError
-from gateway.settings.model import hide_password
-from gateway.storage.locked import Locked
-from gateway.storage.partitions import drop_empty_partition, make_partitions
-from gateway.storage.shared import CHANNEL
-from gateway.storage.statements import table_of
-from gateway.storage.tables import MetaRow
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.gateway.settings.model import hide_password
+from babelgate.gateway.storage.locked import Locked
+from babelgate.gateway.storage.partitions import drop_empty_partition, make_partitions
+from babelgate.gateway.storage.shared import CHANNEL
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import MetaRow
 
 log = logging.getLogger("babelgate.journal")
 
@@ -87,7 +87,7 @@ given the number to another transaction since."""
 
 
 class Postgres:
-    """A `gateway.storage.database.Database`."""
+    """A `babelgate.gateway.storage.database.Database`."""
 
     def __init__(self, url: str, *, shared: bool = False, pooler: str | None = None) -> None:
         """`shared` = with other gateways. `pooler` = where transactions that read go: it may give each of them another

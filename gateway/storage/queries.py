@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, TextClause, exists, false, or_, select, text
 
-from canonical.hub import Scope, Webhook
-from canonical.message import FilePart
-from canonical.state import ENDED, RunStatus
-from canonical.thread import Interrupt, Run, Task, Thread
-from gateway.storage.short_form import decode_row
-from gateway.storage.statements import sql_of, table_of
-from gateway.storage.tables import (
+from babelgate.canonical.hub import Scope, Webhook
+from babelgate.canonical.message import FilePart
+from babelgate.canonical.state import ENDED, RunStatus
+from babelgate.canonical.thread import Interrupt, Run, Task, Thread
+from babelgate.gateway.storage.short_form import decode_row
+from babelgate.gateway.storage.statements import sql_of, table_of
+from babelgate.gateway.storage.tables import (
     LIVE,
     OPEN,
     AliasRow,

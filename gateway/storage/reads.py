@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence, Set
 from functools import partial
 from typing import TypeVar
 
-from canonical.event import Record, RunCreated
-from canonical.fault import FaultCode, FaultError
-from canonical.history import StateHistory
-from canonical.hub import (
+from babelgate.canonical.event import Record, RunCreated
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.history import StateHistory
+from babelgate.canonical.hub import (
     RunFilter,
     RunPage,
     Scope,
@@ -20,20 +20,20 @@ from canonical.hub import (
     Turn,
     Webhook,
 )
-from canonical.json import has_members
-from canonical.listed import Listed
-from canonical.message import FilePart
-from canonical.thread import Interrupt, Run, Task, Thread, ThreadView
-from gateway.storage import listing, queries, thread_values
-from gateway.storage.run_page import run_page
-from gateway.storage.subscription import LogReader
-from gateway.storage.turns import find_records, find_turns, read_turns, removed_messages
+from babelgate.canonical.json import has_members
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.message import FilePart
+from babelgate.canonical.thread import Interrupt, Run, Task, Thread, ThreadView
+from babelgate.gateway.storage import listing, queries, thread_values
+from babelgate.gateway.storage.run_page import run_page
+from babelgate.gateway.storage.subscription import LogReader
+from babelgate.gateway.storage.turns import find_records, find_turns, read_turns, removed_messages
 
 T = TypeVar("T")
 
 
 class Reads(LogReader):
-    """Rows, lists and files beside the logs (`canonical.hub.Reads`)."""
+    """Rows, lists and files beside the logs (`babelgate.canonical.hub.Reads`)."""
 
     async def task(self, owner: str, task_id: str) -> Task:
         return _require_found(await self._journal.row(Task, owner, task_id), f"Task {task_id} not found")

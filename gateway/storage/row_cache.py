@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from canonical.thread import Run, Task, Thread
+from babelgate.canonical.thread import Run, Task, Thread
 
 Row = TypeVar("Row", bound=Thread | Task | Run)
 _Key = tuple[type, str, str]

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select, text
 
-from canonical.hub import RunPage
-from canonical.state import TERMINAL, WAITING
-from gateway.storage.journal import decode_records
-from gateway.storage.prepared import stream_rows
-from gateway.storage.short_form import beginnings, refer
-from gateway.storage.statements import PAGE, of_kind, table_of
-from gateway.storage.tables import OPEN, EventRow, RunRow, TaskRow
+from babelgate.canonical.hub import RunPage
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.gateway.storage.journal import decode_records
+from babelgate.gateway.storage.prepared import stream_rows
+from babelgate.gateway.storage.short_form import beginnings, refer
+from babelgate.gateway.storage.statements import PAGE, of_kind, table_of
+from babelgate.gateway.storage.tables import OPEN, EventRow, RunRow, TaskRow
 
 _TASK, _RUN, _EVENT = table_of(TaskRow), table_of(RunRow), table_of(EventRow)
 _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id, _EVENT.c.attempt, _EVENT.c.body)
@@ -30,7 +30,7 @@ _TERMINAL: Final = frozenset(map(str, TERMINAL))
 
 
 def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: int) -> RunPage | None:
-    """As `canonical.hub.Reads.run_page`."""
+    """As `babelgate.canonical.hub.Reads.run_page`."""
     shown = (_RUN.c.thread_pk == pk, _RUN.c.agent == agent, _RUN.c.removed == false())
     total = connection.execute(select(func.count()).select_from(_RUN).where(*shown)).scalar_one()
     page = select(_RUN.c.run_id, *_OF_TASK).where(*shown).order_by(_RUN.c.first_seq).limit(limit).offset(offset)

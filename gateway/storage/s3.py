@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from canonical.fault import FaultCode, FaultError
-from gateway.clock import Clock
-from gateway.storage.blobs import PIECE, Blobs, check_hash, is_hash, no_such_file
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.storage.blobs import PIECE, Blobs, check_hash, is_hash, no_such_file
 
 if TYPE_CHECKING:  # it is a name for type checkers alone
     from obstore import GetResult

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, cast
 
 from sqlalchemy import Connection
 
-from canonical.event import RunRemoved, StatesPruned, ThreadChanged
-from canonical.state import RunStatus
-from canonical.thread import Run, Thread
-from gateway.clock import Clock
-from gateway.storage.notices import Remote, encode_notices
-from gateway.storage.short_form import decode_row
-from gateway.storage.statements import Sql
-from gateway.storage.transaction import Published, ThreadState, Transaction
+from babelgate.canonical.event import RunRemoved, StatesPruned, ThreadChanged
+from babelgate.canonical.state import RunStatus
+from babelgate.canonical.thread import Run, Thread
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.storage.notices import Remote, encode_notices
+from babelgate.gateway.storage.short_form import decode_row
+from babelgate.gateway.storage.statements import Sql
+from babelgate.gateway.storage.transaction import Published, ThreadState, Transaction
 
 if TYPE_CHECKING:
     import psycopg

@@ -15,9 +15,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, TypeVar
 
-from canonical.event import Event, RunCreated, TaskCreated
-from canonical.stored import decode_snapshot, encode_snapshot
-from canonical.value import Value
+from babelgate.canonical.event import Event, RunCreated, TaskCreated
+from babelgate.canonical.stored import decode_snapshot, encode_snapshot
+from babelgate.canonical.value import Value
 
 V = TypeVar("V", bound=Value)
 
@@ -170,7 +170,7 @@ def encode_row(value: object) -> bytes:
 
 
 def decode_row(kind: type[V], kept: bytes) -> V:
-    """As `canonical.stored.decode_snapshot`."""
+    """As `babelgate.canonical.stored.decode_snapshot`."""
     return decode_snapshot(kind, lengthen(kept))
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from canonical.fault import FaultCode, FaultError
-from canonical.value import Value
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.value import Value
 
 
 def check_size(limit: int, *values: object) -> None:

@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
-from canonical.fault import FaultCode, FaultError
-from gateway.storage.locked import Locked
-from gateway.storage.permission import PRIVATE_FILE, make_folder, make_private
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.gateway.storage.locked import Locked
+from babelgate.gateway.storage.permission import PRIVATE_FILE, make_folder, make_private
 
 _SPARE: Final = 256
 """Free pages of the database file that are kept for what is written next."""
@@ -101,7 +101,7 @@ def _transaction(connection: Connection, begin: Literal["BEGIN", "BEGIN IMMEDIAT
 
 
 class Sqlite:
-    """A `gateway.storage.database.Database`."""
+    """A `babelgate.gateway.storage.database.Database`."""
 
     def __init__(self, url: str, *, power: bool = False) -> None:
         self._url = url

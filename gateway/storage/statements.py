@@ -26,9 +26,9 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import ClauseElement
 from sqlalchemy.sql.functions import GenericFunction
 
-from gateway.storage.prepared import Statement, inserting
-from gateway.storage.short_form import beginnings
-from gateway.storage.tables import (
+from babelgate.gateway.storage.prepared import Statement, inserting
+from babelgate.gateway.storage.short_form import beginnings
+from babelgate.gateway.storage.tables import (
     LIVE,
     OPEN,
     AliasRow,

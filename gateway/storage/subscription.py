@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequenc
 from functools import partial
 from typing import Final, Literal, TypeVar
 
-from adapters._aside import Turns
-from canonical.event import (
+from babelgate.adapters._aside import Turns
+from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptRaised,
     PartAdded,
@@ -18,19 +18,19 @@ from canonical.event import (
     TaskChanged,
     TaskCreated,
 )
-from canonical.fault import FaultCode, FaultError
-from canonical.hub import Scope, Snapshot
-from canonical.message import FilePart, Message, Part
-from canonical.state import TERMINAL
-from canonical.thread import Task
-from gateway.storage import queries
-from gateway.storage.blobs import Blobs
-from gateway.storage.fold_cache import SnapshotCache
-from gateway.storage.journal import Journal, read_ends, read_tasks
-from gateway.storage.live import Channel
-from gateway.storage.notices import Remote
-from gateway.storage.shared import REWRITES
-from gateway.storage.transaction import Erased, Published
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.hub import Scope, Snapshot
+from babelgate.canonical.message import FilePart, Message, Part
+from babelgate.canonical.state import TERMINAL
+from babelgate.canonical.thread import Task
+from babelgate.gateway.storage import queries
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.fold_cache import SnapshotCache
+from babelgate.gateway.storage.journal import Journal, read_ends, read_tasks
+from babelgate.gateway.storage.live import Channel
+from babelgate.gateway.storage.notices import Remote
+from babelgate.gateway.storage.shared import REWRITES
+from babelgate.gateway.storage.transaction import Erased, Published
 
 S = TypeVar("S", bound=Snapshot)
 

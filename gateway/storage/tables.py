@@ -71,7 +71,8 @@ class ThreadRow(Row, table=True):
     expires: bool = Field(sa_column_kwargs={"server_default": false()})
     """Ephemeral, or with a time to live."""
     status: str = Field(sa_column_kwargs={"server_default": "idle"})
-    """`canonical.thread.ThreadStatus`. It follows from the runs and tasks; as a column it can be sorted by."""
+    """A `babelgate.canonical.thread.ThreadStatus`. It follows from the runs and tasks; as a column it can be sorted
+    by."""
     updated_at: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
     """Of the newest record."""
     body: bytes = Field(sa_type=LargeBinary)
@@ -260,8 +261,8 @@ class ItemRow(Row, table=True):
 
 
 class CheckpointRow(Row, table=True):
-    """A graph's state after one of its steps (`gateway.storage.checkpoints`). The ids of a place sort as they were
-    made."""
+    """A graph's state after one of its steps (`babelgate.gateway.storage.checkpoints`). The ids of a place sort as
+    they were made."""
 
     __table_args__ = (Index("checkpoint_run", "owner", "run_id"),)
 
@@ -342,7 +343,7 @@ class CronRow(Row, table=True):
 
 
 class ThreadValueRow(Row, table=True):
-    """The values of a thread's state, without messages, as of a record (`gateway.storage.thread_values`)."""
+    """The values of a thread's state, without messages, as of a record (`babelgate.gateway.storage.thread_values`)."""
 
     thread_pk: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))
     seq: int

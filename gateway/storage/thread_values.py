@@ -26,13 +26,13 @@ from sqlalchemy import (
     select,
 )
 
-from canonical.history import StateHistory
-from canonical.json import has_members
-from canonical.value import JsonObject
-from gateway.storage.prepared import Statement
-from gateway.storage.statements import Position, table_of
-from gateway.storage.tables import EventRow, ThreadRow, ThreadValueRow
-from gateway.storage.transaction import Transaction
+from babelgate.canonical.history import StateHistory
+from babelgate.canonical.json import has_members
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.storage.prepared import Statement
+from babelgate.gateway.storage.statements import Position, table_of
+from babelgate.gateway.storage.tables import EventRow, ThreadRow, ThreadValueRow
+from babelgate.gateway.storage.transaction import Transaction
 
 MESSAGES: Final = "messages"
 """The member that is not kept here."""

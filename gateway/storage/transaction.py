@@ -1,8 +1,8 @@
 """Unit of work: threads as the writer sees them, inside its transaction.
 
-Commands (`gateway.runs.submission`) decide on a `ThreadState` and append events to it. The state holds what is open
-(tasks, live runs, questions) and nothing of the past, so that it is as small for a long thread as for a new one.
-Everything here runs on the writer's own thread.
+Commands (`babelgate.gateway.runs.submission`) decide on a `ThreadState` and append events to it. The state holds
+what is open (tasks, live runs, questions) and nothing of the past, so that it is as small for a long thread as for a
+new one. Everything here runs on the writer's own thread.
 """
 
 from collections import Counter, OrderedDict
@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from canonical.event import (
+from babelgate.canonical.event import (
     Event,
     InterruptAnswered,
     InterruptRaised,
@@ -27,8 +27,8 @@ from canonical.event import (
     ThreadChanged,
     encode_event,
 )
-from canonical.fault import FaultCode, FaultError
-from canonical.fold import (
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.fold import (
     interrupt_after,
     interrupt_raised,
     run_after,
@@ -38,15 +38,15 @@ from canonical.fold import (
     thread_after,
     thread_created,
 )
-from canonical.state import ERRED, RunStatus, can_become, can_run_become
-from canonical.stored import decode_event
-from canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
-from gateway.clock import Clock
-from gateway.storage.prepared import Statement
-from gateway.storage.row_cache import RowChange
-from gateway.storage.short_form import created_id, decode_row, encode_row, refer, shorten, shorten_all
-from gateway.storage.statements import Sql, table_of
-from gateway.storage.tables import (
+from babelgate.canonical.state import ERRED, RunStatus, can_become, can_run_become
+from babelgate.canonical.stored import decode_event
+from babelgate.canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.storage.prepared import Statement
+from babelgate.gateway.storage.row_cache import RowChange
+from babelgate.gateway.storage.short_form import created_id, decode_row, encode_row, refer, shorten, shorten_all
+from babelgate.gateway.storage.statements import Sql, table_of
+from babelgate.gateway.storage.tables import (
     MetaRow,
     RemnantRow,
     RunRow,

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, false, func, or_, select
 
-from canonical.event import MessageStarted, Record, StateSaved
-from canonical.hub import Turn
-from canonical.state import ENDED
-from canonical.stored import decode_event
-from gateway.storage.journal import decode_records
-from gateway.storage.prepared import stream_rows
-from gateway.storage.short_form import beginnings, lengthen, refer
-from gateway.storage.statements import PAGE, Position, of_kind, table_of
-from gateway.storage.tables import EventRow, RunRow, TaskRow
+from babelgate.canonical.event import MessageStarted, Record, StateSaved
+from babelgate.canonical.hub import Turn
+from babelgate.canonical.state import ENDED
+from babelgate.canonical.stored import decode_event
+from babelgate.gateway.storage.journal import decode_records
+from babelgate.gateway.storage.prepared import stream_rows
+from babelgate.gateway.storage.short_form import beginnings, lengthen, refer
+from babelgate.gateway.storage.statements import PAGE, Position, of_kind, table_of
+from babelgate.gateway.storage.tables import EventRow, RunRow, TaskRow
 
 _TASK, _RUN, _EVENT = table_of(TaskRow), table_of(RunRow), table_of(EventRow)
 _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id, _EVENT.c.attempt, _EVENT.c.body)
@@ -37,7 +37,7 @@ _TOLD: Final = of_kind("interrupt_raised", "interrupt_answered", "part_added")
 
 
 def find_turns(connection: Connection, pk: int, *, limit: int, beyond: int | None, descending: bool) -> Sequence[Turn]:
-    """As `canonical.hub.Reads.turns`."""
+    """As `babelgate.canonical.hub.Reads.turns`."""
     runs = _find_runs(connection, pk, limit, beyond, descending=descending)
     last = runs[-1].seq if len(runs) == limit else None
     said = _find_said(connection, pk, limit, beyond, last, descending=descending)
@@ -187,7 +187,7 @@ def read_turns(connection: Connection, pk: int, wanted: TurnRecords, after: int)
 
 
 def removed_messages(connection: Connection, pk: int) -> frozenset[str]:
-    """As `canonical.hub.Reads.removed_messages`."""
+    """As `babelgate.canonical.hub.Reads.removed_messages`."""
     saved = select(_EVENT.c.body).where(
         _EVENT.c.thread_pk == pk, of_kind("state_saved"), Position(_EVENT.c.body, _FORGETS) > 0
     )

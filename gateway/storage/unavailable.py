@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Final, TypeVar
 
-from canonical.fault import FaultCode, FaultError
+from babelgate.canonical.fault import FaultCode, FaultError
 
 T = TypeVar("T")
 

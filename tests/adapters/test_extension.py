@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from adapters._extension import (
+from babelgate.adapters._extension import (
     MAX_SLICE,
     URI,
     RecordReader,
@@ -26,7 +26,7 @@ from adapters._extension import (
     with_bytes,
     with_uploads,
 )
-from canonical import (
+from babelgate.canonical import (
     DataPart,
     Event,
     FaultError,
@@ -41,7 +41,7 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,

@@ -10,9 +10,9 @@ from litestar import Litestar, Request, Response, post
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_json
 
-from adapters._json import ABSENT, parse_json, parse_text, read_bytes, read_json, validate
-from canonical import FaultCode, FaultError
-from canonical.json import MAX_DEPTH
+from babelgate.adapters._json import ABSENT, parse_json, parse_text, read_bytes, read_json, validate
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.json import MAX_DEPTH
 from tests.bridge import client
 from tests.strategies import json_values
 

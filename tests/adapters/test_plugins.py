@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from adapters import acp, openai
-from adapters._plugins import ADAPTERS_GROUP, UPSTREAMS_GROUP, PluginError, with_adapters, with_upstreams
+from babelgate.adapters import acp, openai
+from babelgate.adapters._plugins import ADAPTERS_GROUP, UPSTREAMS_GROUP, PluginError, with_adapters, with_upstreams
 from tests.gateway.command import babelgate
 
 GOOD = """
 from dataclasses import replace
-from adapters import acp
+from babelgate.adapters import acp
 
 adapter = replace(acp.adapter, name="{name}", prefixes=("/{name}",))
 upstream = replace(acp.upstream, protocol="{name}")
@@ -53,10 +53,18 @@ def test_what_packages_offer_comes_after_what_is_built_in(folder: Path) -> None:
         ("plug_raises", "raise RuntimeError('not today')", "RuntimeError: not today"),
         ("plug_lacks", "", "AttributeError: module 'plug_lacks' has no attribute 'adapter'"),
         ("plug_other", "adapter = 7", "expected an Adapter, got int"),
-        ("plug_name", "from adapters.acp import adapter", "/acp, acp is already taken"),
+        (
+            "plug_former",
+            "from adapters import acp",
+            "ModuleNotFoundError: No module named 'adapters'. The package 'adapters' is now 'babelgate.adapters'. "
+            "What agents need is in 'babelgate' itself: from babelgate import Ask",
+        ),
+        ("plug_name", "from babelgate.adapters.acp import adapter", "/acp, acp is already taken"),
         (
             "plug_prefix",
-            "from dataclasses import replace\nfrom adapters import acp\nadapter = replace(acp.adapter, name='x')",
+            "from dataclasses import replace\n"
+            "from babelgate.adapters import acp\n"
+            "adapter = replace(acp.adapter, name='x')",
             "/acp is already taken",
         ),
     ],
@@ -72,15 +80,15 @@ def test_a_plug_in_that_cannot_be_taken_is_named_with_the_reason(
 
 
 def test_an_upstream_of_a_name_that_is_there_is_refused(folder: Path) -> None:
-    install(folder, "plug_up", "from adapters.acp import upstream", (UPSTREAMS_GROUP, "plug_up:upstream"))
+    install(folder, "plug_up", "from babelgate.adapters.acp import upstream", (UPSTREAMS_GROUP, "plug_up:upstream"))
     with pytest.raises(PluginError, match="plug_up:upstream: acp is already taken"):
         with_upstreams((acp.upstream,))
 
 
 def test_a_plug_in_may_be_imported_before_anything_else(folder: Path) -> None:
-    """It imports `adapters`, and that must not need what is being imported."""
+    """It imports `babelgate.adapters`, and that must not need what is being imported."""
     install(folder, "plug_first", GOOD.format(name="plug_first"), (ADAPTERS_GROUP, "plug_first:adapter"))
-    program = "import plug_first, adapters; print([each.name for each in adapters.ADAPTERS])"
+    program = "import plug_first; from babelgate import adapters; print([each.name for each in adapters.ADAPTERS])"
     told = babelgate(folder, "-c", program, program=(sys.executable,), PYTHONPATH=":".join(filter(None, sys.path)))
     assert told.stdout.endswith(", 'plug_first']\n"), told.stderr
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._time import encode_time
+from babelgate.adapters._time import encode_time
 
 _LAST = 253_402_300_799_999_999
 """The end of the year 9999."""

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from adapters._json import parse_json
-from adapters._values import count_values
-from canonical import FaultCode, FaultError
+from babelgate.adapters._json import parse_json
+from babelgate.adapters._values import count_values
+from babelgate.canonical import FaultCode, FaultError
 from tests.strategies import json_values
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from canonical import Artifact, Ask, Declined, FaultCode, Invocation, Message, Step
-from canonical.event import InterruptRaised, MessageStarted, PartAdded, PartDelta
-from conformance.contract import Dialogue, check_agent
+from babelgate.canonical import Artifact, Ask, Declined, FaultCode, Invocation, Message, Step
+from babelgate.canonical.event import InterruptRaised, MessageStarted, PartAdded, PartDelta
+from babelgate.conformance.contract import Dialogue, check_agent
 from tests.gateway.talk import agent
 
 

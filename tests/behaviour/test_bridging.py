@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from canonical import Scope
-from gateway.agents.registry import connect
-from gateway.settings.model import Settings
+from babelgate.canonical import Scope
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.settings.model import Settings
 from tests.gateway.hubs import within
 from tests.running import Running, running
 

@@ -13,13 +13,13 @@ from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMiss
 from langgraph.graph.message import add_messages  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import interrupt
 
-from adapters.langchain.codec.caller_tools import DECLINED, decode_call, encode_tool_message, find_unanswered
-from canonical import Invocation, UseTool
-from canonical.event import InterruptAnswered
-from gateway.agents.langgraph.agent import wrap_graph
-from gateway.agents.registry import connect
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
+from babelgate.adapters.langchain.codec.caller_tools import DECLINED, decode_call, encode_tool_message, find_unanswered
+from babelgate.canonical import Invocation, UseTool
+from babelgate.canonical.event import InterruptAnswered
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from canonical import (
+from babelgate.canonical import (
     Event,
     FaultCode,
     Fold,
@@ -20,8 +20,8 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.agent import DETACH
-from canonical.event import (
+from babelgate.canonical.agent import DETACH
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     MessageEnded,
@@ -36,8 +36,8 @@ from canonical.event import (
     TaskChanged,
     UpstreamBound,
 )
-from gateway.hub import Hub
-from gateway.settings.model import Limits
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Activation,

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 async def test_every_protocol_goes_on_after_a_kill(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
-    agents = {"echo": {"python": "gateway.demo:echo"}, "ask": {"python": "gateway.demo:ask"}}
+    agents = {"echo": {"python": "babelgate.gateway.demo:echo"}, "ask": {"python": "babelgate.gateway.demo:ask"}}
     async with nursery() as born:
         stage = Stage(tmp_path, born, {"agents": agents, "database": url_of(postgres_tables)})
         http = await stage.start()
@@ -48,7 +48,7 @@ async def test_a_gateway_that_stands_by_goes_on_where_one_was_killed(
 ) -> None:
     empty(postgres_tables)
     database = url_of(postgres_tables)
-    agents = {"ask": {"python": "gateway.demo:ask"}}
+    agents = {"ask": {"python": "babelgate.gateway.demo:ask"}}
     async with nursery() as born, AsyncExitStack() as stack:
         stage = Stage(tmp_path, born, {"agents": agents, "database": database})
         caller = Acp(await stage.start(), "ask")

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from canonical import Event, TextPart
-from canonical.event import (
+from babelgate.canonical import Event, TextPart
+from babelgate.canonical.event import (
     Custom,
     MessageEnded,
     MessageStarted,
@@ -17,7 +17,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.value import Extra
+from babelgate.canonical.value import Extra
 from tests.running import running
 
 NAMES: Final = ("a2a", "acp", "aief", "agent-protocol", "langchain", "langgraph", "mcp", "openai", "a2a.draft")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from canonical import Artifact, FilePart, Invocation, Message
+from babelgate.canonical import Artifact, FilePart, Invocation, Message
 from tests.faults.stage import WIRES
 from tests.running import Running, running
 

@@ -9,12 +9,12 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from adapters._extension import URI
-from adapters.mcp.wire import RECORDS
-from canonical import AgentInfo, Event, Invocation, TextPart
-from canonical.event import InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded
-from canonical.message import Message
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters._extension import URI
+from babelgate.adapters.mcp.wire import RECORDS
+from babelgate.canonical import AgentInfo, Event, Invocation, TextPart
+from babelgate.canonical.event import InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded
+from babelgate.canonical.message import Message
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.adapters.a2a.site import message, message_0_3
 from tests.adapters.mcp.site import Modern
 from tests.running import running

@@ -12,8 +12,8 @@ import pytest_asyncio
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 
-from gateway.agents.langgraph.agent import wrap_graph
-from gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

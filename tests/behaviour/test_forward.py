@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from litestar import Litestar, Request, Response, get, post
 
-from gateway.settings.model import Settings
+from babelgate.gateway.settings.model import Settings
 from tests.running import running
 from tests.serving import serving
 

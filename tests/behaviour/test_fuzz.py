@@ -14,7 +14,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from canonical.value import Json
+from babelgate.canonical.value import Json
 from tests.behaviour.test_routes import QUERIES
 from tests.gateway import fuzz
 from tests.gateway.hostile import FORMS, IDS

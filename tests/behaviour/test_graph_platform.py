@@ -9,9 +9,9 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import interrupt
 
-from gateway.agents.langgraph.agent import wrap_graph
-from gateway.agents.registry import connect
-from gateway.settings.model import Settings
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.settings.model import Settings
 from tests.gateway.graphs import builder, writes
 from tests.gateway.platform import Caller
 from tests.running import running

@@ -12,12 +12,12 @@ import pytest
 from langchain_core.outputs import ChatGenerationChunk
 from langgraph.graph import START  # pyright: ignore[reportMissingTypeStubs]
 
-from canonical import Event, Scope
-from canonical.event import StepEnded
-from canonical.value import JsonObject
-from gateway.agents.langgraph.agent import wrap_graph
-from gateway.registered_agent import RegisteredAgent
-from gateway.storage.short_form import lengthen
+from babelgate.canonical import Event, Scope
+from babelgate.canonical.event import StepEnded
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.storage.short_form import lengthen
 from tests.gateway.graphs import Model, State, new, words
 from tests.gateway.hubs import follow, within
 from tests.pairs.a2a import JsonRpc03, JsonRpc10

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 
-from gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
 from tests.gateway.graphs import State, builder
 from tests.gateway.platform import Caller
 from tests.running import running

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from canonical import (
+from babelgate.canonical import (
     Answers,
     AssistantChange,
     AssistantQuery,
@@ -32,12 +32,12 @@ from canonical import (
     ThreadFilter,
     Webhook,
 )
-from canonical import hub as contract
-from canonical.assistant import Assistants
-from canonical.cron import Crons
-from canonical.hub import StateUpdate, Turn
-from canonical.store import Store
-from gateway.hub import Hub
+from babelgate.canonical import hub as contract
+from babelgate.canonical.assistant import Assistants
+from babelgate.canonical.cron import Crons
+from babelgate.canonical.hub import StateUpdate, Turn
+from babelgate.canonical.store import Store
+from babelgate.gateway.hub import Hub
 from tests.gateway.owning import Made, Place, look, two_owners, unknown
 from tests.given import make
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from canonical import (
+from babelgate.canonical import (
     Answers,
     Artifact,
     Ask,
@@ -29,7 +29,7 @@ from canonical import (
     TextPart,
     ToolCall,
 )
-from canonical.event import InterruptRaised, RunEnded
+from babelgate.canonical.event import InterruptRaised, RunEnded
 from tests.gateway.talk import within
 from tests.running import running
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from canonical import FaultCode, FaultError, Receipt, RunStatus, TaskState
-from canonical.event import InterruptAnswered, RunEnded, TaskChanged
-from canonical.state import TERMINAL
-from gateway.hub import Hub
+from babelgate.canonical import FaultCode, FaultError, Receipt, RunStatus, TaskState
+from babelgate.canonical.event import InterruptAnswered, RunEnded, TaskChanged
+from babelgate.canonical.state import TERMINAL
+from babelgate.gateway.hub import Hub
 from tests.gateway.hubs import (
     OWNER,
     Activation,

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import pytest
 from msgspec.structs import replace
 
-from canonical import (
+from babelgate.canonical import (
     DataPart,
     Event,
     FaultCode,
@@ -41,7 +41,7 @@ from canonical import (
     ThreadFilter,
     Webhook,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -57,13 +57,13 @@ from canonical.event import (
     ToolStarted,
     encode_event,
 )
-from canonical.hub import Reads, Turn
-from canonical.state import TERMINAL
-from gateway.clock import Clock
-from gateway.hub import Hub as TheHub
-from gateway.runs import lifecycle
-from gateway.settings.model import Limits
-from gateway.storage.transaction import Transaction
+from babelgate.canonical.hub import Reads, Turn
+from babelgate.canonical.state import TERMINAL
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.hub import Hub as TheHub
+from babelgate.gateway.runs import lifecycle
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.transaction import Transaction
 from tests.gateway.commits import Commits
 from tests.gateway.hubs import (
     OWNER,

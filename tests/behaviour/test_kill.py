@@ -51,7 +51,7 @@ async def stage(theatre: Theatre, tmp_path: Path) -> AsyncGenerator[Stage]:
     here = "tests.gateway.victim:"
     far = {"url": f"{theatre.upstream}/acp", "protocol": "acp"}
     agents: dict[str, Any] = {
-        "echo": {"python": "gateway.demo:echo"},
+        "echo": {"python": "babelgate.gateway.demo:echo"},
         "ask": {"python": here + "ask"},
         "approve": {"python": here + "approve"},
         "paced": {"python": here + "paced"},

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from canonical.value import Json, JsonObject
+from babelgate.canonical.value import Json, JsonObject
 from tests.gateway.hostile import BODIES, UNKNOWN, WRONG, mutations
 from tests.gateway.route import Route
 from tests.gateway.shape import check_error, check_reply

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from sqlalchemy import Connection, select
 
-from canonical import FaultCode, FaultError, Record, Run, RunStatus, Scope, StateHistory, TaskState
-from canonical.state import ENDED, TERMINAL, WAITING
-from gateway.hub import Hub
-from gateway.storage.short_form import decode_row
-from gateway.storage.tables import InterruptRow, RunRow, TaskRow
-from gateway.storage.transaction import table_of
+from babelgate.canonical import FaultCode, FaultError, Record, Run, RunStatus, Scope, StateHistory, TaskState
+from babelgate.canonical.state import ENDED, TERMINAL, WAITING
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.storage.short_form import decode_row
+from babelgate.gateway.storage.tables import InterruptRow, RunRow, TaskRow
+from babelgate.gateway.storage.transaction import table_of
 from tests.examples import examples
 from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, registered, submit, whole, within
 from tests.gateway.invariant import check_database

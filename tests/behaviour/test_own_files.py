@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from canonical import FilePart, Invocation
+from babelgate.canonical import FilePart, Invocation
 from tests.running import Running, running
 
 INLINE = 10

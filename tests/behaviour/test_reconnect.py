@@ -10,10 +10,10 @@ import httpx
 import pytest
 from litestar import Litestar, Response, get
 
-from canonical import Answers, Ask, Message, RunInput, Scope, Submission
-from gateway.agents import registry as registries
-from gateway.agents.registry import Registry, agent_uuid, connect
-from gateway.settings.model import Settings
+from babelgate.canonical import Answers, Ask, Message, RunInput, Scope, Submission
+from babelgate.gateway.agents import registry as registries
+from babelgate.gateway.agents.registry import Registry, agent_uuid, connect
+from babelgate.gateway.settings.model import Settings
 from tests.faults.proxy import Proxy, proxied
 from tests.gateway.heard import hearing
 from tests.running import Running, running
@@ -52,7 +52,9 @@ async def upstream(folder: Path) -> AsyncGenerator[Proxy]:
 
 async def connected(proxy: Proxy, **agent: Any) -> Registry:
     far = {"url": f"{proxy.url}/acp", "agent": "shout", "concurrency": 3, **agent}
-    return await connect(Settings.model_validate({"agents": {"near": {"python": "gateway.demo:echo"}, "far": far}}))
+    return await connect(
+        Settings.model_validate({"agents": {"near": {"python": "babelgate.gateway.demo:echo"}, "far": far}})
+    )
 
 
 @asynccontextmanager
@@ -126,7 +128,7 @@ async def ended(gateway: Running, thread_id: str, run_id: str) -> None:
 
 async def test_a_server_without_a_name_brings_all_its_agents(tmp_path: Path) -> None:
     async with upstream(tmp_path) as proxy:
-        agents = {"shout": {"python": "gateway.demo:echo"}}
+        agents = {"shout": {"python": "babelgate.gateway.demo:echo"}}
         registry = await connect(Settings.model_validate({"agents": agents}), [proxy.url, f"{proxy.url}/a2a/ask"])
         address = proxy.url.removeprefix("http://").replace(":", "-")
         assert [each.info.name for each in registry.all()] == ["shout", address, f"{address}-2"]

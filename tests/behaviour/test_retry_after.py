@@ -7,13 +7,13 @@ from typing import Any
 import httpx
 import pytest
 
-from canonical import Message, RunInput, Submission
-from gateway.agents.python.agent import wrap
-from gateway.agents.registry import connect
-from gateway.hub import Hub
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
-from gateway.storage.transaction import Transaction
+from babelgate.canonical import Message, RunInput, Submission
+from babelgate.gateway.agents.python.agent import wrap
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.transaction import Transaction
 from tests.faults.proxy import proxied, status
 from tests.running import running
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from canonical.value import Json, JsonObject
+from babelgate.canonical.value import Json, JsonObject
 from tests.gateway.hostile import (
     BODIES,
     EVENT_IDS,

@@ -8,15 +8,15 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from canonical import Ask, FaultError, Receipt, Scope, TaskState, ThreadChange, Webhook
-from canonical.fold import Fold
-from gateway.agents.python.agent import wrap
-from gateway.hub import Hub
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs.deletion import erase_unchanged
-from gateway.settings.model import Limits
-from gateway.storage.queries import thread_key
-from gateway.storage.transaction import Erased
+from babelgate.canonical import Ask, FaultError, Receipt, Scope, TaskState, ThreadChange, Webhook
+from babelgate.canonical.fold import Fold
+from babelgate.gateway.agents.python.agent import wrap
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs.deletion import erase_unchanged
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.queries import thread_key
+from babelgate.gateway.storage.transaction import Erased
 from tests.gateway.heard import hearing
 from tests.gateway.hubs import (
     OWNER,

@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject
 from tests import loopback
 from tests.adapters.a2a.receiver import Received, Receiver, receiving
 from tests.gateway.heard import hearing

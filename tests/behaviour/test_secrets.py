@@ -8,8 +8,8 @@ from typing import Any, get_args, get_origin
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from gateway.settings.load import ConfigError, load
-from gateway.settings.model import Settings
+from babelgate.gateway.settings.load import ConfigError, load
+from babelgate.gateway.settings.model import Settings
 from tests.gateway.command import babelgate
 
 SECRET = "s3cret"

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from websockets.exceptions import ConnectionClosed
 
-from canonical.value import Json, JsonObject
+from babelgate.canonical.value import Json, JsonObject
 from tests.adapters.langchain.watching import Socket
 from tests.gateway.conversing import EVERYTHING, PATHS, START, connected, talking, talks
 from tests.gateway.hostile import BODIES, UNKNOWN, mutations

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from canonical import (
+from babelgate.canonical import (
     AgentInfo,
     AnnotationPart,
     Answers,
@@ -26,7 +26,7 @@ from canonical import (
     TextPart,
     ThreadChange,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -44,9 +44,9 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from gateway.agents.registry import connect
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
 from tests.given import make
 from tests.running import Running, running
 

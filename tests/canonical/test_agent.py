@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from canonical import DataPart, FilePart, Invocation, Message, ReasoningPart, RunInput, TextPart
-from canonical.agent import AGENT_NAME, no_past
+from babelgate.canonical import DataPart, FilePart, Invocation, Message, ReasoningPart, RunInput, TextPart
+from babelgate.canonical.agent import AGENT_NAME, no_past
 from tests import strategies
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from canonical import Ask, Declined, Message, Step, TextPart, ToolCall
+from babelgate.canonical import Ask, Declined, Message, Step, TextPart, ToolCall
 
 
 def test_a_question_of_text_is_a_message_of_it():

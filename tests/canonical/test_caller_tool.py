@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from canonical import CallerTool, Invocation, RunInput, caller_tools, declared_tools
+from babelgate.canonical import CallerTool, Invocation, RunInput, caller_tools, declared_tools
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 FLAT = {"name": "weather", "description": "Of a city.", "parameters": SCHEMA}

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from canonical.difference import StateChange, apply_difference, difference, state_change
-from canonical.json import is_identical
+from babelgate.canonical.difference import StateChange, apply_difference, difference, state_change
+from babelgate.canonical.json import is_identical
 from tests.strategies import json_objects
 
 LONG = "said before " * 9

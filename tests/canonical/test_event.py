@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import ValidationError
 
-from canonical import Event, FilePart, Message, Record, TextPart
-from canonical import event as module
-from canonical.event import (
+from babelgate.canonical import Event, FilePart, Message, Record, TextPart
+from babelgate.canonical import event as module
+from babelgate.canonical.event import (
     AgentEvent,
     Custom,
     HubEvent,
@@ -22,7 +22,7 @@ from canonical.event import (
     UpstreamBound,
     encode_event,
 )
-from canonical.stored import decode_event
+from babelgate.canonical.stored import decode_event
 from tests import strategies
 
 KINDS = get_args(Event)

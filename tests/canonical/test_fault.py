@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from canonical import BLAME, Fault, FaultCode, FaultError
-from canonical.json import to_json
+from babelgate.canonical import BLAME, Fault, FaultCode, FaultError
+from babelgate.canonical.json import to_json
 
 
 @pytest.mark.parametrize("code", FaultCode)

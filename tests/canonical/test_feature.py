@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from canonical import FULL, Carry, Feature, dropped, lossy
+from babelgate.canonical import FULL, Carry, Feature, dropped, lossy
 
 
 def test_features_are_named_like_the_keys_of_a_structured_header():

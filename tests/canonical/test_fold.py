@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canonical import (
+from babelgate.canonical import (
     Event,
     Fold,
     Message,
@@ -18,7 +18,7 @@ from canonical import (
     TextPart,
     ToolCallPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptAnswered,
     InterruptRaised,
@@ -36,9 +36,9 @@ from canonical.event import (
     ThreadChanged,
     encode_event,
 )
-from canonical.fold import extend_part
-from canonical.stored import decode_event
-from canonical.thread import Loss
+from babelgate.canonical.fold import extend_part
+from babelgate.canonical.stored import decode_event
+from babelgate.canonical.thread import Loss
 from tests import strategies
 
 

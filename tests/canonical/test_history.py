@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from canonical import Message, RunStatus, StateHistory
-from canonical.difference import StateChange
-from canonical.event import (
+from babelgate.canonical import Message, RunStatus, StateHistory
+from babelgate.canonical.difference import StateChange
+from babelgate.canonical.event import (
     Event,
     InterruptAnswered,
     InterruptRaised,
@@ -25,9 +25,9 @@ from canonical.event import (
     TaskChanged,
     TaskCreated,
 )
-from canonical.message import TextPart
-from canonical.state import RunReason, TaskState
-from canonical.thread import next_run_id
+from babelgate.canonical.message import TextPart
+from babelgate.canonical.state import RunReason, TaskState
+from babelgate.canonical.thread import next_run_id
 
 
 class Log:

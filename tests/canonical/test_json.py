@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from canonical.json import (
+from babelgate.canonical.json import (
     MAX_BITS,
     MAX_DEPTH,
     NotJson,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canonical import DataPart, FilePart, Message, Part, ReasoningPart, TextPart
-from canonical.json import to_json
-from canonical.message import text_of
+from babelgate.canonical import DataPart, FilePart, Message, Part, ReasoningPart, TextPart
+from babelgate.canonical.json import to_json
+from babelgate.canonical.message import text_of
 from tests import strategies
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canonical import Event, FaultCode, FaultError, FilePart, Message, Record, TextPart
-from canonical.event import (
+from babelgate.canonical import Event, FaultCode, FaultError, FilePart, Message, Record, TextPart
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -31,8 +31,8 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from canonical.message import ReasoningPart, RefusalPart
-from canonical.replay import Diverged, ReplayCursor, agent_events, is_same_event, replay_plan, standing
+from babelgate.canonical.message import ReasoningPart, RefusalPart
+from babelgate.canonical.replay import Diverged, ReplayCursor, agent_events, is_same_event, replay_plan, standing
 from tests import strategies
 
 IDS = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id")

@@ -3,9 +3,9 @@
 import json
 from typing import Any, cast
 
-from canonical import FilePart, Message, RunInput
-from canonical.event import RunCreated, encode_event
-from canonical.stored import decode_event
+from babelgate.canonical import FilePart, Message, RunInput
+from babelgate.canonical.event import RunCreated, encode_event
+from babelgate.canonical.stored import decode_event
 
 GIVEN = RunInput(
     messages=(Message(message_id="m", role="user", parts=(FilePart(name="a", blob="b", size=2),)),),

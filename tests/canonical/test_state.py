@@ -7,9 +7,9 @@ from typing import TypeVar
 import pytest
 from hypothesis import given
 
-from canonical import Record, RunStatus, TaskState
-from canonical.event import RunCreated, RunEnded, RunStarted, TaskChanged, TaskCreated
-from canonical.state import (
+from babelgate.canonical import Record, RunStatus, TaskState
+from babelgate.canonical.event import RunCreated, RunEnded, RunStarted, TaskChanged, TaskCreated
+from babelgate.canonical.state import (
     ENDED,
     RUN_TRANSITIONS,
     TASK_TRANSITIONS,

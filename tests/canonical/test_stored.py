@@ -6,12 +6,12 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 
-from canonical import Event, Fault, FaultCode, Record, Task, TaskState
-from canonical.event import LossNoted, MessageStarted, RunCreated, RunEnded, encode_event
-from canonical.fold import Fold
-from canonical.json import to_json
-from canonical.stored import UNKNOWN, decode_event, decode_snapshot, encode_snapshot
-from canonical.value import JsonObject, Value
+from babelgate.canonical import Event, Fault, FaultCode, Record, Task, TaskState
+from babelgate.canonical.event import LossNoted, MessageStarted, RunCreated, RunEnded, encode_event
+from babelgate.canonical.fold import Fold
+from babelgate.canonical.json import to_json
+from babelgate.canonical.stored import UNKNOWN, decode_event, decode_snapshot, encode_snapshot
+from babelgate.canonical.value import JsonObject, Value
 from tests import strategies
 
 LATER = {"a_later_member": [{"n": 1}]}

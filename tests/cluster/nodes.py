@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from canonical import Receipt, Task, TaskState
-from canonical.state import TERMINAL
-from gateway.hub import Hub
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs import nodes
-from gateway.storage import queries
+from babelgate.canonical import Receipt, Task, TaskState
+from babelgate.canonical.state import TERMINAL
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs import nodes
+from babelgate.gateway.storage import queries
 from tests.gateway.hubs import OWNER, House, within
 from tests.postgres import empty, url_of
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator
 import pytest
 from sqlalchemy.engine import make_url
 
-from canonical import FaultCode, TaskState
-from gateway.runs.cluster import Cluster
-from gateway.storage import unavailable
+from babelgate.canonical import FaultCode, TaskState
+from babelgate.gateway.runs.cluster import Cluster
+from babelgate.gateway.storage import unavailable
 from tests.cluster.nodes import Nodes, ended, reached
 from tests.cluster.test_questions import agent, parked
 from tests.gateway.hubs import OWNER, Scripted, registered, submit, turned, within

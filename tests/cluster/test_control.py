@@ -2,9 +2,9 @@
 
 import pytest
 
-from canonical import FaultError, RunReason, RunStatus, TaskState
-from gateway.hub import Hub
-from gateway.storage import queries
+from babelgate.canonical import FaultError, RunReason, RunStatus, TaskState
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.storage import queries
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Scripted, gone, registered, submit, turned, within
 

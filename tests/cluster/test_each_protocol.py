@@ -21,7 +21,7 @@ async def test_every_protocol_is_told_on_one_node_what_was_said_on_the_other_and
     postgres_tables: str, tmp_path: Path
 ) -> None:
     empty(postgres_tables)
-    agents = {"echo": {"python": "gateway.demo:echo"}, "ask": {"python": "gateway.demo:ask"}}
+    agents = {"echo": {"python": "babelgate.gateway.demo:echo"}, "ask": {"python": "babelgate.gateway.demo:ask"}}
     shared: dict[str, Any] = {
         "database": url_of(postgres_tables),
         "cluster": True,

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from canonical import Scope, TaskState
-from canonical.event import PartAdded, PartDelta, RunRemoved
-from gateway.settings.model import Limits
+from babelgate.canonical import Scope, TaskState
+from babelgate.canonical.event import PartAdded, PartDelta, RunRemoved
+from babelgate.gateway.settings.model import Limits
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Scripted, ends, follow, log, registered, submit, within
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from canonical import TaskState, ThreadChange
-from canonical.event import Custom
-from gateway.clock import Clock
-from gateway.hub import Hub
+from babelgate.canonical import TaskState, ThreadChange
+from babelgate.canonical.event import Custom
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.hub import Hub
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Echo, Scripted, gone, registered, submit, turned, within
 from tests.gateway.runs.test_crons import SETTINGS, count_runs, hourly, known, moved_on
@@ -102,7 +102,7 @@ async def test_the_same_webhook_given_on_another_node_goes_on_where_it_is(cluste
 async def test_a_thread_with_a_time_to_live_ends_though_the_node_that_made_it_is_gone(
     cluster: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.hub._EXPIRY", 2)
+    monkeypatch.setattr("babelgate.gateway.hub._EXPIRY", 2)
     a = await cluster.start("a", registered("a", Echo()))
     b = await cluster.start("b", registered("a", Echo()))
     thread = await a.create_thread(OWNER, ThreadChange(ttl=1))

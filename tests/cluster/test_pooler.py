@@ -11,10 +11,10 @@ from typing import Final
 import psycopg
 import pytest
 
-from canonical import FaultCode, FaultError, TaskState
-from gateway.runs import nodes as beats
-from gateway.storage import queries
-from gateway.storage.journal import Journal
+from babelgate.canonical import FaultCode, FaultError, TaskState
+from babelgate.gateway.runs import nodes as beats
+from babelgate.gateway.storage import queries
+from babelgate.gateway.storage.journal import Journal
 from tests.cluster import test_live, test_questions
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, House, Scripted, registered, submit, within

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from canonical import Ask, Receipt, TaskState
-from canonical.fold import Fold
-from gateway.agents.python.agent import InProcess, wrap
-from gateway.hub import Hub
-from gateway.registered_agent import RegisteredAgent
+from babelgate.canonical import Ask, Receipt, TaskState
+from babelgate.canonical.fold import Fold
+from babelgate.gateway.agents.python.agent import InProcess, wrap
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.cluster.nodes import Nodes, ended, reached
 from tests.gateway.hubs import OWNER, answer, log, submit, turned, within
 

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from canonical import FaultCode, FaultError, TaskState
-from canonical.event import RunStarted
-from gateway.hub import Hub
-from gateway.runs.recovery import start_of
-from gateway.storage import queries
+from babelgate.canonical import FaultCode, FaultError, TaskState
+from babelgate.canonical.event import RunStarted
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.runs.recovery import start_of
+from babelgate.gateway.storage import queries
 from tests.cluster.nodes import Nodes, ended
 from tests.cluster.test_takeover import said
 from tests.gateway.hubs import OWNER, Activation, Held, Scripted, log, registered, submit, turned, within

@@ -2,10 +2,10 @@
 
 import pytest
 
-from canonical import FaultCode, FaultError, Receipt, RunStatus, TaskState, TextPart
-from canonical.event import PartAdded, PartDelta, RunStarted
-from gateway.hub import Hub
-from gateway.runs.cluster import Cluster
+from babelgate.canonical import FaultCode, FaultError, Receipt, RunStatus, TaskState, TextPart
+from babelgate.canonical.event import PartAdded, PartDelta, RunStarted
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.runs.cluster import Cluster
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Scripted, log, registered, submit, turned, within
 

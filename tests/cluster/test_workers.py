@@ -24,8 +24,8 @@ workers: 2
 database: {database}
 keys: {{alice: a-key}}
 agents:
-  echo: {{python: gateway.demo:echo}}
-  ask: {{python: gateway.demo:ask}}
+  echo: {{python: babelgate.gateway.demo:echo}}
+  ask: {{python: babelgate.gateway.demo:ask}}
   paced: {{python: tests.gateway.victim:paced, idempotent: true}}
 """
 
@@ -243,6 +243,6 @@ def test_a_port_of_workers_is_not_shared_with_another_gateway(
             port,
             "--database",
             url_of(postgres_tables),
-            "x=gateway.demo:echo",
+            "x=babelgate.gateway.demo:echo",
         )
         assert done.returncode == 1 and f"port {port} of 127.0.0.1 is in use" in done.stderr

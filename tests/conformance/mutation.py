@@ -15,11 +15,11 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from conformance.judge import judge
-from conformance.report.model import SetReport
-from conformance.requirement import Requirement, load_set
-from conformance.verdict import Result, Verdict
-from conformance.wire.exchange import Exchange
+from babelgate.conformance.judge import judge
+from babelgate.conformance.report.model import SetReport
+from babelgate.conformance.requirement import Requirement, load_set
+from babelgate.conformance.verdict import Result, Verdict
+from babelgate.conformance.wire.exchange import Exchange
 from tests.conformance.servers.kit import RequestKey, ScriptedServer, Server, Violation
 from tests.serving import serving
 from tests.violations import PROPERTY

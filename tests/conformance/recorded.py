@@ -5,7 +5,7 @@ import json
 import os
 from typing import Any
 
-from conformance.report.model import Report
+from babelgate.conformance.report.model import Report
 from docs.traceability import RUNS, recorded
 
 

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from canonical import Artifact, Ask, DataPart, FilePart, Message
-from conformance.across.play import NothingToCompare, play
-from conformance.across.report.document import document, picture
-from conformance.across.report.html import html
-from conformance.across.report.markdown import markdown
-from conformance.across.report.text import lines
-from conformance.across.scenario import SCENARIOS
-from conformance.across.verdict import Verdict, judge
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers, read_triggers
-from conformance.wire.exchange import as_list, as_object, dig
-from conformance.wire.http import Unanswered
+from babelgate.canonical import Artifact, Ask, DataPart, FilePart, Message
+from babelgate.conformance.across.play import NothingToCompare, play
+from babelgate.conformance.across.report.document import document, picture
+from babelgate.conformance.across.report.html import html
+from babelgate.conformance.across.report.markdown import markdown
+from babelgate.conformance.across.report.text import lines
+from babelgate.conformance.across.scenario import SCENARIOS
+from babelgate.conformance.across.verdict import Verdict, judge
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers, read_triggers
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.wire.http import Unanswered
+from babelgate.gateway.cli import main
 from docs.across import RECORD, read_record
-from gateway.cli import main
 from tests.conformance.bending import DROPPED, Bend, bending
 from tests.gateway.command import bound_socket
 from tests.running import Running, running

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from conformance.across.play import play
-from conformance.across.report.text import lines
-from conformance.across.verdict import Verdict, judge
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers
+from babelgate.conformance.across.play import play
+from babelgate.conformance.across.report.text import lines
+from babelgate.conformance.across.verdict import Verdict, judge
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers
 from tests.conformance.servers import openai_chat, openai_responses
 from tests.serving import serving
 

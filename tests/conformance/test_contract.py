@@ -6,8 +6,19 @@ from typing import Any, cast
 
 import pytest
 
-from canonical import Agent, Event, Fault, FaultCode, FaultError, Invocation, Message, RunReason, RunStatus, TextPart
-from canonical.event import (
+from babelgate.canonical import (
+    Agent,
+    Event,
+    Fault,
+    FaultCode,
+    FaultError,
+    Invocation,
+    Message,
+    RunReason,
+    RunStatus,
+    TextPart,
+)
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -23,7 +34,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from conformance.contract import Broken, Dialogue, check_agent
+from babelgate.conformance.contract import Broken, Dialogue, check_agent
 
 TEXT = TextPart(text="x")
 

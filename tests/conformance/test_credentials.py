@@ -12,11 +12,11 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from conformance.across.report import FORMS as ACROSS_FORMS
-from conformance.report import FORMS
-from conformance.wire.credentials import credentials_header, hide_credentials, origin_of
-from conformance.wire.exchange import as_object
-from gateway.cli import main
+from babelgate.conformance.across.report import FORMS as ACROSS_FORMS
+from babelgate.conformance.report import FORMS
+from babelgate.conformance.wire.credentials import credentials_header, hide_credentials, origin_of
+from babelgate.conformance.wire.exchange import as_object
+from babelgate.gateway.cli import main
 from tests.conformance.bending import bending
 from tests.gateway.command import bound_socket
 from tests.gateway.forking import forked_embedded_gateways

@@ -2,10 +2,10 @@
 
 import pytest
 
-from conformance.examine import Selection, examine
-from conformance.probe import Options
-from conformance.report.model import Report
-from conformance.verdict import Verdict
+from babelgate.conformance.examine import Selection, examine
+from babelgate.conformance.probe import Options
+from babelgate.conformance.report.model import Report
+from babelgate.conformance.verdict import Verdict
 from tests.conformance.servers import (
     a2a_0_3,
     a2a_1_0,

@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 import pytest
 from jsonschema import Draft202012Validator
 
-from conformance.baseline import apply
-from conformance.examine import Selection, SelectionError, examine
-from conformance.probe import Options
-from conformance.report import FORMS, render
-from conformance.report.model import Report
-from conformance.verdict import Verdict
+from babelgate.conformance.baseline import apply
+from babelgate.conformance.examine import Selection, SelectionError, examine
+from babelgate.conformance.probe import Options
+from babelgate.conformance.report import FORMS, render
+from babelgate.conformance.report.model import Report
+from babelgate.conformance.verdict import Verdict
 from tests.conformance.servers import a2a_1_0
 from tests.conformance.servers.kit import Dead
 from tests.gateway.command import babelgate, bound_socket
@@ -67,7 +67,7 @@ async def test_every_form_of_a_report_is_well_formed_and_holds_no_secret() -> No
     forms = {form: render(report, form) for form in FORMS}
     for form, text in forms.items():
         assert SECRET not in text, form
-    schema = json.loads((files("conformance") / "report" / "report.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads((files("babelgate.conformance") / "report" / "report.schema.json").read_text(encoding="utf-8"))
     validator: Any = Draft202012Validator(schema)
     validator.validate(json.loads(forms["json"]))
     suite = ElementTree.fromstring(forms["junit"])

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from adapters.openai.codec.model import format_of, tools_of
-from canonical import Invocation, UseTool
-from conformance.examine import Selection, examine
-from conformance.probe import Options
-from conformance.report.model import Report
-from conformance.trigger import Trigger, Triggers, read_triggers
-from conformance.verdict import Verdict
-from gateway import demo
+from babelgate.adapters.openai.codec.model import format_of, tools_of
+from babelgate.canonical import Invocation, UseTool
+from babelgate.conformance.examine import Selection, examine
+from babelgate.conformance.probe import Options
+from babelgate.conformance.report.model import Report
+from babelgate.conformance.trigger import Trigger, Triggers, read_triggers
+from babelgate.conformance.verdict import Verdict
+from babelgate.gateway import demo
 from tests.conformance.recorded import assert_recorded
 from tests.running import running
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Final
 
-from conformance.judge import judge
-from conformance.probe import Probes, Suite
-from conformance.protocols.acp.target import Ctx, Server, open_server
-from conformance.report.model import Report
-from conformance.report.text import lines
-from conformance.requirement import load_set
-from conformance.verdict import Verdict
+from babelgate.conformance.judge import judge
+from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.protocols.acp.target import Ctx, Server, open_server
+from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.text import lines
+from babelgate.conformance.requirement import load_set
+from babelgate.conformance.verdict import Verdict
 from tests.conformance.servers.acp_0_2 import SERVER
 from tests.serving import serving
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-import conformance
-from conformance.judge import is_about, suite_of
-from conformance.requirement import RequirementSet, load_set, set_names
-from conformance.verdict import Verdict
-from conformance.wire.schema import load_schemas
+from babelgate import conformance
+from babelgate.conformance.judge import is_about, suite_of
+from babelgate.conformance.requirement import RequirementSet, load_set, set_names
+from babelgate.conformance.verdict import Verdict
+from babelgate.conformance.wire.schema import load_schemas
 from tests.conformance.mutation import assert_caught, groups_of, judged
 from tests.conformance.servers.kit import Dead, Server
 

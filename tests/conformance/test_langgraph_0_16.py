@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from conformance.trigger import Trigger, Triggers
-from conformance.verdict import Verdict
+from babelgate.conformance.trigger import Trigger, Triggers
+from babelgate.conformance.verdict import Verdict
 from tests.conformance.hasty import HastyLoop
 from tests.conformance.mutation import assert_caught, groups_of, judged
 from tests.conformance.servers.langgraph_0_16 import SERVER

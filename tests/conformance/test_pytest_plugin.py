@@ -13,8 +13,18 @@ BOUND = 50
 
 
 async def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "pytest", "-p", "conformance.pytest_plugin", "-p", "no:cacheprovider", *arguments]
-    (folder / "test_own.py").write_text("def test_of_ones_own(): pass\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "babelgate.conformance.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        *arguments,
+    ]
+    if not (folder / "test_own.py").exists():
+        (folder / "test_own.py").write_text("def test_of_ones_own(): pass\n")
     return await asyncio.to_thread(
         subprocess.run,
         [*command, "-q", "-rA", "-W", "ignore"],
@@ -56,3 +66,9 @@ async def test_nobody_at_the_url_is_wrong_usage(tmp_path: Path) -> None:
     done = await run(tmp_path, "--babelgate-url", "http://127.0.0.1:9")
     assert done.returncode == 4
     assert "no server answers there" in done.stdout + done.stderr
+
+
+async def test_a_test_that_uses_a_former_name_is_told_the_new_one(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text("from conformance.contract import check_agent\n")
+    done = await run(tmp_path)
+    assert "The package 'conformance' is now 'babelgate.conformance'" in done.stdout

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator
 from random import Random
 from typing import Any, Final
 
-from canonical import Artifact, Ask, FilePart, Invocation
+from babelgate.canonical import Artifact, Ask, FilePart, Invocation
 
 NAME: Final = "Ada"
 """The answer to every question."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import httpx
 
-from canonical.event import RunStarted
+from babelgate.canonical.event import RunStarted
 from tests.crash.check import Checks, Scene
 from tests.crash.load import Load, heard
 from tests.crash.world import World

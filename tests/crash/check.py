@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import httpx
 
-from canonical.event import Record, RunCreated
+from babelgate.canonical.event import Record, RunCreated
 from tests.crash.agents import expected, file_of
 from tests.crash.load import ASKING, CALLERS, REPEATABLE, STATEFUL
 from tests.crash.world import Known, Run, World

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from canonical import DataPart
-from conformance.contract import Dialogue, Transcript, check_agent
-from gateway.agents.python.agent import wrap
+from babelgate.canonical import DataPart
+from babelgate.conformance.contract import Dialogue, Transcript, check_agent
+from babelgate.gateway.agents.python.agent import wrap
 
 PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.requirement import load_set, set_names
+from babelgate.conformance.requirement import load_set, set_names
 from docs.kits import outcome, pages, recorded
 from docs.traceability import recorded as runs
 

@@ -11,18 +11,18 @@ from typing import Any, Final, cast
 import httpx
 import pytest
 
-import adapters.a2a.client as a2a
-import adapters.acp.client as acp
-from adapters import UPSTREAMS
-from adapters._upstream import Upstream
-from adapters.langchain.client import resume
-from canonical import Answers, Ask, Fold, Invocation, Message, Receipt, Record, Run, Scope, Submission
-from canonical.event import PartAdded, PartDelta
-from gateway.agents import failover as fleets
-from gateway.agents.failover import Breaker, Server, ServerPool, server_pool
-from gateway.agents.registry import Registry, connect
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
+import babelgate.adapters.a2a.client as a2a
+import babelgate.adapters.acp.client as acp
+from babelgate.adapters import UPSTREAMS
+from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.langchain.client import resume
+from babelgate.canonical import Answers, Ask, Fold, Invocation, Message, Receipt, Record, Run, Scope, Submission
+from babelgate.canonical.event import PartAdded, PartDelta
+from babelgate.gateway.agents import failover as fleets
+from babelgate.gateway.agents.failover import Breaker, Server, ServerPool, server_pool
+from babelgate.gateway.agents.registry import Registry, connect
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
 from tests.adapters.openai.model import Answer, serve
 from tests.faults.proxy import Proxy, proxied
 from tests.gateway.invariant import check_log

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from canonical import Receipt
+from babelgate.canonical import Receipt
 from tests.faults.proxy import Changed
 from tests.faults.stage import WIRES, Stage, hurry, serves
 from tests.gateway import fuzz

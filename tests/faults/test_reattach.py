@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.agents.failover import ServerPool
-from gateway.agents.registry import connect
-from gateway.settings.model import Settings
+from babelgate.gateway.agents.failover import ServerPool
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Stall, status
 from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, hurry, keeps_the_laws, words_of
 from tests.gateway.hubs import turned

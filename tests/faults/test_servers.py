@@ -9,11 +9,11 @@ from typing import Final
 import httpx
 import pytest
 
-from adapters.acp.client import Client
-from gateway.agents.failover import Server, server_pool
-from gateway.agents.registry import connect
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
+from babelgate.adapters.acp.client import Client
+from babelgate.gateway.agents.failover import Server, server_pool
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Proxy, Stall, Trouble, status
 from tests.faults.stage import BOUND, COOLDOWN, WIRES, Stage, hurry, keeps_the_laws, serves, words_of
 from tests.gateway.heard import hearing
@@ -179,7 +179,7 @@ async def test_a_call_of_a_server_that_is_left_alone_fails_at_once(
     while stage.health(agent) != ["open"]:
         await stage.run(agent, stage.text())
     await proxy.open()
-    monkeypatch.setattr("gateway.agents.failover._PAUSES", (4.0,))
+    monkeypatch.setattr("babelgate.gateway.agents.failover._PAUSES", (4.0,))
     receipt = await stage.submit(agent, stage.text())
     try:
         found = await stage.ended(receipt, within=2)

@@ -12,17 +12,17 @@ from uuid import uuid4
 
 import msgspec
 
-from adapters import ADAPTERS
-from adapters._upstream import Client
-from adapters.a2a.agents.interface import Interface
-from adapters.a2a.client import Client as A2a
-from adapters.acp.carries import EXTENDED as ACP
-from adapters.acp.client import Client as Acp
-from adapters.aief.carries import EXTENDED as AIEF
-from adapters.aief.client import Client as Aief
-from adapters.langchain.client import Client as LangChain
-from adapters.openai.client import Client as OpenAI
-from canonical import (
+from babelgate.adapters import ADAPTERS
+from babelgate.adapters._upstream import Client
+from babelgate.adapters.a2a.agents.interface import Interface
+from babelgate.adapters.a2a.client import Client as A2a
+from babelgate.adapters.acp.carries import EXTENDED as ACP
+from babelgate.adapters.acp.client import Client as Acp
+from babelgate.adapters.aief.carries import EXTENDED as AIEF
+from babelgate.adapters.aief.client import Client as Aief
+from babelgate.adapters.langchain.client import Client as LangChain
+from babelgate.adapters.openai.client import Client as OpenAI
+from babelgate.canonical import (
     FULL,
     AgentInfo,
     Event,
@@ -37,9 +37,9 @@ from canonical import (
     RunStatus,
     TextPart,
 )
-from canonical.event import ArtifactAdded, PartAdded, PartDelta, RunEnded, UpstreamBound
+from babelgate.canonical.event import ArtifactAdded, PartAdded, PartDelta, RunEnded, UpstreamBound
+from babelgate.gateway.registered_agent import RegisteredAgent
 from docs.pairing import AGENTS, EXTENDED_SERVERS, SERVERS, Side
-from gateway.registered_agent import RegisteredAgent
 from tests.fidelity.probe import PROBES, TRACES, Heard, Probe
 from tests.fidelity.unserved import McpReader, RuntimeReader
 from tests.running import Running, running

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
-from canonical import (
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Event,
@@ -30,7 +30,7 @@ from canonical import (
     TextPart,
     ToolCallPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -46,7 +46,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.fold import extend_part
+from babelgate.canonical.fold import extend_part
 
 Told = Sequence[Any]
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from adapters._extension import HEADER, URI
-from canonical import AgentInfo, Event, Invocation, TextPart
-from canonical.event import MessageStarted, PartAdded
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters._extension import HEADER, URI
+from babelgate.canonical import AgentInfo, Event, Invocation, TextPart
+from babelgate.canonical.event import MessageStarted, PartAdded
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.running import running
 
 SECONDS: Final = 30

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from adapters._extension import NOT_FORKED
-from canonical import (
+from babelgate.adapters._extension import NOT_FORKED
+from babelgate.canonical import (
     AgentInfo,
     Event,
     Feature,
@@ -25,10 +25,10 @@ from canonical import (
     TextPart,
     ThreadFilter,
 )
-from canonical.agent import DEFAULT_OWNER
-from canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, RunEnded
-from gateway.hub import Hub
-from gateway.registered_agent import RegisteredAgent
+from babelgate.canonical.agent import DEFAULT_OWNER
+from babelgate.canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, RunEnded
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.fidelity.measure import EXTENDED, WAYS, Way
 from tests.fidelity.unserved import UNSERVED
 from tests.opened import opened

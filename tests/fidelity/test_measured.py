@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from adapters import ADAPTERS, UPSTREAMS
-from canonical import Feature, Invocation, Reattachable
-from canonical.event import UpstreamBound
+from babelgate.adapters import ADAPTERS, UPSTREAMS
+from babelgate.canonical import Feature, Invocation, Reattachable
+from babelgate.canonical.event import UpstreamBound
 from tests.fidelity.measure import EXTENDED, WAYS, Served, measure, served
 from tests.fidelity.probe import PROBES, UNMEASURED
 from tests.fidelity.unserved import UNSERVED

@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from adapters._upstream import Client
-from adapters.langchain.client import Client as LangChain
-from adapters.openai.client import Client as OpenAI
-from canonical import (
+from babelgate.adapters._upstream import Client
+from babelgate.adapters.langchain.client import Client as LangChain
+from babelgate.adapters.openai.client import Client as OpenAI
+from babelgate.canonical import (
     AgentInfo,
     AnnotationPart,
     DataPart,
@@ -26,7 +26,7 @@ from canonical import (
     RunInput,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -42,7 +42,7 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.adapters.a2a.talk import Talk
 from tests.interop.proxy import CUT, cutting
 from tests.running import Running, running

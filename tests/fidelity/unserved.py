@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 import httpx
 
-from adapters._extension import RecordReader
-from canonical import (
+from babelgate.adapters._extension import RecordReader
+from babelgate.canonical import (
     Event,
     Fault,
     FaultCode,
@@ -22,8 +22,8 @@ from canonical import (
     RunStatus,
     TextPart,
 )
-from canonical.event import ArtifactAdded, InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded
-from canonical.stored import decode_event
+from babelgate.canonical.event import ArtifactAdded, InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded
+from babelgate.canonical.stored import decode_event
 from tests import loopback
 from tests.adapters.mcp.site import Modern, messages_of
 

@@ -19,7 +19,7 @@ from tests.gateway.forking import Forked, fork
 
 BOUND = 60
 """Seconds within which whatever a test waits for must come."""
-PROGRAM = (sys.executable, "-m", "gateway")
+PROGRAM = (sys.executable, "-m", "babelgate")
 ROOT = Path(__file__).parents[2]
 FORKED = ({"PYTHONPATH": str(ROOT)}, {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'toy'}"})
 """What is asked of the interpreter so often that one that has imported everything pays."""

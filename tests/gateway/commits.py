@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gateway.storage.journal import Journal
-from gateway.storage.transaction import Transaction
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.transaction import Transaction
 
 
 class Commits:

@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
-from canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject
 from tests.adapters.langchain.watching import ALL, Socket
 
 PATHS: Final = tuple(

@@ -24,7 +24,7 @@ from typing import IO, Any, Final
 ROOT: Final = Path(__file__).parents[2]
 _IMPORTED: Final = ("add", "bench", "check", "embedded", "record", "run", "serve", "transfer", "validate")
 _RELAY: Final = Path(__file__).parent / "relay.py"
-_EMBEDDED: Final = "gateway.cli.embedded"
+_EMBEDDED: Final = "babelgate.gateway.cli.embedded"
 _MOST_BYTES: Final = 2**20
 """Bytes of one job."""
 _BOUND: Final = 30
@@ -206,8 +206,8 @@ def _become(files: Sequence[int]) -> None:
 def _serve(control: socket.socket) -> None:
     # What only some of them need is imported, too: it is shared.
     for name in _IMPORTED:
-        import_module(f"gateway.cli.{name}")
-    import_module("gateway.demo")
+        import_module(f"babelgate.gateway.cli.{name}")
+    import_module("babelgate.gateway.demo")
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -221,8 +221,8 @@ def _serve(control: socket.socket) -> None:
     os.environ.update(job["environment"])
     os.chdir(job["folder"])
     sys.path[0] = job["folder"]
-    sys.argv = [str(ROOT / "gateway" / "__main__.py"), *job["arguments"]]
-    import_module(job.get("module", "gateway.cli")).main()
+    sys.argv = [str(ROOT / "babelgate" / "__main__.py"), *job["arguments"]]
+    import_module(job.get("module", "babelgate.gateway.cli")).main()
 
 
 if __name__ == "__main__":

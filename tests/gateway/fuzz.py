@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any, Final, cast
 from urllib.parse import quote_from_bytes
 
-from canonical.value import Json
+from babelgate.canonical.value import Json
 from tests.gateway.hostile import BOUNDARY, UNKNOWN
 
 NUMBERS: Final[Sequence[str]] = (

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 from uuid import uuid4
 
-from canonical.value import Json
+from babelgate.canonical.value import Json
 
 LIMIT: Final = 2 * 2**20
 """Bytes of a body that the gateway under test takes."""

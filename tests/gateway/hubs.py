@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
 
-from canonical import (
+from babelgate.canonical import (
     Agent,
     AgentInfo,
     Answers,
@@ -29,7 +29,7 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     InterruptRaised,
     MessageEnded,
     MessageStarted,
@@ -39,17 +39,17 @@ from canonical.event import (
     TaskChanged,
     encode_event,
 )
-from canonical.fault import FaultCode, FaultError
-from canonical.state import TERMINAL
-from gateway.agents.registry import Registry
-from gateway.clock import Clock
-from gateway.hub import CronSubmit, Hub
-from gateway.outbound import Fetcher
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs.webhooks import WriterFactory
-from gateway.settings.model import Limits, Retention, Timeout
-from gateway.storage.blobs import FolderBlobs
-from gateway.storage.transaction import Transaction
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.state import TERMINAL
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.hub import CronSubmit, Hub
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs.webhooks import WriterFactory
+from babelgate.gateway.settings.model import Limits, Retention, Timeout
+from babelgate.gateway.storage.blobs import FolderBlobs
+from babelgate.gateway.storage.transaction import Transaction
 from tests.empty import make_database
 from tests.gateway.invariant import check_database
 from tests.given import make

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from canonical import Fold, Record, RunStatus, TaskState
-from canonical.event import (
+from babelgate.canonical import Fold, Record, RunStatus, TaskState
+from babelgate.canonical.event import (
     InterruptAnswered,
     InterruptRaised,
     MessageEnded,
@@ -31,13 +31,13 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.state import ENDED, ERRED, TERMINAL, WAITING, can_become, can_run_become
-from canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
-from gateway.runs.event_check import files_of
-from gateway.storage.journal import read_page
-from gateway.storage.short_form import decode_row
-from gateway.storage.statements import table_of
-from gateway.storage.tables import BlobUseRow, InterruptRow, RunRow, TaskRow, ThreadRow
+from babelgate.canonical.state import ENDED, ERRED, TERMINAL, WAITING, can_become, can_run_become
+from babelgate.canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
+from babelgate.gateway.runs.event_check import files_of
+from babelgate.gateway.storage.journal import read_page
+from babelgate.gateway.storage.short_form import decode_row
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import BlobUseRow, InterruptRow, RunRow, TaskRow, ThreadRow
 
 _THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
 _INTERRUPT, _USE = table_of(InterruptRow), table_of(BlobUseRow)

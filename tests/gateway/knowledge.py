@@ -12,8 +12,8 @@ from typing import Final
 
 import httpx
 
-from adapters import ADAPTERS, Adapter
-from canonical.value import Json
+from babelgate.adapters import ADAPTERS, Adapter
+from babelgate.canonical.value import Json
 from tests.pairs.caller import Caller
 
 
@@ -36,7 +36,7 @@ class Knowledge:
     it."""
 
 
-_BUILT_IN: Final = "adapters"
+_BUILT_IN: Final = "babelgate"
 
 
 def _package(adapter: Adapter) -> str:

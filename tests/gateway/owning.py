@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import httpx
 
-from adapters.mcp.codec.run_id import encode_run_id, encode_state
-from adapters.openai.codec.call_id import encode_call_id
-from canonical.value import JsonObject
+from babelgate.adapters.mcp.codec.run_id import encode_run_id, encode_state
+from babelgate.adapters.openai.codec.call_id import encode_call_id
+from babelgate.canonical.value import JsonObject
 from tests import loopback
 from tests.gateway.heard import Heard, hearing
 from tests.gateway.hubs import check_invariants

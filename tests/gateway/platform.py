@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
 from tests.gateway.graphs import GRAPHS
 from tests.running import Running, running
 

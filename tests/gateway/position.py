@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from canonical.value import Json, JsonObject
+from babelgate.canonical.value import Json, JsonObject
 from tests.gateway.owning import (
     STEPS,
     Made,

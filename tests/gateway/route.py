@@ -7,9 +7,9 @@ from typing import Any, Final, Literal, cast
 
 from litestar.routes import HTTPRoute
 
-from gateway.agents.registry import Registry
-from gateway.http.app import create_app
-from gateway.settings.model import Settings
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.http.app import create_app
+from babelgate.gateway.settings.model import Settings
 from tests.gateway.knowledge import prefixed
 
 Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "mcp", "openai", "own"] | str

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import httpx
 
-from canonical import Record
+from babelgate.canonical import Record
 from tests.gateway.hubs import within
 from tests.gateway.stage import Moment, Puppet, Puppets, Stage
 from tests.pairs.a2a import JsonRpc10

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import httpx
 
-from canonical.value import Json
+from babelgate.canonical.value import Json
 from tests.gateway.heard import hearing
 from tests.gateway.hostile import LIMIT, UNKNOWN
 from tests.gateway.hubs import check_invariants

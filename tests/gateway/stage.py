@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 import httpx
 from sqlalchemy import Connection
 
-from canonical.event import Record
-from gateway.storage.database import open_database
-from gateway.storage.journal import read_page
+from babelgate.canonical.event import Record
+from babelgate.gateway.storage.database import open_database
+from babelgate.gateway.storage.journal import read_page
 from tests import loopback
 from tests.gateway.command import ROOT
 from tests.gateway.hubs import within

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from canonical import Message
-from conformance.contract import Dialogue, Transcript
-from gateway.agents.python.agent import InProcess, wrap
+from babelgate.canonical import Message
+from babelgate.conformance.contract import Dialogue, Transcript
+from babelgate.gateway.agents.python.agent import InProcess, wrap
 
 T = TypeVar("T")
 

@@ -10,15 +10,13 @@ from typing import Final
 
 import pytest
 
-import adapters
-import canonical
-import gateway
-from canonical import RunStatus, Scope, TaskState, ThreadChange
-from gateway.clock import Clock
-from gateway.hub import Hub
-from gateway.settings.model import Limits
-from gateway.storage.blobs import FolderBlobs
-from gateway.storage.transaction import Transaction
+from babelgate import adapters, canonical, gateway
+from babelgate.canonical import RunStatus, Scope, TaskState, ThreadChange
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.blobs import FolderBlobs
+from babelgate.gateway.storage.transaction import Transaction
 from tests.gateway.hubs import (
     OWNER,
     Echo,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from canonical import Artifact, FaultCode, FilePart, Message, RunStatus, TextPart
-from canonical.event import (
+from babelgate.canonical import Artifact, FaultCode, FilePart, Message, RunStatus, TextPart
+from babelgate.canonical.event import (
     ArtifactAdded,
     PartAdded,
     PartDelta,
@@ -16,11 +16,11 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.replay import agent_events
-from conformance.contract import Dialogue, Transcript, check_agent
-from conformance.contract.trial import STRANGE
-from gateway import demo
-from gateway.agents.python.agent import wrap
+from babelgate.canonical.replay import agent_events
+from babelgate.conformance.contract import Dialogue, Transcript, check_agent
+from babelgate.conformance.contract.trial import STRANGE
+from babelgate.gateway import demo
+from babelgate.gateway.agents.python.agent import wrap
 from tests.gateway.talk import within
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from canonical import (
+from babelgate.canonical import (
     FaultCode,
     FaultError,
     FilePart,
@@ -23,12 +23,21 @@ from canonical import (
     TextPart,
     Webhook,
 )
-from canonical.event import Custom, MessageStarted, PartAdded, PartDelta, RunChanged, RunCreated, RunEnded, TaskChanged
-from canonical.fold import Fold
-from gateway.hub import Hub
-from gateway.settings.model import Limits
-from gateway.storage import unavailable
-from gateway.storage.transaction import Transaction
+from babelgate.canonical.event import (
+    Custom,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    RunChanged,
+    RunCreated,
+    RunEnded,
+    TaskChanged,
+)
+from babelgate.canonical.fold import Fold
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage import unavailable
+from babelgate.gateway.storage.transaction import Transaction
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -349,7 +358,7 @@ async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkey
     """Before anybody's words do not fit."""
     hub = await hubs.start(registered("echo", Echo()))
     assert await hub.ready() is None
-    monkeypatch.setattr("gateway.hub.ROOM", 2**62)
+    monkeypatch.setattr("babelgate.gateway.hub.ROOM", 2**62)
     assert "bytes left" in (await hub.ready() or "")
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from adapters._server.encoding import LargeJson, encode
-from canonical import FaultCode, FaultError
-from gateway.outbound import Fetcher
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.gateway.outbound import Fetcher
 from tests.certificate import self_signed
 
 PUBLIC = "93.184.215.14"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from canonical.value import Json, JsonObject
+from babelgate.canonical.value import Json, JsonObject
 from tests.gateway.hostile import UNKNOWN
 from tests.gateway.knowledge import knowledge
 from tests.gateway.route import Route

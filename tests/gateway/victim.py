@@ -15,8 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from canonical import Ask, Invocation
-from gateway.cli import main
+from babelgate.canonical import Ask, Invocation
+from babelgate.gateway.cli import main
 
 CONTROL: Final = "VICTIM_CONTROL"
 """The variable with the port on which the test listens."""
@@ -73,7 +73,7 @@ async def approve(text: str) -> AsyncGenerator[Ask | str, Any]:
 
 
 def serve() -> None:
-    for module in ("gateway.cli.serve", "gateway.demo"):
+    for module in ("babelgate.gateway.cli.serve", "babelgate.gateway.demo"):
         import_module(module)
     print(READY, flush=True)
     for line in sys.stdin:

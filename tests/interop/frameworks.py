@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from canonical import Feature
+from babelgate.canonical import Feature
 from tests.interop.driver import start_server
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10
 from tests.pairs.acp import Acp

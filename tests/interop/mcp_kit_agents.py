@@ -6,7 +6,7 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final
 
-from canonical import (
+from babelgate.canonical import (
     AgentInfo,
     Ask,
     FaultCode,
@@ -18,8 +18,8 @@ from canonical import (
     TextPart,
     UseTool,
 )
-from canonical.event import InterruptRaised
-from canonical.value import JsonObject
+from babelgate.canonical.event import InterruptRaised
+from babelgate.canonical.value import JsonObject
 
 AGENTS: Final[dict[str, Callable[..., Any]]] = {}
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from gateway import demo
+from babelgate.gateway import demo
 from tests.adapters.a2a.receiver import Receiver, receiving
 from tests.interop.driver import ClientError, OfficialClient, start_client
 from tests.running import Running, running

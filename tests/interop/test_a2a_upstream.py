@@ -9,15 +9,15 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from adapters.a2a import client as client_module
-from adapters.a2a.agents.interface import Interface
-from adapters.a2a.client import Client, discover
-from adapters.a2a.client.binding import Binding, create_binding
-from adapters.a2a.client.http import HttpClient
-from canonical import DataPart, Event, FilePart, Message, Record, RunStatus, TextPart
-from canonical.agent import DETACH
-from canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, RunEnded, UpstreamBound
-from conformance.contract import check_agent
+from babelgate.adapters.a2a import client as client_module
+from babelgate.adapters.a2a.agents.interface import Interface
+from babelgate.adapters.a2a.client import Client, discover
+from babelgate.adapters.a2a.client.binding import Binding, create_binding
+from babelgate.adapters.a2a.client.http import HttpClient
+from babelgate.canonical import DataPart, Event, FilePart, Message, Record, RunStatus, TextPart
+from babelgate.canonical.agent import DETACH
+from babelgate.canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, RunEnded, UpstreamBound
+from babelgate.conformance.contract import check_agent
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.driver import BOUND, OfficialServer, start_server

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from canonical import Ask
-from gateway import demo
+from babelgate.canonical import Ask
+from babelgate.gateway import demo
 from tests.interop.driver import BOUND, ClientError, OfficialClient, start_client
 from tests.running import Running, running
 

@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 import pytest
 import pytest_asyncio
 
-from adapters._extension import URI
-from adapters.acp.agents import upstream_name
-from adapters.acp.client import Client, discover
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters._extension import URI
+from babelgate.adapters.acp.agents import upstream_name
+from babelgate.adapters.acp.client import Client, discover
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.interop.driver import OfficialClient, OfficialServer, start_client, start_server
 from tests.running import Running, running

@@ -11,9 +11,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from adapters.acp.agents import upstream_name
-from adapters.acp.client import Client, discover
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters.acp.agents import upstream_name
+from babelgate.adapters.acp.client import Client, discover
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.interop.driver import BOUND, OfficialClient, OfficialServer, start_client, start_server
 from tests.running import Running, running

@@ -11,16 +11,16 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from canonical import Artifact, Invocation
-from canonical.message import FilePart
-from conformance.bench.agbenchmark import load_agbenchmark
-from conformance.bench.attempt import Contender
-from conformance.bench.price import Prices
-from conformance.bench.result import AgentAbout, Report, Settings
-from conformance.bench.run import Budget
-from conformance.bench.server import Server, reach
-from conformance.bench.session import Session, begin, conduct
-from conformance.bench.suite import Suite
+from babelgate.canonical import Artifact, Invocation
+from babelgate.canonical.message import FilePart
+from babelgate.conformance.bench.agbenchmark import load_agbenchmark
+from babelgate.conformance.bench.attempt import Contender
+from babelgate.conformance.bench.price import Prices
+from babelgate.conformance.bench.result import AgentAbout, Report, Settings
+from babelgate.conformance.bench.run import Budget
+from babelgate.conformance.bench.server import Server, reach
+from babelgate.conformance.bench.session import Session, begin, conduct
+from babelgate.conformance.bench.suite import Suite
 from tests.interop.peers import peer_python
 from tests.running import Running, running
 

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import pytest_asyncio
 
-from gateway import demo
+from babelgate.gateway import demo
 from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

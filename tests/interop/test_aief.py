@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from gateway import demo
+from babelgate.gateway import demo
 from tests.interop.driver import BOUND, ClientError, OfficialClient, start_client
 from tests.running import Running, running
 

@@ -11,11 +11,11 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from adapters.aief import Client, discover
-from canonical import FaultCode, FilePart, Message, TextPart
-from canonical.event import ArtifactAdded, StepStarted, UpstreamBound
-from conformance.contract import Transcript, check_agent
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters.aief import Client, discover
+from babelgate.canonical import FaultCode, FilePart, Message, TextPart
+from babelgate.canonical.event import ArtifactAdded, StepStarted, UpstreamBound
+from babelgate.conformance.contract import Transcript, check_agent
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.driver import BOUND, OfficialServer, start_server

@@ -11,14 +11,14 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from adapters._client.sse import Frames
-from adapters.langchain import upstream
-from adapters.langchain.client import Client
-from canonical import Record, Scope
-from canonical.agent import DETACH
-from canonical.event import Custom, UpstreamBound, encode_event
-from conformance.contract import check_agent
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters._client.sse import Frames
+from babelgate.adapters.langchain import upstream
+from babelgate.adapters.langchain.client import Client
+from babelgate.canonical import Record, Scope
+from babelgate.canonical.agent import DETACH
+from babelgate.canonical.event import Custom, UpstreamBound, encode_event
+from babelgate.conformance.contract import check_agent
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.frameworks import CALLERS, Agent, check

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from canonical import Ask, Message
-from gateway import demo
-from gateway.agents.registry import connect
-from gateway.settings.model import Settings
+from babelgate.canonical import Ask, Message
+from babelgate.gateway import demo
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.settings.model import Settings
 from tests.interop.driver import ClientError, OfficialClient, start_client
 from tests.running import Running, running
 

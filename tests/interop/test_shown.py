@@ -6,8 +6,8 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from canonical import AnnotationPart, Ask, Message, ReasoningPart, TextPart, ToolCall
-from canonical.event import RunEnded
+from babelgate.canonical import AnnotationPart, Ask, Message, ReasoningPart, TextPart, ToolCall
+from babelgate.canonical.event import RunEnded
 from tests.interop.driver import start_client
 from tests.running import Running, running
 

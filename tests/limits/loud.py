@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-from canonical import Ask, Event, Message
-from canonical.event import Custom
+from babelgate.canonical import Ask, Event, Message
+from babelgate.canonical.event import Custom
 from tests.limits.strain import MB
 
 PIECE: Final = "x" * (7 * MB)

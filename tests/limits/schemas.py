@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from canonical import AgentInfo, Event, Invocation
-from canonical.event import RunEnded
+from babelgate.canonical import AgentInfo, Event, Invocation
+from babelgate.canonical.event import RunEnded
 
 _STEPS: Final = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
 _WORD: Final = "a" * 40 + "!"

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
     agents = {name: {"python": f"tests.limits.hostile:{name}"} for name in AGENTS}
     agents |= {name: {"python": f"tests.limits.loud:{name}"} for name in ("words", "events")}
-    echo = {"echo": {"python": "gateway.demo:echo"}}
+    echo = {"echo": {"python": "babelgate.gateway.demo:echo"}}
     async with strained(
         tmp_path_factory.mktemp("gateway"), agents=agents | echo, limits={"output": "512MB"}
     ) as running:
@@ -47,7 +47,7 @@ async def test_an_agent_that_says_too_much_fails_and_holds_nobody_up(gateway: St
 @pytest.mark.asyncio(loop_scope="function")
 async def test_an_agent_that_says_too_much_in_all_fails_and_holds_nobody_up(tmp_path: Path) -> None:
     """280 MB, of which 64 are taken. Each text is there several times while it is checked, stored and folded."""
-    agents = {"much": {"python": "tests.limits.loud:much"}, "echo": {"python": "gateway.demo:echo"}}
+    agents = {"much": {"python": "tests.limits.loud:much"}, "echo": {"python": "babelgate.gateway.demo:echo"}}
     async with strained(tmp_path, agents=agents) as gateway, gateway.watched() as strain:
         asked = {"assistant_id": "much", "input": {"message": "hi"}}
         told = (await gateway.http.post("/runs/wait", json=asked)).json()

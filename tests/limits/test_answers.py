@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject
 from tests.limits.strain import MB, MOST_MEMORY, Strained, strained
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -29,7 +29,7 @@ SAID: Final = 12 * 7 * MB
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    agents = {"echo": {"python": "gateway.demo:echo"}, "messages": {"python": "tests.limits.loud:messages"}}
+    agents = {"echo": {"python": "babelgate.gateway.demo:echo"}, "messages": {"python": "tests.limits.loud:messages"}}
     limits = {"output": "256MB", "thread": "512MB"}
     async with strained(tmp_path_factory.mktemp("gateway"), agents=agents, limits=limits) as running:
         yield running
@@ -194,7 +194,7 @@ async def test_streams_of_threads_that_do_not_exist_hold_nobody_up(gateway: Stra
 async def test_an_answer_of_aief_with_as_much_as_a_run_may_say_takes_no_more_memory_than_it_should(
     tmp_path: Path,
 ) -> None:
-    agents = {"fluent": {"python": "tests.limits.loud:fluent"}, "echo": {"python": "gateway.demo:echo"}}
+    agents = {"fluent": {"python": "tests.limits.loud:fluent"}, "echo": {"python": "babelgate.gateway.demo:echo"}}
     async with strained(tmp_path, agents=agents, limits={"output": "32MB"}) as gateway:
         made = await gateway.http.post("/agent/fluent/ap/v1/agent/tasks", json={"input": "hi"})
         path = f"/agent/fluent/ap/v1/agent/tasks/{made.json()['task_id']}/steps"
@@ -208,7 +208,7 @@ async def test_an_answer_of_aief_with_as_much_as_a_run_may_say_takes_no_more_mem
 
 @pytest.mark.asyncio(loop_scope="function")
 async def test_a_thread_that_is_too_large_to_be_shown_takes_no_more_memory_than_it_should(tmp_path: Path) -> None:
-    agents = {"echo": {"python": "gateway.demo:echo"}}
+    agents = {"echo": {"python": "babelgate.gateway.demo:echo"}}
     async with strained(tmp_path, agents=agents, limits={"thread": "64MB"}) as gateway:
         thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
         statuses: list[int] = []

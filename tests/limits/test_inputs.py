@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject
 from tests.limits.strain import MB, Strained, strained
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject
 from tests.running import Running, running
 
 LIMIT: Final = 10_000

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 import pytest
 import pytest_asyncio
 
-from canonical import AgentInfo
-from gateway.runs.output_schema import schema_error
+from babelgate.canonical import AgentInfo
+from babelgate.gateway.runs.output_schema import schema_error
 from tests.limits.schemas import AGENTS
 from tests.limits.strain import MB, Strained, strained
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
     agents = {name: {"python": f"tests.limits.schemas:{name}"} for name in AGENTS}
-    echo = {"echo": {"python": "gateway.demo:echo"}}
+    echo = {"echo": {"python": "babelgate.gateway.demo:echo"}}
     async with strained(tmp_path_factory.mktemp("gateway"), agents=agents | echo) as running:
         yield running
 

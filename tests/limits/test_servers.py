@@ -116,7 +116,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hous
             "one": await stack.enter_async_context(proxied(far.url)),
             "models": await stack.enter_async_context(proxied(models.url)),
         }
-        agents: dict[str, Any] = {"echo": {"python": "gateway.demo:echo"}}
+        agents: dict[str, Any] = {"echo": {"python": "babelgate.gateway.demo:echo"}}
         for name, wire in WIRES.items():
             url = proxies["models" if wire.models else "one"].url + wire.path.format(agent="tell")
             agents[name] = {"url": url, "protocol": wire.protocol, "agent": "two" if wire.models else "tell"}
@@ -184,7 +184,7 @@ def tell():
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     Path("peak").write_text(line.split()[1])
 atexit.register(tell)
-runpy.run_module("gateway", run_name="__main__")
+runpy.run_module("babelgate", run_name="__main__")
 """
 
 

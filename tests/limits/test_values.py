@@ -5,7 +5,7 @@ from pathlib import Path
 
 from websockets.asyncio.client import connect
 
-from canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject
 from tests.running import running
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
-from canonical.value import Json
+from babelgate.canonical.value import Json
 from tests.behaviour.test_routes import QUERIES
 from tests.gateway import fuzz
 from tests.gateway.hostile import BODIES, EVENT_IDS, FORMS, HEADERS, IDS, UNKNOWN

@@ -3,7 +3,7 @@
 import json
 from typing import Any, ClassVar, NoReturn
 
-from canonical import Feature
+from babelgate.canonical import Feature
 from tests.pairs.acp import named
 from tests.pairs.caller import Caller, Data, Feed, File, Following, Ids, Question, Said, Seen, View
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 import httpx
 
-from canonical import Carry, Feature
+from babelgate.canonical import Carry, Feature
 from docs.pairing import SERVERS
 
 BOUND: Final = 30.0

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from canonical import (
+from babelgate.canonical import (
     AnnotationPart,
     Artifact,
     Ask,
@@ -21,7 +21,7 @@ from canonical import (
     ToolCall,
     UseTool,
 )
-from canonical.event import ArtifactAdded, Custom, RunEnded, StepEnded, StepStarted
+from babelgate.canonical.event import ArtifactAdded, Custom, RunEnded, StepEnded, StepStarted
 
 APPROVAL = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
 VARIED = {

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from adapters.mcp.server import calls
+from babelgate.adapters.mcp.server import calls
 from tests import opened
 from tests.pairs.caller import Caller
 from tests.pairs.house import HOUSES, House

@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 
 import httpx
 
-from adapters.mcp.codec.run_id import encode_run_id
-from canonical import Carry, Event, Feature
-from canonical.event import InterruptAnswered, InterruptRaised
-from canonical.stored import decode_event
+from babelgate.adapters.mcp.codec.run_id import encode_run_id
+from babelgate.canonical import Carry, Event, Feature
+from babelgate.canonical.event import InterruptAnswered, InterruptRaised
+from babelgate.canonical.stored import decode_event
 from docs.pairing import EXTENDED_SERVERS
 from tests.adapters.mcp.site import Modern
 from tests.pairs.caller import Frame, Ids

@@ -11,12 +11,12 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from canonical import Carry, Feature, Run, Scope
-from canonical.event import RunStarted
+from babelgate.canonical import Carry, Feature, Run, Scope
+from babelgate.canonical.event import RunStarted
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
 from docs.pairing import AGENTS, SERVERS, Cell, Side, cell
-from gateway.agents.registry import connect
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
 from tests.balancer import RoundRobin
 from tests.gateway.knowledge import knowledge
 from tests.interop.driver import OfficialServer, start_server
@@ -177,7 +177,7 @@ async def clustered(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 @asynccontextmanager
 async def compiled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
     """Graphs, as their authors give them to the gateway."""
-    from gateway.agents.langgraph.agent import wrap_graph as registered
+    from babelgate.gateway.agents.langgraph.agent import wrap_graph as registered
 
     players = Cast()
     made = {name: RegisteredAgent(*registered(graph, name)) for name, graph in graphs(players).items()}

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final, NoReturn
 from urllib.parse import unquote
 from uuid import uuid4
 
-from adapters.mcp.codec.run_id import encode_run_id
-from canonical import Feature
+from babelgate.adapters.mcp.codec.run_id import encode_run_id
+from babelgate.canonical import Feature
 from tests.adapters.mcp.site import TASKS, Modern, messages_of
 from tests.pairs.caller import Caller, Data, Feed, File, Following, Ids, Question, Said, Seen, View
 from tests.pairs.cast import STEP

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import httpx
 
-from canonical import Feature
+from babelgate.canonical import Feature
 from tests.pairs.acp import named
 from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, Said, Seen, View
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from canonical import Feature
+from babelgate.canonical import Feature
 from docs.pairing import AGENTS, SERVERS, Cell, Side, cell
 from tests.gateway.knowledge import knowledge
 from tests.pairs.caller import Caller

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from canonical import DataPart, Event, FaultCode, Feature, FilePart, Record, Scope, TextPart
-from canonical.event import (
+from babelgate.canonical import DataPart, Event, FaultCode, Feature, FilePart, Record, Scope, TextPart
+from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptRaised,
     MessageEnded,

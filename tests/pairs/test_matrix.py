@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from adapters import ADAPTERS, UPSTREAMS
-from canonical import Feature
+from babelgate.adapters import ADAPTERS, UPSTREAMS
+from babelgate.canonical import Feature
 from docs.generate import ROOT
 from docs.pairing import (
     AGENTS,

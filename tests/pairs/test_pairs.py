@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from canonical import FULL, Feature
+from babelgate.canonical import FULL, Feature
 from tests.pairs.caller import Caller, Data, Feed, File, Question, Seen, recording
 from tests.pairs.cast import APPROVAL, VARIED, WHOLE
 from tests.pairs.house import House

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from canonical import Feature, TaskState
+from babelgate.canonical import Feature, TaskState
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from canonical import Feature
+from babelgate.canonical import Feature
 
 Wire = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
-from canonical import (
+from babelgate.canonical import (
     AgentInfo,
     AnnotationPart,
     DataPart,
@@ -18,7 +18,7 @@ from canonical import (
     RefusalPart,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -34,8 +34,8 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.value import JsonObject
-from gateway.registered_agent import RegisteredAgent
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.pairs.cast import APPROVAL
 
 NAME: Final = "whole"

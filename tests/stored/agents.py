@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from canonical import Artifact, Ask, DataPart, FilePart, Invocation, Message, Step, TextPart, ToolCall
-from canonical.event import (
+from babelgate.canonical import Artifact, Ask, DataPart, FilePart, Invocation, Message, Step, TextPart, ToolCall
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     LossNoted,
@@ -26,8 +26,8 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from canonical.fault import Fault, FaultCode, FaultError
-from canonical.message import AnnotationPart, ReasoningPart, RefusalPart, ToolCallPart, ToolResultPart
+from babelgate.canonical.fault import Fault, FaultCode, FaultError
+from babelgate.canonical.message import AnnotationPart, ReasoningPart, RefusalPart, ToolCallPart, ToolResultPart
 
 
 async def everything(call: Invocation) -> AsyncGenerator[Any]:

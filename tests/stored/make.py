@@ -30,6 +30,9 @@ def main(commit: str) -> None:
         archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(source, filter="data")
+        if not (source / "babelgate").is_dir():
+            # The agents import `babelgate`, and this environment would give them today's.
+            sys.exit(f"{commit}: expected a commit with the package babelgate; run the make.py of an older commit")
         langgraph, aief = ((source / "adapters" / each).exists() for each in ("langchain", "aief"))
         graphs = (source / "gateway" / "graph.py").exists()
         fixture = Fixture(HERE / commit, source, graphs=graphs)

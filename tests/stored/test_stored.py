@@ -9,8 +9,8 @@ from typing import Any, cast, get_args
 
 import pytest
 
-from canonical.event import Event
-from canonical.stored import UNKNOWN, decode_event
+from babelgate.canonical.event import Event
+from babelgate.canonical.stored import UNKNOWN, decode_event
 from tests.stored.stage import HERE, Fixture
 
 COMMITS = sorted(path.parent.name for path in HERE.glob("*/gateway.db.gz"))

@@ -8,10 +8,10 @@ import hashlib
 from collections.abc import Set
 from typing import Literal
 
-from adapters._client.agent_name import legal_name
-from adapters._extension import URI, params
-from canonical import AgentInfo
-from canonical.value import JsonObject
+from babelgate.adapters._client.agent_name import legal_name
+from babelgate.adapters._extension import URI, params
+from babelgate.canonical import AgentInfo
+from babelgate.canonical.value import JsonObject
 
 CardForm = Literal["merged", "1.0", "0.3"]
 

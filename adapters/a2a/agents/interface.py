@@ -9,11 +9,11 @@ from json import dumps
 from typing import Any, Final, Literal, cast
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
-from adapters._client.agent_name import legal_name
-from adapters._extension import URI
-from canonical import AgentInfo, FaultCode, FaultError, Skill
-from canonical.json import as_object, objects_in
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.agent_name import legal_name
+from babelgate.adapters._extension import URI
+from babelgate.canonical import AgentInfo, FaultCode, FaultError, Skill
+from babelgate.canonical.json import as_object, objects_in
+from babelgate.canonical.value import Json, JsonObject
 
 Version = Literal["0.3", "1.0"]
 

@@ -10,31 +10,31 @@ from typing import Any, Final, Literal, Unpack
 
 import httpx
 
-from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, MAX_FAILURES, Backoff, in_time
-from adapters._client.blame import blaming_the_agent
-from adapters._client.blobs import with_files
-from adapters._client.calls import Connection
-from adapters._client.catch_up import catch_up
-from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
-from adapters._client.frames import DRAIN
-from adapters._client.status import UNAVAILABLE
-from adapters._extension import NOT_FORKED, RecordReader, has_start, is_refusal, without_start
-from adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
-from adapters.a2a.client.binding import Binding, Replies, create_binding
-from adapters.a2a.client.http import HttpClient
-from adapters.a2a.codec.asks import AG2
-from adapters.a2a.read.draft import STREAMING
-from adapters.a2a.read.parts import decode_reply, decode_state
-from adapters.a2a.read.task_events import EventReader
-from adapters.a2a.request import losses, request
-from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.requests import find_activated
-from adapters.a2a.wire.task import PROTOCOL
-from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
-from canonical.event import UpstreamBound
-from canonical.replay import agent_events
-from canonical.state import TERMINAL, WAITING
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, MAX_FAILURES, Backoff, in_time
+from babelgate.adapters._client.blame import blaming_the_agent
+from babelgate.adapters._client.blobs import with_files
+from babelgate.adapters._client.calls import Connection
+from babelgate.adapters._client.catch_up import catch_up
+from babelgate.adapters._client.driver import ReattachableClient, Stage, UpstreamRun
+from babelgate.adapters._client.frames import DRAIN
+from babelgate.adapters._client.status import UNAVAILABLE
+from babelgate.adapters._extension import NOT_FORKED, RecordReader, has_start, is_refusal, without_start
+from babelgate.adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
+from babelgate.adapters.a2a.client.binding import Binding, Replies, create_binding
+from babelgate.adapters.a2a.client.http import HttpClient
+from babelgate.adapters.a2a.codec.asks import AG2
+from babelgate.adapters.a2a.read.draft import STREAMING
+from babelgate.adapters.a2a.read.parts import decode_reply, decode_state
+from babelgate.adapters.a2a.read.task_events import EventReader
+from babelgate.adapters.a2a.request import losses, request
+from babelgate.adapters.a2a.wire import replies as w
+from babelgate.adapters.a2a.wire.requests import find_activated
+from babelgate.adapters.a2a.wire.task import PROTOCOL
+from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
+from babelgate.canonical.event import UpstreamBound
+from babelgate.canonical.replay import agent_events
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.canonical.value import Json, JsonObject
 
 __all__ = ("Client", "discover")
 

@@ -12,17 +12,17 @@ from urllib.parse import quote
 import httpx
 from pydantic_core import to_json
 
-from adapters._client.answers import parse_answer, read_bytes
-from adapters._client.frames import FrameStream, is_stream
-from adapters._extension import URI
-from adapters.a2a.agents.interface import Interface
-from adapters.a2a.client.http import HttpClient
-from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
-from adapters.a2a.codec.asks import AG2
-from adapters.a2a.codec.dialect import DataRule, Dialect
-from adapters.a2a.errors import decode_error
-from canonical import FaultCode, FaultError
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.answers import parse_answer, read_bytes
+from babelgate.adapters._client.frames import FrameStream, is_stream
+from babelgate.adapters._extension import URI
+from babelgate.adapters.a2a.agents.interface import Interface
+from babelgate.adapters.a2a.client.http import HttpClient
+from babelgate.adapters.a2a.codec import v0_3, v0_3_rest, v1_0
+from babelgate.adapters.a2a.codec.asks import AG2
+from babelgate.adapters.a2a.codec.dialect import DataRule, Dialect
+from babelgate.adapters.a2a.errors import decode_error
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import Json, JsonObject
 
 _JSON: Final = "application/json"
 _STREAM: Final = "text/event-stream, application/json"

@@ -5,11 +5,11 @@ from contextlib import AbstractAsyncContextManager
 
 import httpx
 
-from adapters._client.answers import ERROR_RESPONSE_LIMIT
-from adapters._client.calls import Calls
-from adapters._client.error_response import response_error
-from adapters.a2a.errors import decode_error
-from canonical import FaultError
+from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT
+from babelgate.adapters._client.calls import Calls
+from babelgate.adapters._client.error_response import response_error
+from babelgate.adapters.a2a.errors import decode_error
+from babelgate.canonical import FaultError
 
 
 class HttpClient(Calls):

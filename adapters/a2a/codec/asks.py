@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from adapters._client.consent import is_yes
-from canonical import CallerTool, DataPart, Part, TextPart, ToolCallPart
-from canonical.event import InterruptAnswered
-from canonical.json import as_list, as_object, objects_in
-from canonical.message import text_of
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.consent import is_yes
+from babelgate.canonical import CallerTool, DataPart, Part, TextPart, ToolCallPart
+from babelgate.canonical.event import InterruptAnswered
+from babelgate.canonical.json import as_list, as_object, objects_in
+from babelgate.canonical.message import text_of
+from babelgate.canonical.value import Json, JsonObject
 
 KAGENT: Final = "https://kagent.dev/extensions/hitl/v1"
 AG2: Final = "urn:ag2:client-tools:v1"

@@ -10,10 +10,10 @@ from binascii import Error as NoBase64
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from adapters._time import encode_time
-from adapters.a2a.wire import v1_0 as w
-from adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
-from adapters.a2a.wire.task import (
+from babelgate.adapters._time import encode_time
+from babelgate.adapters.a2a.wire import v1_0 as w
+from babelgate.adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
+from babelgate.adapters.a2a.wire.task import (
     PROTOCOL,
     TYPED,
     Artifact,
@@ -23,9 +23,9 @@ from adapters.a2a.wire.task import (
     Update,
     shown_part,
 )
-from canonical import DataPart, FaultCode, FaultError, FilePart, Message, TaskState, TextPart
-from canonical.message import Role
-from canonical.value import JsonObject
+from babelgate.canonical import DataPart, FaultCode, FaultError, FilePart, Message, TaskState, TextPart
+from babelgate.canonical.message import Role
+from babelgate.canonical.value import JsonObject
 
 MAX_CONTEXT = 256
 """Characters of a contextId: what cannot be accepted must be rejected, not replaced (specification 1.0, 3.4.1)."""

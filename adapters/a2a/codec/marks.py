@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from adapters.a2a.codec.asks import TOOL_MARKS, is_waiting
-from adapters.a2a.wire.task import TYPED
-from canonical import AnnotationPart, DataPart, Part, ReasoningPart, TextPart
-from canonical.json import as_object, objects_in
-from canonical.value import Json, JsonObject
+from babelgate.adapters.a2a.codec.asks import TOOL_MARKS, is_waiting
+from babelgate.adapters.a2a.wire.task import TYPED
+from babelgate.canonical import AnnotationPart, DataPart, Part, ReasoningPart, TextPart
+from babelgate.canonical.json import as_object, objects_in
+from babelgate.canonical.value import Json, JsonObject
 
 _MOST_CITATIONS: Final = 1000
 """Of one message: each is an event of the log."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Final, cast
 
-from canonical.value import Json, JsonObject
+from babelgate.canonical.value import Json, JsonObject
 
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")

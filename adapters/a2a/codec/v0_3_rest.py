@@ -4,14 +4,14 @@ same version: `content`, `ROLE_USER`, `TASK_STATE_CANCELLED`, one-of wrappers, n
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from adapters.a2a.codec import v0_3, v1_0
-from adapters.a2a.codec.dialect import DataRule
-from adapters.a2a.codec.v0_3 import object_data
-from adapters.a2a.wire import v0_3 as w
-from adapters.a2a.wire.requests import Push
-from adapters.a2a.wire.task import StatusUpdate
-from canonical import DataPart, FilePart, TaskState, TextPart
-from canonical.value import JsonObject
+from babelgate.adapters.a2a.codec import v0_3, v1_0
+from babelgate.adapters.a2a.codec.dialect import DataRule
+from babelgate.adapters.a2a.codec.v0_3 import object_data
+from babelgate.adapters.a2a.wire import v0_3 as w
+from babelgate.adapters.a2a.wire.requests import Push
+from babelgate.adapters.a2a.wire.task import StatusUpdate
+from babelgate.canonical import DataPart, FilePart, TaskState, TextPart
+from babelgate.canonical.value import JsonObject
 
 STATES: Final = {**v1_0.STATES, TaskState.CANCELLED: "TASK_STATE_CANCELLED"}
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
-from adapters._json import validate
-from adapters.a2a.codec.dialect import Dialect, decode_context, decode_message, invalid
-from adapters.a2a.wire import v1_0 as w
-from adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
-from canonical import DataPart, FilePart, TaskState, TextPart
-from canonical.value import JsonObject
+from babelgate.adapters._json import validate
+from babelgate.adapters.a2a.codec.dialect import Dialect, decode_context, decode_message, invalid
+from babelgate.adapters.a2a.wire import v1_0 as w
+from babelgate.adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
+from babelgate.canonical import DataPart, FilePart, TaskState, TextPart
+from babelgate.canonical.value import JsonObject
 
 STATES: Final = {
     TaskState.SUBMITTED: "TASK_STATE_SUBMITTED",

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from json import dumps
 
-from adapters.a2a.codec.marks import ToolUse
-from adapters.a2a.read.mirror import MOST
-from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import PROTOCOL, SHOWN, derived_id
-from canonical import Event, Fault, FaultCode
-from canonical.event import Custom, StepEnded, StepStarted, ToolEnded, ToolStarted
-from canonical.value import Json, JsonObject
+from babelgate.adapters.a2a.codec.marks import ToolUse
+from babelgate.adapters.a2a.read.mirror import MOST
+from babelgate.adapters.a2a.wire import replies as w
+from babelgate.adapters.a2a.wire.task import PROTOCOL, SHOWN, derived_id
+from babelgate.canonical import Event, Fault, FaultCode
+from babelgate.canonical.event import Custom, StepEnded, StepStarted, ToolEnded, ToolStarted
+from babelgate.canonical.value import Json, JsonObject
 
 
 class Activity:

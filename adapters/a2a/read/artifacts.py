@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import cast
 
-from adapters.a2a.read.parts import as_extra
-from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import CHUNK
-from canonical import AnnotationPart, DataPart, Event, FilePart, Part, ReasoningPart, RefusalPart, TextPart
-from canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, PartEnded
-from canonical.value import JsonObject
+from babelgate.adapters.a2a.read.parts import as_extra
+from babelgate.adapters.a2a.wire import replies as w
+from babelgate.adapters.a2a.wire.task import CHUNK
+from babelgate.canonical import AnnotationPart, DataPart, Event, FilePart, Part, ReasoningPart, RefusalPart, TextPart
+from babelgate.canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, PartEnded
+from babelgate.canonical.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

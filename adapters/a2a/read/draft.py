@@ -7,14 +7,14 @@ from typing import Any, Final, TypeGuard, cast
 
 from msgspec.json import encode
 
-from adapters._json import validate
-from adapters.a2a.codec.marks import DecodedContent
-from adapters.a2a.read.artifacts import ArtifactTracker, rest
-from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import DRAFT
-from canonical import Event, FaultError, Part, ReasoningPart
-from canonical.json import as_object
-from canonical.value import Extra, Json, JsonObject
+from babelgate.adapters._json import validate
+from babelgate.adapters.a2a.codec.marks import DecodedContent
+from babelgate.adapters.a2a.read.artifacts import ArtifactTracker, rest
+from babelgate.adapters.a2a.wire import replies as w
+from babelgate.adapters.a2a.wire.task import DRAFT
+from babelgate.canonical import Event, FaultError, Part, ReasoningPart
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Extra, Json, JsonObject
 
 STREAMING: Final = "/ui/streaming/v1"
 """How the URI of the extension ends, and with it the key of its metadata."""

@@ -1,10 +1,10 @@
 """Why a task of another A2A server failed."""
 
-from adapters.a2a.codec.marks import DecodedContent, error_of
-from adapters.a2a.wire import replies as w
-from canonical import BLAME, Fault, FaultCode
-from canonical.message import text_of
-from canonical.value import JsonObject
+from babelgate.adapters.a2a.codec.marks import DecodedContent, error_of
+from babelgate.adapters.a2a.wire import replies as w
+from babelgate.canonical import BLAME, Fault, FaultCode
+from babelgate.canonical.message import text_of
+from babelgate.canonical.value import JsonObject
 
 
 def decode_fault(

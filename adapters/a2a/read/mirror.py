@@ -6,14 +6,23 @@ from typing import Final
 
 import msgspec
 
-from adapters.a2a.codec.dialect import DataRule
-from adapters.a2a.read.parts import as_extra, decode_parts, decode_state
-from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import PROTOCOL, STATUS, TASK
-from canonical import Event, Message
-from canonical.event import LossNoted, MessageEnded, MessageStarted, Native, PartAdded, PartDelta, PartEnded, Record
-from canonical.state import TERMINAL, WAITING
-from canonical.value import JsonObject
+from babelgate.adapters.a2a.codec.dialect import DataRule
+from babelgate.adapters.a2a.read.parts import as_extra, decode_parts, decode_state
+from babelgate.adapters.a2a.wire import replies as w
+from babelgate.adapters.a2a.wire.task import PROTOCOL, STATUS, TASK
+from babelgate.canonical import Event, Message
+from babelgate.canonical.event import (
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    Record,
+)
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.canonical.value import JsonObject
 
 MOST: Final = 256_000
 """Bytes of one, as JSON: an event of the log has a limit, and a run ends that says a larger one. Chosen, not

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from adapters._json import validate
-from adapters.a2a.codec.dialect import DataRule, decode_part
-from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import PROTOCOL
-from adapters.a2a.wire.v1_0 import Part as WirePart
-from canonical import DataPart, FilePart, Part, ReasoningPart, RefusalPart, TaskState, TextPart
-from canonical.json import as_object
-from canonical.message import text_of
-from canonical.value import Extra, Json, JsonObject
+from babelgate.adapters._json import validate
+from babelgate.adapters.a2a.codec.dialect import DataRule, decode_part
+from babelgate.adapters.a2a.wire import replies as w
+from babelgate.adapters.a2a.wire.task import PROTOCOL
+from babelgate.adapters.a2a.wire.v1_0 import Part as WirePart
+from babelgate.canonical import DataPart, FilePart, Part, ReasoningPart, RefusalPart, TaskState, TextPart
+from babelgate.canonical.json import as_object
+from babelgate.canonical.message import text_of
+from babelgate.canonical.value import Extra, Json, JsonObject
 
 _WRAPPERS: Final[Mapping[str, type[w.Reply]]] = {
     "task": w.Task,

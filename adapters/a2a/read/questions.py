@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from adapters.a2a.codec.asks import Question, Reply, decode_asked, decode_calls, encode_answers, is_answer
-from adapters.a2a.codec.marks import is_thought
-from adapters.a2a.read.parts import as_extra, own_of
-from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import PROTOCOL
-from canonical import DataPart, Invocation, Message, Part, Record, TextPart
-from canonical.event import InterruptAnswered, InterruptRaised
-from canonical.value import Json, JsonObject
+from babelgate.adapters.a2a.codec.asks import Question, Reply, decode_asked, decode_calls, encode_answers, is_answer
+from babelgate.adapters.a2a.codec.marks import is_thought
+from babelgate.adapters.a2a.read.parts import as_extra, own_of
+from babelgate.adapters.a2a.wire import replies as w
+from babelgate.adapters.a2a.wire.task import PROTOCOL
+from babelgate.canonical import DataPart, Invocation, Message, Part, Record, TextPart
+from babelgate.canonical.event import InterruptAnswered, InterruptRaised
+from babelgate.canonical.value import Json, JsonObject
 
 _INTERRUPT: Final = "Interrupt"
 """The artifact in which langgraph-api 0.16.7 puts what it asks."""

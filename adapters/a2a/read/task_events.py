@@ -10,10 +10,10 @@ What frameworks say beside the protocol is read by `codec.marks`, and told as wh
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from adapters._extension import URI, RecordReader, decode_said
-from adapters.a2a.codec.asks import SHARED
-from adapters.a2a.codec.dialect import DataRule
-from adapters.a2a.codec.marks import (
+from babelgate.adapters._extension import URI, RecordReader, decode_said
+from babelgate.adapters.a2a.codec.asks import SHARED
+from babelgate.adapters.a2a.codec.dialect import DataRule
+from babelgate.adapters.a2a.codec.marks import (
     DecodedContent,
     author_of,
     decode_artifact,
@@ -22,13 +22,13 @@ from adapters.a2a.codec.marks import (
     is_trajectory,
     usage_of_task,
 )
-from adapters.a2a.codec.names import to_snake_case
-from adapters.a2a.read.activity import Activity
-from adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, kind_of, metadata_of, rest
-from adapters.a2a.read.draft import Draft
-from adapters.a2a.read.fault import decode_fault
-from adapters.a2a.read.mirror import TOO_LARGE, Mirror, beside_of
-from adapters.a2a.read.parts import (
+from babelgate.adapters.a2a.codec.names import to_snake_case
+from babelgate.adapters.a2a.read.activity import Activity
+from babelgate.adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, kind_of, metadata_of, rest
+from babelgate.adapters.a2a.read.draft import Draft
+from babelgate.adapters.a2a.read.fault import decode_fault
+from babelgate.adapters.a2a.read.mirror import TOO_LARGE, Mirror, beside_of
+from babelgate.adapters.a2a.read.parts import (
     DecodedParts,
     about_of,
     artifacts_of,
@@ -42,12 +42,12 @@ from adapters.a2a.read.parts import (
     own_of,
     since_caller,
 )
-from adapters.a2a.read.questions import QuestionTracker, decode_interrupts, in_words, questions
-from adapters.a2a.read.token import TokenReader
-from adapters.a2a.read.usage import UsageCounter
-from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import AGAIN, ASIDE, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
-from canonical import (
+from babelgate.adapters.a2a.read.questions import QuestionTracker, decode_interrupts, in_words, questions
+from babelgate.adapters.a2a.read.token import TokenReader
+from babelgate.adapters.a2a.read.usage import UsageCounter
+from babelgate.adapters.a2a.wire import replies as w
+from babelgate.adapters.a2a.wire.task import AGAIN, ASIDE, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
+from babelgate.canonical import (
     AnnotationPart,
     Event,
     Part,
@@ -58,7 +58,7 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -76,10 +76,10 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from canonical.json import as_object
-from canonical.message import Phase, text_of
-from canonical.state import TERMINAL, WAITING
-from canonical.value import Json, JsonObject
+from babelgate.canonical.json import as_object
+from babelgate.canonical.message import Phase, text_of
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.canonical.value import Json, JsonObject
 
 _UNKNOWN_EVENT: Final = "an event of a form that A2A does not have"
 _UNKNOWN_PART: Final = "a part of a form that A2A does not have"

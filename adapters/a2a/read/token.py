@@ -4,10 +4,10 @@ are: what one of them was read as, the next one is, with its own text."""
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from adapters.a2a.read.artifacts import ArtifactTracker
-from canonical import Event
-from canonical.event import PartDelta
-from canonical.value import Json, JsonObject
+from babelgate.adapters.a2a.read.artifacts import ArtifactTracker
+from babelgate.canonical import Event
+from babelgate.canonical.event import PartDelta
+from babelgate.canonical.value import Json, JsonObject
 
 _WRAPPER: Final = "artifactUpdate"
 """Of 1.0. In 0.3 the update is the reply, and says its `kind`."""

@@ -1,7 +1,7 @@
 """The usage that another A2A server tells of: of its task, or of calls of models that add up."""
 
-from adapters.a2a.codec.marks import add_usage, tokens_of_trace, usage_of_message, usage_of_task, usage_so_far
-from canonical.value import JsonObject
+from babelgate.adapters.a2a.codec.marks import add_usage, tokens_of_trace, usage_of_message, usage_of_task, usage_so_far
+from babelgate.canonical.value import JsonObject
 
 
 class UsageCounter:

@@ -7,17 +7,17 @@ from typing import Any, Final
 import msgspec
 from litestar import Request
 
-from adapters._extension import START_HEADER, is_named
-from adapters._server.caller import Caller, caller
-from adapters._server.encoding import LargeJson
-from adapters._server.fanout import FanoutCache
-from adapters.a2a.agents.card import relayed_extensions
-from adapters.a2a.agents.interface import MOST_EXTENSIONS
-from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.errors import a2a_error
-from adapters.a2a.wire.task import PROTOCOL
-from canonical import AgentInfo, FaultCode, FaultError, Hub, Task
-from canonical.value import JsonObject, is_uuid
+from babelgate.adapters._extension import START_HEADER, is_named
+from babelgate.adapters._server.caller import Caller, caller
+from babelgate.adapters._server.encoding import LargeJson
+from babelgate.adapters._server.fanout import FanoutCache
+from babelgate.adapters.a2a.agents.card import relayed_extensions
+from babelgate.adapters.a2a.agents.interface import MOST_EXTENSIONS
+from babelgate.adapters.a2a.codec.dialect import Dialect
+from babelgate.adapters.a2a.errors import a2a_error
+from babelgate.adapters.a2a.wire.task import PROTOCOL
+from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub, Task
+from babelgate.canonical.value import JsonObject, is_uuid
 
 EXTENSION_HEADERS: Final = ("A2A-Extensions", "X-A2A-Extensions")
 """Specification 1.0, 3.2.6; that of 0.3 has the other name (topics/extensions). Either version takes either, as the

@@ -8,13 +8,13 @@ from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
-from adapters._server.caller import caller
-from adapters._server.extended import answer_file
-from adapters.a2a.agents.card import CardForm, card, etag, versions_of
-from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.errors import a2a_error
-from canonical import FaultCode, FaultError, Hub
-from canonical.value import JsonObject
+from babelgate.adapters._server.caller import caller
+from babelgate.adapters._server.extended import answer_file
+from babelgate.adapters.a2a.agents.card import CardForm, card, etag, versions_of
+from babelgate.adapters.a2a.codec.dialect import Dialect
+from babelgate.adapters.a2a.errors import a2a_error
+from babelgate.canonical import FaultCode, FaultError, Hub
+from babelgate.canonical.value import JsonObject
 
 from .call import Answer, Call, requested_version
 

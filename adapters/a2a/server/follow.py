@@ -7,16 +7,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from adapters._extension import URI, envelope
-from adapters._server.encoding import LargeJson, TextTemplate, encode
-from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
-from adapters._server.whole_states import tell_states_whole
-from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.wire.task import Artifact, ArtifactUpdate, Status, StatusUpdate, Update, is_reply
-from adapters.a2a.write.recorded import RecordedWriter
-from adapters.a2a.write.task_events import EventWriter
-from canonical import Hub, Receipt, Record, Scope, Task, TaskState, TextPart
-from canonical.event import (
+from babelgate.adapters._extension import URI, envelope
+from babelgate.adapters._server.encoding import LargeJson, TextTemplate, encode
+from babelgate.adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
+from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.a2a.codec.dialect import Dialect
+from babelgate.adapters.a2a.wire.task import Artifact, ArtifactUpdate, Status, StatusUpdate, Update, is_reply
+from babelgate.adapters.a2a.write.recorded import RecordedWriter
+from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.canonical import Hub, Receipt, Record, Scope, Task, TaskState, TextPart
+from babelgate.canonical.event import (
     LossNoted,
     MessageEnded,
     MessageStarted,
@@ -29,8 +29,8 @@ from canonical.event import (
     TaskChanged,
     UpstreamBound,
 )
-from canonical.state import TERMINAL, WAITING
-from canonical.value import JsonObject
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.canonical.value import JsonObject
 
 
 def _stops(record: Record) -> bool:

@@ -7,17 +7,17 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from adapters._extension import START_HEADER, URI, decode_request, with_uploads
-from adapters._server.caller import loss_header, run_headers
-from adapters._server.encoding import LargeJson, encode
-from adapters._server.own_files import resolve_own_files
-from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.errors import a2a_error
-from adapters.a2a.wire.requests import Listing, Send, activation_extra
-from adapters.a2a.wire.task import PROTOCOL
-from adapters.a2a.write.recorded import RecordedWriter
-from adapters.a2a.write.task_events import EventWriter
-from canonical import (
+from babelgate.adapters._extension import START_HEADER, URI, decode_request, with_uploads
+from babelgate.adapters._server.caller import loss_header, run_headers
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters._server.own_files import resolve_own_files
+from babelgate.adapters.a2a.codec.dialect import Dialect
+from babelgate.adapters.a2a.errors import a2a_error
+from babelgate.adapters.a2a.wire.requests import Listing, Send, activation_extra
+from babelgate.adapters.a2a.wire.task import PROTOCOL
+from babelgate.adapters.a2a.write.recorded import RecordedWriter
+from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.canonical import (
     Answers,
     DataPart,
     FaultCode,
@@ -34,8 +34,8 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.listed import Listed
-from canonical.value import Json, JsonObject, is_uuid
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 from .call import EXTENSION_HEADERS, Answer, Call, Stream, context_of, find_task
 from .follow import TaskStream, fold_task, is_of_task, wait_for_stop

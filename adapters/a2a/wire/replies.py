@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from adapters.a2a.wire.v1_0 import Part, Wire
+from babelgate.adapters.a2a.wire.v1_0 import Part, Wire
 
 
 class Message(Wire):

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from adapters._extension import Start
-from adapters.a2a.wire.task import PROTOCOL
-from canonical import Message, TaskState
-from canonical.value import Extra, JsonObject
+from babelgate.adapters._extension import Start
+from babelgate.adapters.a2a.wire.task import PROTOCOL
+from babelgate.canonical import Message, TaskState
+from babelgate.canonical.value import Extra, JsonObject
 
 
 def activation_extra(uris: Sequence[str]) -> Extra:

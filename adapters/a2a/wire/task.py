@@ -7,7 +7,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
-from canonical import (
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Feature,
@@ -21,10 +21,10 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.message import text_of
-from canonical.state import TERMINAL, WAITING
-from canonical.thread import Loss
-from canonical.value import Extra, JsonObject
+from babelgate.canonical.message import text_of
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Extra, JsonObject
 
 PROTOCOL: Final = "a2a"
 NO_FORM: Final = "A2A has no form for it"

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from adapters.a2a.wire import v1_0
-from adapters.a2a.wire.v1_0 import Part, Wire
+from babelgate.adapters.a2a.wire import v1_0
+from babelgate.adapters.a2a.wire.v1_0 import Part, Wire
 
 
 class Message(v1_0.Message):

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from canonical import (
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Fault,
@@ -18,8 +18,8 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import ToolEnded, ToolStarted
-from canonical.value import Json, JsonObject
+from babelgate.canonical.event import ToolEnded, ToolStarted
+from babelgate.canonical.value import Json, JsonObject
 
 _EXTENSIONS: Final = "https://a2a-extensions.agentstack.beeai.dev/ui"
 TRAJECTORY: Final = f"{_EXTENSIONS}/trajectory/v1"

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from adapters._extension import URI, Slice
-from adapters.a2a.wire.task import TaskSnapshot, Update
-from adapters.a2a.write.task_events import EventWriter
-from canonical import Record, Task
+from babelgate.adapters._extension import URI, Slice
+from babelgate.adapters.a2a.wire.task import TaskSnapshot, Update
+from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.canonical import Record, Task
 
 
 class RecordedWriter(EventWriter):

@@ -10,9 +10,9 @@ from typing import ClassVar, Final, cast
 
 import msgspec
 
-from adapters._extension import encode_said
-from adapters.a2a.codec.names import to_camel_case
-from adapters.a2a.wire.task import (
+from babelgate.adapters._extension import encode_said
+from babelgate.adapters.a2a.codec.names import to_camel_case
+from babelgate.adapters.a2a.wire.task import (
     AGAIN,
     BESIDE,
     CHUNK,
@@ -34,8 +34,8 @@ from adapters.a2a.wire.task import (
     is_reply,
     shown_part,
 )
-from adapters.a2a.write import activity
-from canonical import (
+from babelgate.adapters.a2a.write import activity
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Event,
@@ -53,7 +53,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -75,10 +75,10 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.fold import extend_part
-from canonical.state import TERMINAL, WAITING
-from canonical.thread import Loss
-from canonical.value import Extra, Json, JsonObject
+from babelgate.canonical.fold import extend_part
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Extra, Json, JsonObject
 
 _EMPTY: Final = TextPart(text="")
 """An artifact and a message must have a part (specification 1.0, 4.1.4 and 4.1.7)."""
@@ -545,8 +545,9 @@ class EventWriter:
         return (*self._flush(saying), self._piece(saying, index, piece))
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> Artifact | None:
-        """What `record` and those behind it add to one part, and they nothing else (`adapters._server.passages`): the
-        artifact that it is more of. None where it is not as simple, and each has to be written."""
+        """What `record` and those behind it add to one part, and they nothing else
+        (`babelgate.adapters._server.passages`): the artifact that it is more of. None where it is not as simple, and
+        each has to be written."""
         event = record.event
         saying = self._saying.get(event.message_id or "") if type(event) is PartDelta else None
         if type(event) is not PartDelta or saying is None or saying.artifact is None or saying.held is not None:

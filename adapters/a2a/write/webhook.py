@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from adapters._server.encoding import LargeJson, encode
-from adapters.a2a.codec import v0_3, v1_0
-from adapters.a2a.write.task_events import EventWriter
-from canonical import Record, Task, Webhook
-from canonical.event import RunCreated
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters.a2a.codec import v0_3, v1_0
+from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.canonical import Record, Task, Webhook
+from babelgate.canonical.event import RunCreated
 
 TOKEN_HEADER = "X-A2A-Notification-Token"
 

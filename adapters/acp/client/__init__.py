@@ -10,16 +10,16 @@ from urllib.parse import quote
 import httpx
 from pydantic_core import to_json
 
-from adapters._client.answers import LISTING_LIMIT, parse_answer
-from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, Backoff, in_time
-from adapters._client.blame import blaming_the_agent, decode_reply
-from adapters._client.blobs import with_files
-from adapters._client.calls import Connection
-from adapters._client.catch_up import catch_up
-from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
-from adapters._client.frames import DRAIN, FrameStream, is_stream
-from adapters._client.status import is_gone
-from adapters._extension import (
+from babelgate.adapters._client.answers import LISTING_LIMIT, parse_answer
+from babelgate.adapters._client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, Backoff, in_time
+from babelgate.adapters._client.blame import blaming_the_agent, decode_reply
+from babelgate.adapters._client.blobs import with_files
+from babelgate.adapters._client.calls import Connection
+from babelgate.adapters._client.catch_up import catch_up
+from babelgate.adapters._client.driver import ReattachableClient, Stage, UpstreamRun
+from babelgate.adapters._client.frames import DRAIN, FrameStream, is_stream
+from babelgate.adapters._client.status import is_gone
+from babelgate.adapters._extension import (
     HEADER,
     NOT_FORKED,
     RecordReader,
@@ -34,18 +34,18 @@ from adapters._extension import (
     split_uploads,
     without_start,
 )
-from adapters.acp import wire as w
-from adapters.acp.agents import decode_agents, is_announced
-from adapters.acp.client.http import HttpClient, run_path
-from adapters.acp.client.losses import losses
-from adapters.acp.codec.messages import agent_called, dump_given, encode_answer, encode_input
-from adapters.acp.codec.parts import View, extra_of
-from adapters.acp.read import ACTIVATION, EventReader, decode_event
-from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
-from canonical.agent import DEFAULT_OWNER
-from canonical.event import InterruptRaised, LossNoted, UpstreamBound
-from canonical.feature import Feature
-from canonical.value import Json, JsonObject
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.agents import decode_agents, is_announced
+from babelgate.adapters.acp.client.http import HttpClient, run_path
+from babelgate.adapters.acp.client.losses import losses
+from babelgate.adapters.acp.codec.messages import agent_called, dump_given, encode_answer, encode_input
+from babelgate.adapters.acp.codec.parts import View, extra_of
+from babelgate.adapters.acp.read import ACTIVATION, EventReader, decode_event
+from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
+from babelgate.canonical.agent import DEFAULT_OWNER
+from babelgate.canonical.event import InterruptRaised, LossNoted, UpstreamBound
+from babelgate.canonical.feature import Feature
+from babelgate.canonical.value import Json, JsonObject
 
 __all__ = ("Client", "discover")
 

@@ -5,16 +5,16 @@ from urllib.parse import quote
 
 import httpx
 
-from adapters._client.answers import ERROR_RESPONSE_LIMIT, read_bytes
-from adapters._client.calls import Calls
-from adapters._client.error_response import response_error
-from adapters._client.status import fault_code
-from adapters._extension import HEADER, START_HEADER, URI
-from adapters._json import validate
-from adapters.acp import wire as w
-from adapters.acp.errors import decode_error
-from canonical import Fault, FaultError
-from canonical.value import Json
+from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT, read_bytes
+from babelgate.adapters._client.calls import Calls
+from babelgate.adapters._client.error_response import response_error
+from babelgate.adapters._client.status import fault_code
+from babelgate.adapters._extension import HEADER, START_HEADER, URI
+from babelgate.adapters._json import validate
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.errors import decode_error
+from babelgate.canonical import Fault, FaultError
+from babelgate.canonical.value import Json
 
 
 def run_path(run_id: str) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Container, Iterator
 from typing import Final
 
-from adapters.acp.carries import CARRIES
-from adapters.acp.codec.parts import extra_of
-from canonical import Feature, Invocation, Part, RefusalPart, ToolCallPart, ToolResultPart, declared_tools
-from canonical.event import LossNoted
+from babelgate.adapters.acp.carries import CARRIES
+from babelgate.adapters.acp.codec.parts import extra_of
+from babelgate.canonical import Feature, Invocation, Part, RefusalPart, ToolCallPart, ToolResultPart, declared_tools
+from babelgate.canonical.event import LossNoted
 
 _DECLINED: Final = "a refusal to answer has no form, and is told as an answer"
 

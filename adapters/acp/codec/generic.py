@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from adapters._json import ABSENT, parse_text
-from canonical.value import Json, JsonObject
+from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.canonical.value import Json, JsonObject
 
 Key = Literal["thought", "tool_name", "tool_input", "tool_output"]
 

@@ -4,15 +4,15 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from adapters._extension import named_question
-from adapters._json import validate
-from adapters._time import encode_time
-from adapters.acp import wire as w
-from adapters.acp.codec.parts import View, decode_part, encode_parts, extra_of, own_of
-from canonical import DataPart, Invocation, Message, Part, TextPart
-from canonical.event import InterruptRaised
-from canonical.message import Role
-from canonical.value import Extra, Json, JsonObject
+from babelgate.adapters._extension import named_question
+from babelgate.adapters._json import validate
+from babelgate.adapters._time import encode_time
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.codec.parts import View, decode_part, encode_parts, extra_of, own_of
+from babelgate.canonical import DataPart, Invocation, Message, Part, TextPart
+from babelgate.canonical.event import InterruptRaised
+from babelgate.canonical.message import Role
+from babelgate.canonical.value import Extra, Json, JsonObject
 
 _SCHEMA: Final = "application/schema+json"
 _TIMES: Final[tuple[str, ...]] = ("created_at", "completed_at")

@@ -14,9 +14,9 @@ from typing import Any, Final, cast
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from adapters._json import ABSENT, parse_text
-from adapters.acp import wire as w
-from canonical import (
+from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.adapters.acp import wire as w
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     FaultCode,
@@ -29,7 +29,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.value import Extra, Json, JsonObject
+from babelgate.canonical.value import Extra, Json, JsonObject
 
 _PART: Final = "acp.part"
 """The key in `extra` of a part or an event: members of the wire part that differ from what would be written, or None

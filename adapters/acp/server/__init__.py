@@ -12,7 +12,7 @@ from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
-from adapters._extension import (
+from babelgate.adapters._extension import (
     START_HEADER,
     answer_messages,
     decode_request,
@@ -20,28 +20,28 @@ from adapters._extension import (
     given_messages,
     with_uploads,
 )
-from adapters._extension import Request as ExtensionRequest
-from adapters._json import DEFAULT_VALUES, parse, read_json, validate
-from adapters._server.caller import Caller, caller, loss_header, run_headers
-from adapters._server.encoding import LargeJson, encode, json_response
-from adapters._server.extended import confirm, is_asked
-from adapters._server.fanout import FanoutCache
-from adapters._server.fault_headers import fault_headers
-from adapters._server.handlers import Handlers
-from adapters._server.listed import Pieces, list_response
-from adapters._server.own_files import resolve_own_files
-from adapters._server.sse import event_stream
-from adapters._time import encode_time
-from adapters._values import count_values
-from adapters.acp import wire as w
-from adapters.acp.agents import encode_agent, labels, preferred_name
-from adapters.acp.carries import VERSION
-from adapters.acp.codec.messages import decode_answer, decode_message, request_extra, request_metadata
-from adapters.acp.codec.parts import View, extra_of, resource_url
-from adapters.acp.errors import MISMATCH, encode_fault
-from adapters.acp.server.follow import RunStream
-from adapters.acp.write.session import SessionUrls, Transcript
-from canonical import (
+from babelgate.adapters._extension import Request as ExtensionRequest
+from babelgate.adapters._json import DEFAULT_VALUES, parse, read_json, validate
+from babelgate.adapters._server.caller import Caller, caller, loss_header, run_headers
+from babelgate.adapters._server.encoding import LargeJson, encode, json_response
+from babelgate.adapters._server.extended import confirm, is_asked
+from babelgate.adapters._server.fanout import FanoutCache
+from babelgate.adapters._server.fault_headers import fault_headers
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import Pieces, list_response
+from babelgate.adapters._server.own_files import resolve_own_files
+from babelgate.adapters._server.sse import event_stream
+from babelgate.adapters._time import encode_time
+from babelgate.adapters._values import count_values
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.agents import encode_agent, labels, preferred_name
+from babelgate.adapters.acp.carries import VERSION
+from babelgate.adapters.acp.codec.messages import decode_answer, decode_message, request_extra, request_metadata
+from babelgate.adapters.acp.codec.parts import View, extra_of, resource_url
+from babelgate.adapters.acp.errors import MISMATCH, encode_fault
+from babelgate.adapters.acp.server.follow import RunStream
+from babelgate.adapters.acp.write.session import SessionUrls, Transcript
+from babelgate.canonical import (
     AgentInfo,
     Answers,
     Fault,
@@ -55,7 +55,7 @@ from canonical import (
     Submission,
     Task,
 )
-from canonical.value import Json
+from babelgate.canonical.value import Json
 
 __all__ = ("answer_fault", "routes")
 

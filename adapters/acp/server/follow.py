@@ -8,17 +8,17 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from adapters._server.encoding import encode
-from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
-from adapters._server.passages import split_passages
-from adapters._server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
-from adapters._server.whole_states import tell_states_whole
-from adapters.acp import wire as w
-from adapters.acp.codec.parts import View
-from adapters.acp.write.recorded import RecordedWriter
-from adapters.acp.write.run_events import EventWriter
-from canonical import Hub, Record, Scope, Task
-from canonical.event import TaskChanged
+from babelgate.adapters._server.encoding import encode
+from babelgate.adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
+from babelgate.adapters._server.passages import split_passages
+from babelgate.adapters._server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
+from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.codec.parts import View
+from babelgate.adapters.acp.write.recorded import RecordedWriter
+from babelgate.adapters.acp.write.run_events import EventWriter
+from babelgate.canonical import Hub, Record, Scope, Task
+from babelgate.canonical.event import TaskChanged
 
 
 class RunStream:

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 from pydantic_core import to_json
 
-from adapters._time import encode_time
-from adapters.acp import wire as w
-from adapters.acp.carries import CARRIES
-from adapters.acp.codec.messages import encode_role, message_members
-from adapters.acp.codec.parts import (
+from babelgate.adapters._time import encode_time
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.carries import CARRIES
+from babelgate.adapters.acp.codec.messages import encode_role, message_members
+from babelgate.adapters.acp.codec.parts import (
     View,
     as_said,
     encode_part,
@@ -26,8 +26,8 @@ from adapters.acp.codec.parts import (
     trajectory,
     wrap_value,
 )
-from adapters.acp.errors import encode_own
-from canonical import (
+from babelgate.adapters.acp.errors import encode_own
+from babelgate.canonical import (
     DataPart,
     Feature,
     FilePart,
@@ -38,7 +38,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     MessageEnded,
     MessageStarted,
@@ -51,9 +51,9 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.fold import extend_part
-from canonical.thread import Loss
-from canonical.value import Extra, Json, JsonObject
+from babelgate.canonical.fold import extend_part
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Extra, Json, JsonObject
 
 _Key = tuple[str, int]
 

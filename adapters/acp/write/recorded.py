@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from adapters._extension import URI, Slice, envelope
-from adapters.acp import wire as w
-from adapters.acp.codec.parts import View, own_of
-from adapters.acp.write.run_events import EventWriter
-from canonical import Record
+from babelgate.adapters._extension import URI, Slice, envelope
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.codec.parts import View, own_of
+from babelgate.adapters.acp.write.run_events import EventWriter
+from babelgate.canonical import Record
 
 
 class RecordedWriter(EventWriter):

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, cast
 
-from adapters._time import encode_time
-from adapters.acp import wire as w
-from adapters.acp.carries import CARRIES
-from adapters.acp.codec.messages import OF_RUN, agent_called, encode_questions
-from adapters.acp.codec.parts import View, extra_of
-from adapters.acp.errors import encode_error
-from adapters.acp.write.messages import MessageEncoder
-from canonical import Feature, Record, TaskState
-from canonical.event import (
+from babelgate.adapters._time import encode_time
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.carries import CARRIES
+from babelgate.adapters.acp.codec.messages import OF_RUN, agent_called, encode_questions
+from babelgate.adapters.acp.codec.parts import View, extra_of
+from babelgate.adapters.acp.errors import encode_error
+from babelgate.adapters.acp.write.messages import MessageEncoder
+from babelgate.canonical import Feature, Record, TaskState
+from babelgate.canonical.event import (
     Custom,
     InterruptAnswered,
     InterruptRaised,
@@ -25,8 +25,8 @@ from canonical.event import (
     TaskChanged,
     TaskCreated,
 )
-from canonical.thread import Loss
-from canonical.value import Extra, JsonObject
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Extra, JsonObject
 
 STATUSES: Final[Mapping[TaskState, w.Status]] = {
     TaskState.SUBMITTED: "created",
@@ -139,8 +139,9 @@ class EventWriter:
             write(self, record.event)
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> str | None:
-        """What `record` and those behind it add to one part, and they nothing else (`adapters._server.passages`): the
-        content type of the parts that they are shown as. None where it is not as simple, and each has to be written."""
+        """What `record` and those behind it add to one part, and they nothing else
+        (`babelgate.adapters._server.passages`): the content type of the parts that they are shown as. None where it is
+        not as simple, and each has to be written."""
         if self.has_stopped or type(record.event) is not PartDelta:
             return None
         self._encoder.at, self._encoder.run_id = record.at, record.run_id

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from adapters.acp import wire as w
-from adapters.acp.codec.messages import encode_message
-from adapters.acp.codec.parts import View, extra_of, resource_url
-from adapters.acp.write.run_events import EventWriter
-from canonical import Fold, Message, Record, TextPart
-from canonical.event import (
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.codec.messages import encode_message
+from babelgate.adapters.acp.codec.parts import View, extra_of, resource_url
+from babelgate.adapters.acp.write.run_events import EventWriter
+from babelgate.canonical import Fold, Message, Record, TextPart
+from babelgate.canonical.event import (
     MessageEnded,
     MessageStarted,
     PartAdded,
@@ -24,7 +24,7 @@ from canonical.event import (
     TaskCreated,
     encode_event,
 )
-from canonical.state import TERMINAL
+from babelgate.canonical.state import TERMINAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class _Group:
 
 
 class SessionUrls:
-    """Where the messages of a session are: a snapshot (`canonical.hub.Snapshot`) that holds how many there are, and not
-    the messages. Feed it all records of the thread, in order."""
+    """Where the messages of a session are: a snapshot (`babelgate.canonical.hub.Snapshot`) that holds how many there
+    are, and not the messages. Feed it all records of the thread, in order."""
 
     def __init__(self, thread_id: str, advertised: Callable[[str], str]) -> None:
         """`advertised` = the name under which callers know an agent."""

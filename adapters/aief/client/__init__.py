@@ -11,20 +11,20 @@ from typing import Final, Literal, Unpack
 
 import httpx
 
-from adapters._client.answers import LISTING_LIMIT
-from adapters._client.blame import blaming_the_agent
-from adapters._client.calls import Connection
-from adapters._client.driver import DrivenClient, Stage, UpstreamRun
-from adapters._extension import NOT_FORKED, URI, encode_request, encode_start, is_refusal, without_start
-from adapters.aief.agents import decode_info
-from adapters.aief.client.http import HttpClient
-from adapters.aief.client.task import Task
-from adapters.aief.read import StepEvents, StepReader
-from adapters.aief.request import answer_body, files_of, first_step_body, input_losses, task_body, turn_body
-from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Message, Record
-from canonical.event import UpstreamBound
-from canonical.feature import Feature
-from canonical.value import JsonObject
+from babelgate.adapters._client.answers import LISTING_LIMIT
+from babelgate.adapters._client.blame import blaming_the_agent
+from babelgate.adapters._client.calls import Connection
+from babelgate.adapters._client.driver import DrivenClient, Stage, UpstreamRun
+from babelgate.adapters._extension import NOT_FORKED, URI, encode_request, encode_start, is_refusal, without_start
+from babelgate.adapters.aief.agents import decode_info
+from babelgate.adapters.aief.client.http import HttpClient
+from babelgate.adapters.aief.client.task import Task
+from babelgate.adapters.aief.read import StepEvents, StepReader
+from babelgate.adapters.aief.request import answer_body, files_of, first_step_body, input_losses, task_body, turn_body
+from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Message, Record
+from babelgate.canonical.event import UpstreamBound
+from babelgate.canonical.feature import Feature
+from babelgate.canonical.value import JsonObject
 
 __all__ = ("Client", "discover")
 

@@ -9,13 +9,13 @@ from typing import Any, Final, Unpack, cast
 import httpx
 from pydantic_core import to_json
 
-from adapters._client.answers import ERROR_RESPONSE_LIMIT, read_answer, read_bytes
-from adapters._client.calls import Calls, Connection
-from adapters._client.error_response import response_error
-from adapters._client.status import fault_code
-from adapters._extension import HEADER, START_HEADER, URI, is_named
-from canonical import Fault, FaultCode, FaultError
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT, read_answer, read_bytes
+from babelgate.adapters._client.calls import Calls, Connection
+from babelgate.adapters._client.error_response import response_error
+from babelgate.adapters._client.status import fault_code
+from babelgate.adapters._extension import HEADER, START_HEADER, URI, is_named
+from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.canonical.value import Json, JsonObject
 
 WORDS_LIMIT: Final = 500
 """Characters of what a server says in an error response."""

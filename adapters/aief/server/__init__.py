@@ -14,8 +14,8 @@ from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
-from adapters._aside import aside
-from adapters._extension import (
+from babelgate.adapters._aside import aside
+from babelgate.adapters._extension import (
     START_HEADER,
     URI,
     Slice,
@@ -25,17 +25,17 @@ from adapters._extension import (
     given_messages,
     with_uploads,
 )
-from adapters._extension import Request as ExtensionRequest
-from adapters._json import ABSENT, read_bytes, read_json, validate
-from adapters._server.caller import Caller, caller, loss_header, run_headers
-from adapters._server.encoding import LargeJson, encode, json_response
-from adapters._server.extended import answer_file, confirm, is_asked
-from adapters._server.fault_headers import fault_headers
-from adapters._server.handlers import Handlers
-from adapters._server.listed import Pieces, each, list_response
-from adapters._server.whole_states import tell_states_whole
-from adapters.aief.carries import VERSION
-from adapters.aief.codec import (
+from babelgate.adapters._extension import Request as ExtensionRequest
+from babelgate.adapters._json import ABSENT, read_bytes, read_json, validate
+from babelgate.adapters._server.caller import Caller, caller, loss_header, run_headers
+from babelgate.adapters._server.encoding import LargeJson, encode, json_response
+from babelgate.adapters._server.extended import answer_file, confirm, is_asked
+from babelgate.adapters._server.fault_headers import fault_headers
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import Pieces, each, list_response
+from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.aief.carries import VERSION
+from babelgate.adapters.aief.codec import (
     PAGE_SIZE,
     contents,
     decode_answer,
@@ -45,11 +45,11 @@ from adapters.aief.codec import (
     is_go_ahead,
     page_of,
 )
-from adapters.aief.errors import encode_fault
-from adapters.aief.server.upload import decode_key, decode_upload
-from adapters.aief.wire import types as w
-from adapters.aief.write.task import Next, Place, TaskView
-from canonical import (
+from babelgate.adapters.aief.errors import encode_fault
+from babelgate.adapters.aief.server.upload import decode_key, decode_upload
+from babelgate.adapters.aief.wire import types as w
+from babelgate.adapters.aief.write.task import Next, Place, TaskView
+from babelgate.canonical import (
     AgentInfo,
     Answers,
     Fault,
@@ -64,9 +64,9 @@ from canonical import (
     ThreadChange,
     ThreadFilter,
 )
-from canonical.listed import Listed
-from canonical.thread import Loss, ThreadView
-from canonical.value import Json, JsonObject, is_uuid
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.thread import Loss, ThreadView
+from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 __all__ = ("answer_fault", "routes")
 

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 # Litestar's own parser of the same bodies; here what is in them never touches a disk on its way.
 from multipart import MultipartError, MultipartSegment, PushMultipartParser
 
-from adapters.aief.codec import clean_folder, clean_name
-from canonical import FaultCode, FaultError, FilePart
+from babelgate.adapters.aief.codec import clean_folder, clean_name
+from babelgate.canonical import FaultCode, FaultError, FilePart
 
 _FIELDS: Final = 16
 """More parts than the protocol has a name for."""

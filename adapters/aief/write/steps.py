@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from adapters.aief.carries import CARRIES
-from adapters.aief.codec import added_suffix, clean_name, json_text
-from adapters.aief.errors import encode_error
-from adapters.aief.wire.types import STEP
-from canonical import (
+from babelgate.adapters.aief.carries import CARRIES
+from babelgate.adapters.aief.codec import added_suffix, clean_name, json_text
+from babelgate.adapters.aief.errors import encode_error
+from babelgate.adapters.aief.wire.types import STEP
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Event,
@@ -22,7 +22,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     MessageStarted,
@@ -36,8 +36,8 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.thread import Loss
-from canonical.value import Json, JsonObject
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Json, JsonObject
 
 T = TypeVar("T")
 

@@ -10,15 +10,27 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from adapters._time import encode_time
-from adapters.aief.codec import COSTS, artifact_id, encode_artifact, input_of, json_text
-from adapters.aief.errors import encode_error
-from adapters.aief.wire import types as w
-from adapters.aief.write.steps import Progress, RunSteps
-from canonical import Artifact, Fault, FaultCode, FilePart, Fold, Interrupt, Record, Run, RunStatus, Task, TaskState
-from canonical.event import ArtifactAdded, PartAdded, RunCreated, RunEnded, RunStarted
-from canonical.thread import Loss, Thread, next_run_id
-from canonical.value import Extra, JsonObject
+from babelgate.adapters._time import encode_time
+from babelgate.adapters.aief.codec import COSTS, artifact_id, encode_artifact, input_of, json_text
+from babelgate.adapters.aief.errors import encode_error
+from babelgate.adapters.aief.wire import types as w
+from babelgate.adapters.aief.write.steps import Progress, RunSteps
+from babelgate.canonical import (
+    Artifact,
+    Fault,
+    FaultCode,
+    FilePart,
+    Fold,
+    Interrupt,
+    Record,
+    Run,
+    RunStatus,
+    Task,
+    TaskState,
+)
+from babelgate.canonical.event import ArtifactAdded, PartAdded, RunCreated, RunEnded, RunStarted
+from babelgate.canonical.thread import Loss, Thread, next_run_id
+from babelgate.canonical.value import Extra, JsonObject
 
 _CANCELLED: Final[JsonObject] = {"code": "cancelled", "message": "The step was cancelled."}
 

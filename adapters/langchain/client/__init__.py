@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from typing import Literal, Unpack
 from urllib.parse import quote
 
-from adapters._client.calls import Connection
-from adapters._client.driver import ReattachableClient, UpstreamRun
-from adapters.langchain.client.discovery import discover
-from adapters.langchain.client.http import HttpClient
-from adapters.langchain.client.run import Run
-from adapters.langchain.client.server import Server
-from adapters.langchain.client.thread import update_state
-from adapters.langchain.codec.content import json_text
-from adapters.langchain.codec.stream_modes import Dialect
-from canonical import FaultCode, FaultError, Invocation
-from canonical.event import StateSaved
-from canonical.value import JsonObject
+from babelgate.adapters._client.calls import Connection
+from babelgate.adapters._client.driver import ReattachableClient, UpstreamRun
+from babelgate.adapters.langchain.client.discovery import discover
+from babelgate.adapters.langchain.client.http import HttpClient
+from babelgate.adapters.langchain.client.run import Run
+from babelgate.adapters.langchain.client.server import Server
+from babelgate.adapters.langchain.client.thread import update_state
+from babelgate.adapters.langchain.codec.content import json_text
+from babelgate.adapters.langchain.codec.stream_modes import Dialect
+from babelgate.canonical import FaultCode, FaultError, Invocation
+from babelgate.canonical.event import StateSaved
+from babelgate.canonical.value import JsonObject
 
 __all__ = ("Client", "discover")
 
@@ -47,12 +47,12 @@ class Client(ReattachableClient[HttpClient]):
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
-        """The port of agents with a state of their own (`canonical.agent.Stateful`). Raises unsupported."""
+        """The port of agents with a state of their own (`babelgate.canonical.agent.Stateful`). Raises unsupported."""
         if await self._server.detect_dialect() != "langgraph":
             raise FaultError(FaultCode.UNSUPPORTED, "The agent's server has no API for the states of threads.")
         return await update_state(self._http, call, removed_ids, as_node)
 
-    # The port of agents that are graphs (`canonical.agent.Introspectable`)
+    # The port of agents that are graphs (`babelgate.canonical.agent.Introspectable`)
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
         shown = f"?xray={json_text(depth)}" if depth else ""

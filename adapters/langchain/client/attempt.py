@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from adapters.langchain.client.urls import Route, check_id
-from adapters.langchain.read.run_frames import EventReader
-from canonical import Event, Message
-from canonical.event import UpstreamBound
+from babelgate.adapters.langchain.client.urls import Route, check_id
+from babelgate.adapters.langchain.read.run_frames import EventReader
+from babelgate.canonical import Event, Message
+from babelgate.canonical.event import UpstreamBound
 
 
 @dataclass(slots=True)

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import httpx
 
-from adapters._client.answers import LISTING_LIMIT
-from adapters.langchain.agents import decode_agents, decode_assistants, decode_schemas
-from adapters.langchain.client.http import HttpClient
-from adapters.langchain.client.resume import NOT_THERE
-from adapters.langchain.codec.stream_modes import Dialect
-from adapters.langchain.errors.decode import status_of
-from canonical import AgentInfo, FaultCode, FaultError
-from canonical.value import JsonObject
+from babelgate.adapters._client.answers import LISTING_LIMIT
+from babelgate.adapters.langchain.agents import decode_agents, decode_assistants, decode_schemas
+from babelgate.adapters.langchain.client.http import HttpClient
+from babelgate.adapters.langchain.client.resume import NOT_THERE
+from babelgate.adapters.langchain.codec.stream_modes import Dialect
+from babelgate.adapters.langchain.errors.decode import status_of
+from babelgate.canonical import AgentInfo, FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
 
 PAGE: Final = 100
 MOST: Final = 1000

@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 from pydantic_core import PydanticSerializationError, to_json
 
-from adapters._client.answers import ERROR_RESPONSE_LIMIT, parse_whole, read_bytes
-from adapters._client.calls import Calls
-from adapters._client.error_response import response_error
-from adapters.langchain.errors.decode import decode_error_response
-from canonical import FaultCode, FaultError
-from canonical.value import Json
+from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT, parse_whole, read_bytes
+from babelgate.adapters._client.calls import Calls
+from babelgate.adapters._client.error_response import response_error
+from babelgate.adapters.langchain.errors.decode import decode_error_response
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import Json
 
 
 class HttpClient(Calls):

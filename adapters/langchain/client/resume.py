@@ -13,24 +13,24 @@ from typing import Final
 
 import httpx
 
-from adapters._client.backoff import Backoff
-from adapters._client.blame import decode_reply
-from adapters._client.frames import is_stream
-from adapters._client.sse import Frame
-from adapters._client.status import is_gone
-from adapters.langchain.client.http import HttpClient
-from adapters.langchain.client.urls import Route, run_id_in
-from adapters.langchain.errors.decode import status_of
-from adapters.langchain.wire import replies as w
-from canonical import FaultCode, FaultError
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.backoff import Backoff
+from babelgate.adapters._client.blame import decode_reply
+from babelgate.adapters._client.frames import is_stream
+from babelgate.adapters._client.sse import Frame
+from babelgate.adapters._client.status import is_gone
+from babelgate.adapters.langchain.client.http import HttpClient
+from babelgate.adapters.langchain.client.urls import Route, run_id_in
+from babelgate.adapters.langchain.errors.decode import status_of
+from babelgate.adapters.langchain.wire import replies as w
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import Json, JsonObject
 
 MAX_FAILURES: Final = 6
 """Connections in a row that bring nothing new, of which the last one tells that the agent is gone."""
 FIRST_WAIT: Final = 0.5
 LAST_WAIT: Final = 5.0
-"""Seconds between them. Chosen, not measured: longer than `adapters._client.backoff` waits, because a run goes on there
-without its readers, and each connection is told the stream from where the last one ended."""
+"""Seconds between them. Chosen, not measured: longer than `babelgate.adapters._client.backoff` waits, because a run
+goes on there without its readers, and each connection is told the stream from where the last one ended."""
 START: Final = "-1"
 """The id of an event before all others: langgraph-api 0.16.7 compares ids as text, and a gateway like this one knows
 it."""

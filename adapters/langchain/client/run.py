@@ -5,14 +5,14 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Final
 
-from adapters._client.answers import parse_answer
-from adapters._client.backoff import in_time
-from adapters._client.blame import blaming_the_agent, decode_reply
-from adapters._client.blobs import with_files
-from adapters._client.driver import Stage, UpstreamRun
-from adapters._client.frames import DRAIN, FrameStream
-from adapters._client.sse import Frame
-from adapters._extension import (
+from babelgate.adapters._client.answers import parse_answer
+from babelgate.adapters._client.backoff import in_time
+from babelgate.adapters._client.blame import blaming_the_agent, decode_reply
+from babelgate.adapters._client.blobs import with_files
+from babelgate.adapters._client.driver import Stage, UpstreamRun
+from babelgate.adapters._client.frames import DRAIN, FrameStream
+from babelgate.adapters._client.sse import Frame
+from babelgate.adapters._extension import (
     HEADER,
     NOT_FORKED,
     URI,
@@ -26,15 +26,15 @@ from adapters._extension import (
     split_uploads,
     without_start,
 )
-from adapters.langchain.client.attempt import Attempt
-from adapters.langchain.client.resume import ResumableStream
-from adapters.langchain.client.server import Server
-from adapters.langchain.client.thread import place
-from adapters.langchain.client.urls import Layout, Route
-from adapters.langchain.codec.stream_modes import RECORDS
-from adapters.langchain.errors.decode import decode_error, status_of
-from adapters.langchain.read.run_frames import EventReader, saved_checkpoints
-from adapters.langchain.request import (
+from babelgate.adapters.langchain.client.attempt import Attempt
+from babelgate.adapters.langchain.client.resume import ResumableStream
+from babelgate.adapters.langchain.client.server import Server
+from babelgate.adapters.langchain.client.thread import place
+from babelgate.adapters.langchain.client.urls import Layout, Route
+from babelgate.adapters.langchain.codec.stream_modes import RECORDS
+from babelgate.adapters.langchain.errors.decode import decode_error, status_of
+from babelgate.adapters.langchain.read.run_frames import EventReader, saved_checkpoints
+from babelgate.adapters.langchain.request import (
     MODES,
     InputSchema,
     encode_answers,
@@ -44,13 +44,13 @@ from adapters.langchain.request import (
     encode_run,
     is_lossy,
 )
-from adapters.langchain.wire import replies as w
-from canonical import Event, FaultCode, FaultError, Invocation, Record
-from canonical.event import InterruptRaised, LossNoted, StateSaved, UpstreamBound
-from canonical.feature import Feature
-from canonical.json import as_object
-from canonical.replay import agent_events
-from canonical.value import Json, JsonObject
+from babelgate.adapters.langchain.wire import replies as w
+from babelgate.canonical import Event, FaultCode, FaultError, Invocation, Record
+from babelgate.canonical.event import InterruptRaised, LossNoted, StateSaved, UpstreamBound
+from babelgate.canonical.feature import Feature
+from babelgate.canonical.json import as_object
+from babelgate.canonical.replay import agent_events
+from babelgate.canonical.value import Json, JsonObject
 
 LOOK_TIMEOUT: Final = 10.0
 """Seconds that looking for a run may take."""

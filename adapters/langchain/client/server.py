@@ -6,19 +6,19 @@ from urllib.parse import quote
 
 import httpx
 
-from adapters._client.answers import read_bytes
-from adapters._extension import HEADER, URI, is_named
-from adapters.langchain.agents import decode_schemas
-from adapters.langchain.client.http import HttpClient
-from adapters.langchain.client.resume import NOT_THERE
-from adapters.langchain.client.urls import Layout, Route
-from adapters.langchain.codec.state import assistant_id
-from adapters.langchain.codec.stream_modes import Dialect
-from adapters.langchain.errors.decode import status_of
-from adapters.langchain.request import InputSchema
-from canonical import FaultCode, FaultError, Invocation
-from canonical.json import as_object
-from canonical.value import JsonObject, is_uuid
+from babelgate.adapters._client.answers import read_bytes
+from babelgate.adapters._extension import HEADER, URI, is_named
+from babelgate.adapters.langchain.agents import decode_schemas
+from babelgate.adapters.langchain.client.http import HttpClient
+from babelgate.adapters.langchain.client.resume import NOT_THERE
+from babelgate.adapters.langchain.client.urls import Layout, Route
+from babelgate.adapters.langchain.codec.state import assistant_id
+from babelgate.adapters.langchain.codec.stream_modes import Dialect
+from babelgate.adapters.langchain.errors.decode import status_of
+from babelgate.adapters.langchain.request import InputSchema
+from babelgate.canonical import FaultCode, FaultError, Invocation
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import JsonObject, is_uuid
 
 
 class Server:

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from adapters._client.blame import decode_reply
-from adapters.langchain.client.attempt import Attempt
-from adapters.langchain.client.http import HttpClient
-from adapters.langchain.client.resume import NOT_THERE
-from adapters.langchain.client.urls import Layout, Route, check_id
-from adapters.langchain.errors.decode import status_of
-from adapters.langchain.request import encode_update
-from adapters.langchain.wire import replies as w
-from canonical import FaultCode, FaultError, Invocation
-from canonical.event import LossNoted, StateSaved
-from canonical.feature import Feature
-from canonical.json import as_object
+from babelgate.adapters._client.blame import decode_reply
+from babelgate.adapters.langchain.client.attempt import Attempt
+from babelgate.adapters.langchain.client.http import HttpClient
+from babelgate.adapters.langchain.client.resume import NOT_THERE
+from babelgate.adapters.langchain.client.urls import Layout, Route, check_id
+from babelgate.adapters.langchain.errors.decode import status_of
+from babelgate.adapters.langchain.request import encode_update
+from babelgate.adapters.langchain.wire import replies as w
+from babelgate.canonical import FaultCode, FaultError, Invocation
+from babelgate.canonical.event import LossNoted, StateSaved
+from babelgate.canonical.feature import Feature
+from babelgate.canonical.json import as_object
 
 
 async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layout, *, forks: bool = False) -> None:

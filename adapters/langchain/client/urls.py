@@ -3,7 +3,7 @@
 import re
 from typing import Final, Literal
 
-from canonical import FaultCode, FaultError
+from babelgate.canonical import FaultCode, FaultError
 
 Layout = Literal["langgraph", "readme", "openapi"]
 """`readme`: the Agent Protocol with the thread in the path of a run, as LangGraph has it. `openapi`: with the thread in

@@ -3,10 +3,10 @@ that of OpenAPI 0.1.6. One body satisfies both. Messages stand beside the values
 
 from typing import Final
 
-from adapters.langchain.codec.interrupts import encode_interrupts
-from adapters.langchain.codec.message import encode_request
-from adapters.langchain.codec.message import encode_said as encode_message
-from adapters.langchain.codec.state import (
+from babelgate.adapters.langchain.codec.interrupts import encode_interrupts
+from babelgate.adapters.langchain.codec.message import encode_request
+from babelgate.adapters.langchain.codec.message import encode_said as encode_message
+from babelgate.adapters.langchain.codec.state import (
     format_time,
     kwargs_of,
     revision_of,
@@ -14,11 +14,11 @@ from adapters.langchain.codec.state import (
     state_messages,
     thread_status,
 )
-from adapters.langchain.codec.state import run_status as langgraph_status
-from adapters.langchain.errors.encode import encode_error
-from canonical import AgentInfo, Revision, Run, RunStatus, StateHistory, ThreadView
-from canonical.event import RunCreated
-from canonical.value import Json, JsonObject
+from babelgate.adapters.langchain.codec.state import run_status as langgraph_status
+from babelgate.adapters.langchain.errors.encode import encode_error
+from babelgate.canonical import AgentInfo, Revision, Run, RunStatus, StateHistory, ThreadView
+from babelgate.canonical.event import RunCreated
+from babelgate.canonical.value import Json, JsonObject
 
 _ASKED: Final = ("webhook", "on_completion", "on_disconnect", "if_not_exists", "stream_mode")
 """Members of the request that the run repeats."""

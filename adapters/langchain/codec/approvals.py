@@ -7,10 +7,10 @@ What is a decision already is not touched.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from adapters._client.consent import is_yes
-from adapters.langchain.codec.content import json_text
-from canonical.json import as_object, objects_in
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.consent import is_yes
+from babelgate.adapters.langchain.codec.content import json_text
+from babelgate.canonical.json import as_object, objects_in
+from babelgate.canonical.value import Json, JsonObject
 
 _NO: Final = frozenset(("", "no", "n", "false", "reject", "rejected", "deny", "denied", "decline", "cancel", "ignore"))
 _DECISIONS: Final = ("approve", "edit", "reject", "respond")

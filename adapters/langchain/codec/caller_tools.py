@@ -10,12 +10,12 @@ import json
 from collections.abc import Container, Sequence
 from typing import Any, Final, cast
 
-from adapters.langchain.codec.content import json_text
-from canonical import Interrupt, Message, TextPart, ToolCallPart
-from canonical.caller_tool import caller_tools
-from canonical.event import InterruptAnswered
-from canonical.json import as_object
-from canonical.value import Json, JsonObject
+from babelgate.adapters.langchain.codec.content import json_text
+from babelgate.canonical import Interrupt, Message, TextPart, ToolCallPart
+from babelgate.canonical.caller_tool import caller_tools
+from babelgate.canonical.event import InterruptAnswered
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Json, JsonObject
 
 _MEMBERS: Final = ("tool_call", "toolCall")
 DECLINED: Final = "The caller declined to run the tool."

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from adapters._json import parse_text
-from adapters.langchain.carries import TOO_LARGE
-from canonical import (
+from babelgate.adapters._json import parse_text
+from babelgate.adapters.langchain.carries import TOO_LARGE
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     FaultCode,
@@ -24,8 +24,8 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.json import as_object
-from canonical.value import Json, JsonObject
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Json, JsonObject
 
 _TEXT_BLOCKS: Final = frozenset({"text", "input_text", "output_text"})
 """`text` is langchain-core's (1.7.2, messages/content.py), the others are of OpenAI's Responses API."""

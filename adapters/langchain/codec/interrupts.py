@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
-from adapters.langchain.codec.approvals import answer_approval, decode_approval
-from adapters.langchain.codec.caller_tools import encode_call, encode_result
-from adapters.langchain.codec.content import extra_of, json_text
-from canonical import Interrupt
-from canonical.event import InterruptAnswered
-from canonical.json import as_object
-from canonical.value import Json, JsonObject
+from babelgate.adapters.langchain.codec.approvals import answer_approval, decode_approval
+from babelgate.adapters.langchain.codec.caller_tools import encode_call, encode_result
+from babelgate.adapters.langchain.codec.content import extra_of, json_text
+from babelgate.canonical import Interrupt
+from babelgate.canonical.event import InterruptAnswered
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Json, JsonObject
 
 BREAKPOINT: Final = "breakpoint-"
 """Begins the ids of questions that nobody asks: the graph was told to stop there. Any answer lets it go on."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from adapters.langchain.codec.content import (
+from babelgate.adapters.langchain.codec.content import (
     REASONING_CONTENT,
     arguments_text,
     decode_arguments,
@@ -14,10 +14,10 @@ from adapters.langchain.codec.content import (
     is_plain,
     json_text,
 )
-from canonical import FaultCode, FaultError, Message, Part, ReasoningPart, ToolCallPart, ToolResultPart
-from canonical.json import as_object
-from canonical.message import Role
-from canonical.value import Json, JsonObject
+from babelgate.canonical import FaultCode, FaultError, Message, Part, ReasoningPart, ToolCallPart, ToolResultPart
+from babelgate.canonical.json import as_object
+from babelgate.canonical.message import Role
+from babelgate.canonical.value import Json, JsonObject
 
 ROLES: Final[Mapping[str, Role]] = {
     "user": "user",

@@ -4,9 +4,9 @@ tools call. What the channel `lifecycle` and `agent.getTree` tell of them (CDDL 
 from collections.abc import Sequence
 from typing import Any
 
-from canonical.event import StepEnded, StepStarted
-from canonical.json import as_object
-from canonical.value import Json, JsonObject
+from babelgate.canonical.event import StepEnded, StepStarted
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Json, JsonObject
 
 Namespace = tuple[str, ...]
 """A place, from the outermost: `node:task` each. The root is ()."""

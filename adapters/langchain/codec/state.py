@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from adapters.langchain.codec.interrupts import encode_asked
-from adapters.langchain.codec.message import (
+from babelgate.adapters.langchain.codec.interrupts import encode_asked
+from babelgate.adapters.langchain.codec.message import (
     decode_message,
     decode_messages,
     encode_message,
@@ -17,8 +17,8 @@ from adapters.langchain.codec.message import (
     is_message,
     removed_id,
 )
-from adapters.langchain.errors.encode import encode_error
-from canonical import (
+from babelgate.adapters.langchain.errors.encode import encode_error
+from babelgate.canonical import (
     FaultCode,
     FaultError,
     Message,
@@ -29,11 +29,11 @@ from canonical import (
     StateHistory,
     ThreadView,
 )
-from canonical.event import RunCreated
-from canonical.history import members
-from canonical.json import as_object, is_identical
-from canonical.thread import ThreadStatus
-from canonical.value import Json, JsonObject, is_uuid
+from babelgate.canonical.event import RunCreated
+from babelgate.canonical.history import members
+from babelgate.canonical.json import as_object, is_identical
+from babelgate.canonical.thread import ThreadStatus
+from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = 253_402_300_799_999_999

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from canonical import FaultCode, FaultError
-from canonical.value import Json
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import Json
 
 Dialect = Literal["langgraph", "agent-protocol"]
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from canonical import FaultCode, FaultError
-from canonical.value import Json, JsonObject
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import Json, JsonObject
 
 CHANNELS: Final = (
     "values",

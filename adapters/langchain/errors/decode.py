@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from adapters._client.status import fault_code
-from adapters.langchain.codec.content import json_text
-from adapters.langchain.errors.encode import error_name
-from canonical import Fault, FaultCode
-from canonical.fault import BLAME
-from canonical.json import as_object
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.status import fault_code
+from babelgate.adapters.langchain.codec.content import json_text
+from babelgate.adapters.langchain.errors.encode import error_name
+from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.fault import BLAME
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Json, JsonObject
 
 _LONGEST: Final = 10_000
 """Characters of a message that are repeated."""

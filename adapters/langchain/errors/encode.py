@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from canonical import Fault, FaultCode
-from canonical.fault import BUSY
-from canonical.value import JsonObject
+from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.fault import BUSY
+from babelgate.canonical.value import JsonObject
 
 BAD_REQUEST: Final = "bad_request"
 """`details.reason` of the malformed requests that LangGraph answers 400 and not 422, such as a resume without a

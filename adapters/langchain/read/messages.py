@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from adapters.langchain.codec.content import (
+from babelgate.adapters.langchain.codec.content import (
     REASONING_CONTENT,
     arguments_text,
     decode_citation,
@@ -16,8 +16,8 @@ from adapters.langchain.codec.content import (
     extra_of,
     split_annotations,
 )
-from adapters.langchain.codec.message import ROLES, decode_message
-from canonical import (
+from babelgate.adapters.langchain.codec.message import ROLES, decode_message
+from babelgate.canonical import (
     DataPart,
     Event,
     FaultError,
@@ -28,11 +28,11 @@ from canonical import (
     TextPart,
     ToolCallPart,
 )
-from canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
-from canonical.feature import Feature
-from canonical.json import as_object
-from canonical.message import text_of
-from canonical.value import Json, JsonObject
+from babelgate.canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
+from babelgate.canonical.feature import Feature
+from babelgate.canonical.json import as_object
+from babelgate.canonical.message import text_of
+from babelgate.canonical.value import Json, JsonObject
 
 _GROWS: Final[Mapping[str, tuple[str, str]]] = {
     "text": ("text", "text"),

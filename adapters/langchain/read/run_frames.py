@@ -10,16 +10,16 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from adapters._json import validate
-from adapters.langchain.codec.approvals import decode_approval
-from adapters.langchain.codec.caller_tools import decode_call, find_unanswered, question_of
-from adapters.langchain.codec.content import decode_content
-from adapters.langchain.codec.interrupts import BREAKPOINT, Turns, words_of
-from adapters.langchain.codec.stream_modes import Dialect
-from adapters.langchain.errors.decode import decode_error
-from adapters.langchain.read.messages import MessageDecoder, is_agents
-from adapters.langchain.wire import replies as w
-from canonical import (
+from babelgate.adapters._json import validate
+from babelgate.adapters.langchain.codec.approvals import decode_approval
+from babelgate.adapters.langchain.codec.caller_tools import decode_call, find_unanswered, question_of
+from babelgate.adapters.langchain.codec.content import decode_content
+from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, Turns, words_of
+from babelgate.adapters.langchain.codec.stream_modes import Dialect
+from babelgate.adapters.langchain.errors.decode import decode_error
+from babelgate.adapters.langchain.read.messages import MessageDecoder, is_agents
+from babelgate.adapters.langchain.wire import replies as w
+from babelgate.canonical import (
     DataPart,
     Event,
     Fault,
@@ -33,8 +33,8 @@ from canonical import (
     StateHistory,
     TextPart,
 )
-from canonical.difference import StateChange, state_change
-from canonical.event import (
+from babelgate.canonical.difference import StateChange, state_change
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -52,8 +52,8 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.json import as_list, as_object
-from canonical.value import Json, JsonObject
+from babelgate.canonical.json import as_list, as_object
+from babelgate.canonical.value import Json, JsonObject
 
 _INTERRUPT: Final = "__interrupt__"
 _STRUCTURED: Final = "structured_response"

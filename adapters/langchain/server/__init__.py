@@ -6,14 +6,25 @@ from typing import Any
 from litestar import Response
 from litestar.types import ControllerRouterHandler
 
-from adapters._server.fanout import FanoutCache
-from adapters._server.fault_headers import fault_headers
-from adapters.langchain.errors import encode as faults
-from adapters.langchain.server import assistants, cancel, crons, event_stream, join, meta, runs, state, store, threads
-from adapters.langchain.server.answers import answer
-from adapters.langchain.server.dialect import dialect_of
-from adapters.langchain.server.parameters import AnyRequest
-from canonical import Fault, Hub
+from babelgate.adapters._server.fanout import FanoutCache
+from babelgate.adapters._server.fault_headers import fault_headers
+from babelgate.adapters.langchain.errors import encode as faults
+from babelgate.adapters.langchain.server import (
+    assistants,
+    cancel,
+    crons,
+    event_stream,
+    join,
+    meta,
+    runs,
+    state,
+    store,
+    threads,
+)
+from babelgate.adapters.langchain.server.answers import answer
+from babelgate.adapters.langchain.server.dialect import dialect_of
+from babelgate.adapters.langchain.server.parameters import AnyRequest
+from babelgate.canonical import Fault, Hub
 
 __all__ = ("answer_fault", "routes")
 

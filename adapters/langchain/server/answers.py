@@ -6,10 +6,10 @@ from typing import Any
 from litestar import Response
 from pydantic_core import to_json
 
-from adapters._server.caller import loss_header
-from adapters._server.encoding import json_response
-from canonical import Receipt, Run
-from canonical.value import JsonObject
+from babelgate.adapters._server.caller import loss_header
+from babelgate.adapters._server.encoding import json_response
+from babelgate.canonical import Receipt, Run
+from babelgate.canonical.value import JsonObject
 
 
 def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:

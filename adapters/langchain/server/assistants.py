@@ -10,17 +10,17 @@ from uuid import uuid4
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
-from adapters._server.caller import caller
-from adapters._server.encoding import LargeJson, encode
-from adapters._server.extended import answer_file, confirm, is_asked
-from adapters._server.handlers import Handlers
-from adapters._server.listed import list_response
-from adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
-from adapters.langchain.codec.state import assistant_id, format_time
-from adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
-from adapters.langchain.server.create_run import bad_request
-from adapters.langchain.server.dialect import both
-from adapters.langchain.server.parameters import (
+from babelgate.adapters._server.caller import caller
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters._server.extended import answer_file, confirm, is_asked
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import list_response
+from babelgate.adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
+from babelgate.adapters.langchain.codec.state import assistant_id, format_time
+from babelgate.adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
+from babelgate.adapters.langchain.server.create_run import bad_request
+from babelgate.adapters.langchain.server.dialect import both
+from babelgate.adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
     flag,
@@ -29,9 +29,9 @@ from adapters.langchain.server.parameters import (
     read_optional_body,
     uuid,
 )
-from adapters.langchain.wire import assistants as w
-from adapters.langchain.wire.requests import MAX_PAGE
-from canonical import (
+from babelgate.adapters.langchain.wire import assistants as w
+from babelgate.adapters.langchain.wire.requests import MAX_PAGE
+from babelgate.canonical import (
     AgentInfo,
     Assistant,
     AssistantChange,
@@ -42,9 +42,9 @@ from canonical import (
     Listed,
     ThreadFilter,
 )
-from canonical.assistant import AssistantOrder
-from canonical.json import as_object, has_members
-from canonical.value import JsonObject, is_uuid
+from babelgate.canonical.assistant import AssistantOrder
+from babelgate.canonical.json import as_object, has_members
+from babelgate.canonical.value import JsonObject, is_uuid
 
 _SCHEMAS: Final = ("input_schema", "output_schema", "state_schema", "config_schema")
 _ORDERS: Final[Mapping[str, AssistantOrder]] = {

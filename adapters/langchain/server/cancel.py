@@ -6,16 +6,16 @@ from typing import Any, Final
 from litestar import Response, delete, post
 from litestar.types import ControllerRouterHandler
 
-from adapters._server.handlers import Handlers
-from adapters._server.listed import Pieces
-from adapters.langchain.server.answers import empty_answer, ids, run_paths
-from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.lookup import find_path_run, find_run, not_found
-from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, uuid
-from adapters.langchain.server.wait import body_of, keep_alive, outcome
-from adapters.langchain.wire.requests import MAX_PAGE, RunsCancel
-from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
-from canonical.value import JsonObject
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import Pieces
+from babelgate.adapters.langchain.server.answers import empty_answer, ids, run_paths
+from babelgate.adapters.langchain.server.dialect import both, dialect_of
+from babelgate.adapters.langchain.server.lookup import find_path_run, find_run, not_found
+from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, uuid
+from babelgate.adapters.langchain.server.wait import body_of, keep_alive, outcome
+from babelgate.adapters.langchain.wire.requests import MAX_PAGE, RunsCancel
+from babelgate.canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
+from babelgate.canonical.value import JsonObject
 
 _NONE_FOUND: Final = "No runs found to cancel."
 _NONE_MATCHES: Final = (

@@ -12,20 +12,20 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from adapters._extension import URI, Request, decode_request, given_messages, with_uploads
-from adapters._server.caller import Caller, caller, loss_header
-from adapters._server.own_files import resolve_own_files
-from adapters.langchain.codec import state
-from adapters.langchain.codec.caller_tools import decode_result
-from adapters.langchain.codec.interrupts import BREAKPOINT
-from adapters.langchain.codec.stream_modes import Dialect, parse_modes
-from adapters.langchain.errors.encode import BAD_REQUEST
-from adapters.langchain.server.answers import ids
-from adapters.langchain.server.dialect import dialect_of
-from adapters.langchain.server.lookup import find_assistant, thread_not_found
-from adapters.langchain.server.parameters import Connection, checkpoint_of, uuid
-from adapters.langchain.wire.requests import Config, RunCreate
-from canonical import (
+from babelgate.adapters._extension import URI, Request, decode_request, given_messages, with_uploads
+from babelgate.adapters._server.caller import Caller, caller, loss_header
+from babelgate.adapters._server.own_files import resolve_own_files
+from babelgate.adapters.langchain.codec import state
+from babelgate.adapters.langchain.codec.caller_tools import decode_result
+from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT
+from babelgate.adapters.langchain.codec.stream_modes import Dialect, parse_modes
+from babelgate.adapters.langchain.errors.encode import BAD_REQUEST
+from babelgate.adapters.langchain.server.answers import ids
+from babelgate.adapters.langchain.server.dialect import dialect_of
+from babelgate.adapters.langchain.server.lookup import find_assistant, thread_not_found
+from babelgate.adapters.langchain.server.parameters import Connection, checkpoint_of, uuid
+from babelgate.adapters.langchain.wire.requests import Config, RunCreate
+from babelgate.canonical import (
     AgentInfo,
     Answers,
     Assistant,
@@ -43,12 +43,12 @@ from canonical import (
     TaskFilter,
     Webhook,
 )
-from canonical.fault import BUSY
-from canonical.feature import Feature
-from canonical.json import as_object
-from canonical.state import WAITING
-from canonical.thread import Loss, next_run_id
-from canonical.value import Json, JsonObject
+from babelgate.canonical.fault import BUSY
+from babelgate.canonical.feature import Feature
+from babelgate.canonical.json import as_object
+from babelgate.canonical.state import WAITING
+from babelgate.canonical.thread import Loss, next_run_id
+from babelgate.canonical.value import Json, JsonObject
 
 WEBHOOK: Final = "langgraph"
 """The dialect of the bodies that are posted when a run ends."""

@@ -9,17 +9,17 @@ from uuid import uuid4
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
-from adapters._json import validate
-from adapters._server.caller import Caller
-from adapters._server.encoding import LargeJson, encode
-from adapters._server.handlers import Handlers
-from adapters._server.listed import list_response
-from adapters.langchain.codec import state
-from adapters.langchain.codec.state import format_time
-from adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
-from adapters.langchain.server.create_run import bad_request, prepare_for
-from adapters.langchain.server.lookup import find_assistant, thread_not_found
-from adapters.langchain.server.parameters import (
+from babelgate.adapters._json import validate
+from babelgate.adapters._server.caller import Caller
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import list_response
+from babelgate.adapters.langchain.codec import state
+from babelgate.adapters.langchain.codec.state import format_time
+from babelgate.adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
+from babelgate.adapters.langchain.server.create_run import bad_request, prepare_for
+from babelgate.adapters.langchain.server.lookup import find_assistant, thread_not_found
+from babelgate.adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
     owner_of,
@@ -28,11 +28,11 @@ from adapters.langchain.server.parameters import (
     read_optional_body,
     uuid,
 )
-from adapters.langchain.wire import crons as w
-from adapters.langchain.wire.requests import RunCreate
-from canonical import Cron, CronQuery, FaultCode, FaultError, Hub, Listed
-from canonical.cron import CronOrder
-from canonical.value import JsonObject
+from babelgate.adapters.langchain.wire import crons as w
+from babelgate.adapters.langchain.wire.requests import RunCreate
+from babelgate.canonical import Cron, CronQuery, FaultCode, FaultError, Hub, Listed
+from babelgate.canonical.cron import CronOrder
+from babelgate.canonical.value import JsonObject
 
 _FIELDS: Final = frozenset(
     {

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from litestar.connection import ASGIConnection
 
-from adapters.langchain.codec.stream_modes import Dialect
+from babelgate.adapters.langchain.codec.stream_modes import Dialect
 
 PREFIX: Final = "/agent-protocol"
 

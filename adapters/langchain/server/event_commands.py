@@ -9,22 +9,22 @@ from contextlib import aclosing
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
-from adapters._aside import Turns
-from adapters._json import validate
-from adapters.langchain.codec import state
-from adapters.langchain.codec.stream_modes import View
-from adapters.langchain.codec.subscription import get_member, strings
-from adapters.langchain.errors.encode import words_of
-from adapters.langchain.server.answers import select_members
-from adapters.langchain.server.create_run import open_questions, prepare
-from adapters.langchain.server.dialect import dialect_of
-from adapters.langchain.server.lookup import find_run, read_history
-from adapters.langchain.server.parameters import Connection, owner_of
-from adapters.langchain.wire.requests import MAX_PAGE, RunCreate
-from adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvents, to_camel_case
-from canonical import FaultCode, FaultError, Hub, Interrupt, Revision, Run, Scope
-from canonical.json import as_object
-from canonical.value import Json, JsonObject
+from babelgate.adapters._aside import Turns
+from babelgate.adapters._json import validate
+from babelgate.adapters.langchain.codec import state
+from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.codec.subscription import get_member, strings
+from babelgate.adapters.langchain.errors.encode import words_of
+from babelgate.adapters.langchain.server.answers import select_members
+from babelgate.adapters.langchain.server.create_run import open_questions, prepare
+from babelgate.adapters.langchain.server.dialect import dialect_of
+from babelgate.adapters.langchain.server.lookup import find_run, read_history
+from babelgate.adapters.langchain.server.parameters import Connection, owner_of
+from babelgate.adapters.langchain.wire.requests import MAX_PAGE, RunCreate
+from babelgate.adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvents, to_camel_case
+from babelgate.canonical import FaultCode, FaultError, Hub, Interrupt, Revision, Run, Scope
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Json, JsonObject
 
 _MODES: Final = ["values", "updates", "messages-tuple", "custom"]
 """Of runs that are started here, for readers who join them by the other streams."""

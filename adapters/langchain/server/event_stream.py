@@ -16,25 +16,25 @@ from litestar import Response, WebSocket, post, websocket
 from litestar.exceptions import WebSocketDisconnect
 from litestar.types import ControllerRouterHandler
 
-from adapters._aside import Turns
-from adapters._json import ABSENT, most_values, parse, read_json
-from adapters._server.encoding import as_bytes, encode
-from adapters._server.handlers import Handlers
-from adapters._server.sse import LargeFrame, frame_of, pieces_of
-from adapters._server.websocket import FAILED, GOING_AWAY, POLICY, Left, detect_leaving
-from adapters.langchain.codec.stream_modes import View
-from adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
-from adapters.langchain.server.answers import answer
-from adapters.langchain.server.create_run import bad_request
-from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.event_commands import Commands, Refused, error_reply
-from adapters.langchain.server.lookup import read_history
-from adapters.langchain.server.parameters import AnyRequest, Connection, owner_of, path_id
-from adapters.langchain.server.stream import stream_response
-from adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvent, ThreadEvents
-from canonical import FaultCode, FaultError, Hub, Record, Scope, StateHistory
-from canonical.json import as_object
-from canonical.value import JsonObject
+from babelgate.adapters._aside import Turns
+from babelgate.adapters._json import ABSENT, most_values, parse, read_json
+from babelgate.adapters._server.encoding import as_bytes, encode
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.sse import LargeFrame, frame_of, pieces_of
+from babelgate.adapters._server.websocket import FAILED, GOING_AWAY, POLICY, Left, detect_leaving
+from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
+from babelgate.adapters.langchain.server.answers import answer
+from babelgate.adapters.langchain.server.create_run import bad_request
+from babelgate.adapters.langchain.server.dialect import both, dialect_of
+from babelgate.adapters.langchain.server.event_commands import Commands, Refused, error_reply
+from babelgate.adapters.langchain.server.lookup import read_history
+from babelgate.adapters.langchain.server.parameters import AnyRequest, Connection, owner_of, path_id
+from babelgate.adapters.langchain.server.stream import stream_response
+from babelgate.adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvent, ThreadEvents
+from babelgate.canonical import FaultCode, FaultError, Hub, Record, Scope, StateHistory
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import JsonObject
 
 log = logging.getLogger("babelgate.langchain")
 

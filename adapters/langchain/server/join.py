@@ -6,23 +6,29 @@ from typing import Any, Final
 from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 
-from adapters._server.caller import caller
-from adapters._server.disconnect import DisconnectNotifier, canceller
-from adapters._server.extended import confirm, is_asked
-from adapters._server.fanout import FanoutCache
-from adapters._server.handlers import Handlers
-from adapters._server.listed import Pieces
-from adapters._server.sse import frame
-from adapters.langchain.codec.stream_modes import Dialect, View, parse_event_id, parse_modes, parse_thread_modes
-from adapters.langchain.server.answers import answer, ids, run_paths
-from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.lookup import find_path_run, thread_not_found
-from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, path_id, words
-from adapters.langchain.server.stream import EventId, RunStream, stream_response
-from adapters.langchain.server.wait import body_of, error_body, keep_alive, outcome
-from canonical import FaultCode, FaultError, Hub, Run
-from canonical.thread import Loss
-from canonical.value import JsonObject
+from babelgate.adapters._server.caller import caller
+from babelgate.adapters._server.disconnect import DisconnectNotifier, canceller
+from babelgate.adapters._server.extended import confirm, is_asked
+from babelgate.adapters._server.fanout import FanoutCache
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import Pieces
+from babelgate.adapters._server.sse import frame
+from babelgate.adapters.langchain.codec.stream_modes import (
+    Dialect,
+    View,
+    parse_event_id,
+    parse_modes,
+    parse_thread_modes,
+)
+from babelgate.adapters.langchain.server.answers import answer, ids, run_paths
+from babelgate.adapters.langchain.server.dialect import both, dialect_of
+from babelgate.adapters.langchain.server.lookup import find_path_run, thread_not_found
+from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, owner_of, path_id, words
+from babelgate.adapters.langchain.server.stream import EventId, RunStream, stream_response
+from babelgate.adapters.langchain.server.wait import body_of, error_body, keep_alive, outcome
+from babelgate.canonical import FaultCode, FaultError, Hub, Run
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import JsonObject
 
 _NOT_FOUND: Final = frame(b'{"error":"HTTPException","message":"404: Run not found"}', event="error")
 """The whole stream of an unknown run."""

@@ -3,11 +3,21 @@
 from functools import partial
 from uuid import UUID
 
-from adapters.langchain.codec.state import assistant_id
-from adapters.langchain.codec.stream_modes import Dialect
-from adapters.langchain.server.parameters import AnyRequest, owner_of, path_id
-from canonical import AgentInfo, Assistant, FaultCode, FaultError, Hub, Run, RunStatus, StateHistory, TaskState
-from canonical.value import is_uuid
+from babelgate.adapters.langchain.codec.state import assistant_id
+from babelgate.adapters.langchain.codec.stream_modes import Dialect
+from babelgate.adapters.langchain.server.parameters import AnyRequest, owner_of, path_id
+from babelgate.canonical import (
+    AgentInfo,
+    Assistant,
+    FaultCode,
+    FaultError,
+    Hub,
+    Run,
+    RunStatus,
+    StateHistory,
+    TaskState,
+)
+from babelgate.canonical.value import is_uuid
 
 
 def not_found(error: FaultError, message: str) -> FaultError:

@@ -7,10 +7,10 @@ from typing import Any
 from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 
-from adapters.langchain.server.answers import answer
-from adapters.langchain.server.parameters import AnyRequest, flag
-from canonical import Hub
-from canonical.value import JsonObject
+from babelgate.adapters.langchain.server.answers import answer
+from babelgate.adapters.langchain.server.parameters import AnyRequest, flag
+from babelgate.canonical import Hub
+from babelgate.canonical.value import JsonObject
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:

@@ -8,11 +8,11 @@ from litestar import Request
 from litestar.connection import ASGIConnection
 from pydantic import BaseModel
 
-from adapters._json import ABSENT, read_json, validate
-from adapters._server.caller import caller
-from adapters.langchain.wire.requests import Checkpoint
-from canonical import FaultCode, FaultError
-from canonical.value import is_uuid
+from babelgate.adapters._json import ABSENT, read_json, validate
+from babelgate.adapters._server.caller import caller
+from babelgate.adapters.langchain.wire.requests import Checkpoint
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import is_uuid
 
 AnyRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]

@@ -13,20 +13,26 @@ from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import TypeAdapter
 
-from adapters._json import read_json, validate
-from adapters._server.disconnect import DisconnectNotifier, canceller
-from adapters._server.encoding import LargeJson, encode
-from adapters._server.extended import confirm, is_asked
-from adapters._server.fanout import FanoutCache
-from adapters._server.handlers import Handlers
-from adapters._server.listed import Pieces, list_response
-from adapters.langchain.codec import agent_protocol, state
-from adapters.langchain.codec.stream_modes import Dialect, View
-from adapters.langchain.server.answers import answer, ids, pagination, run_paths, select_members
-from adapters.langchain.server.create_run import Started, prepare
-from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.lookup import apply_task_cancel, find_agent, find_path_run, find_run, thread_not_found
-from adapters.langchain.server.parameters import (
+from babelgate.adapters._json import read_json, validate
+from babelgate.adapters._server.disconnect import DisconnectNotifier, canceller
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters._server.extended import confirm, is_asked
+from babelgate.adapters._server.fanout import FanoutCache
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import Pieces, list_response
+from babelgate.adapters.langchain.codec import agent_protocol, state
+from babelgate.adapters.langchain.codec.stream_modes import Dialect, View
+from babelgate.adapters.langchain.server.answers import answer, ids, pagination, run_paths, select_members
+from babelgate.adapters.langchain.server.create_run import Started, prepare
+from babelgate.adapters.langchain.server.dialect import both, dialect_of
+from babelgate.adapters.langchain.server.lookup import (
+    apply_task_cancel,
+    find_agent,
+    find_path_run,
+    find_run,
+    thread_not_found,
+)
+from babelgate.adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
     number,
@@ -36,13 +42,13 @@ from adapters.langchain.server.parameters import (
     uuid,
     words,
 )
-from adapters.langchain.server.stream import RunStream, stream_response
-from adapters.langchain.server.wait import body_of, keep_alive, outcome
-from adapters.langchain.wire.requests import MAX_PAGE, RunCreate, RunSearch
-from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
-from canonical.event import RunCreated
-from canonical.listed import Listed
-from canonical.value import JsonObject
+from babelgate.adapters.langchain.server.stream import RunStream, stream_response
+from babelgate.adapters.langchain.server.wait import body_of, keep_alive, outcome
+from babelgate.adapters.langchain.wire.requests import MAX_PAGE, RunCreate, RunSearch
+from babelgate.canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
+from babelgate.canonical.event import RunCreated
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.value import JsonObject
 
 _BATCH: Final[TypeAdapter[list[RunCreate]]] = TypeAdapter(list[RunCreate])
 

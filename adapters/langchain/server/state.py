@@ -6,18 +6,18 @@ from typing import Any, Final
 from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 
-from adapters._aside import Turns
-from adapters._server.encoding import LargeJson, encode
-from adapters._server.handlers import Handlers
-from adapters._server.listed import Large, list_response
-from adapters._server.shared_lists import MARK, SharedList, with_list
-from adapters.langchain.codec import agent_protocol
-from adapters.langchain.codec import state as codec
-from adapters.langchain.codec.message import encode_message
-from adapters.langchain.server.answers import answer, select_members
-from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.lookup import read_history, thread_not_found
-from adapters.langchain.server.parameters import (
+from babelgate.adapters._aside import Turns
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import Large, list_response
+from babelgate.adapters._server.shared_lists import MARK, SharedList, with_list
+from babelgate.adapters.langchain.codec import agent_protocol
+from babelgate.adapters.langchain.codec import state as codec
+from babelgate.adapters.langchain.codec.message import encode_message
+from babelgate.adapters.langchain.server.answers import answer, select_members
+from babelgate.adapters.langchain.server.dialect import both, dialect_of
+from babelgate.adapters.langchain.server.lookup import read_history, thread_not_found
+from babelgate.adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
     checkpoint_of,
@@ -28,11 +28,11 @@ from adapters.langchain.server.parameters import (
     read_body,
     words,
 )
-from adapters.langchain.wire.requests import MAX_PAGE, Checkpoint, HistorySearch, StateAt, StateUpdate
-from canonical import FaultCode, FaultError, Hub, Revision, StateHistory, Thread
-from canonical.hub import StateUpdate as HubStateUpdate
-from canonical.json import as_object, has_members
-from canonical.value import JsonObject
+from babelgate.adapters.langchain.wire.requests import MAX_PAGE, Checkpoint, HistorySearch, StateAt, StateUpdate
+from babelgate.canonical import FaultCode, FaultError, Hub, Revision, StateHistory, Thread
+from babelgate.canonical.hub import StateUpdate as HubStateUpdate
+from babelgate.canonical.json import as_object, has_members
+from babelgate.canonical.value import JsonObject
 
 _FIELDS: Final = frozenset(
     {

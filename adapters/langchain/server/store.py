@@ -8,16 +8,16 @@ from typing import Any, Final
 from litestar import Response, delete, get, post, put
 from litestar.types import ControllerRouterHandler
 
-from adapters._server.encoding import LargeJson, encode
-from adapters._server.handlers import Handlers
-from adapters._server.listed import list_response
-from adapters.langchain.codec.state import format_time
-from adapters.langchain.server.answers import answer, empty_answer
-from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, read_optional_body
-from adapters.langchain.wire import store as w
-from canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Listed, NamespaceQuery
-from canonical.value import JsonObject
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import list_response
+from babelgate.adapters.langchain.codec.state import format_time
+from babelgate.adapters.langchain.server.answers import answer, empty_answer
+from babelgate.adapters.langchain.server.dialect import both, dialect_of
+from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, read_optional_body
+from babelgate.adapters.langchain.wire import store as w
+from babelgate.canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Listed, NamespaceQuery
+from babelgate.canonical.value import JsonObject
 
 _AT: Final = "/store/{labels:str}/{key:str}"
 """One item, by its namespace with dots between the labels, and its key. No server of the family has this path."""

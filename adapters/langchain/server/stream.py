@@ -7,14 +7,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from adapters._aside import Turns
-from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
-from adapters._server.sse import EventStream, LargeFrame, event_stream, pieces_of
-from adapters._server.whole_states import tell_states_whole
-from adapters.langchain.codec.stream_modes import View
-from adapters.langchain.server.lookup import read_history
-from adapters.langchain.write.run_frames import EventWriter
-from canonical import Hub, Record, Scope
+from babelgate.adapters._aside import Turns
+from babelgate.adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
+from babelgate.adapters._server.sse import EventStream, LargeFrame, event_stream, pieces_of
+from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.server.lookup import read_history
+from babelgate.adapters.langchain.write.run_frames import EventWriter
+from babelgate.canonical import Hub, Record, Scope
 
 HEARTBEAT: Final = 5.0
 """Seconds, as langgraph-api 0.16.7 has it (sse.py, `sse_heartbeat`)."""

@@ -10,16 +10,24 @@ from typing import Any, Final
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
-from adapters._server.encoding import LargeJson, encode
-from adapters._server.handlers import Handlers
-from adapters._server.listed import list_response
-from adapters.langchain.codec import agent_protocol, state
-from adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
-from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.lookup import read_history, thread_not_found
-from adapters.langchain.server.parameters import AnyRequest, check_selection, owner_of, path_id, read_body, uuid, words
-from adapters.langchain.server.state import decode_update
-from adapters.langchain.wire.requests import (
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import list_response
+from babelgate.adapters.langchain.codec import agent_protocol, state
+from babelgate.adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
+from babelgate.adapters.langchain.server.dialect import both, dialect_of
+from babelgate.adapters.langchain.server.lookup import read_history, thread_not_found
+from babelgate.adapters.langchain.server.parameters import (
+    AnyRequest,
+    check_selection,
+    owner_of,
+    path_id,
+    read_body,
+    uuid,
+    words,
+)
+from babelgate.adapters.langchain.server.state import decode_update
+from babelgate.adapters.langchain.wire.requests import (
     MAX_PAGE,
     StateUpdate,
     ThreadCount,
@@ -29,10 +37,10 @@ from adapters.langchain.wire.requests import (
     ThreadsPrune,
     Ttl,
 )
-from canonical import FaultCode, FaultError, Hub, ThreadChange, ThreadFilter, ThreadView
-from canonical.json import has_members
-from canonical.listed import Listed
-from canonical.value import JsonObject
+from babelgate.canonical import FaultCode, FaultError, Hub, ThreadChange, ThreadFilter, ThreadView
+from babelgate.canonical.json import has_members
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.value import JsonObject
 
 _FIELDS: Final = frozenset(
     {

@@ -7,15 +7,15 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from adapters._extension import URI, Slice
-from adapters._server.encoding import encode_in_pieces
-from adapters._server.whole_states import tell_states_whole
-from adapters.langchain.codec import agent_protocol, state
-from adapters.langchain.codec.stream_modes import Dialect
-from adapters.langchain.errors.encode import encode_error
-from adapters.langchain.server.lookup import apply_task_cancel, read_history
-from canonical import Event, FaultCode, FaultError, Hub, Record, Run, RunReason, Scope, StateHistory
-from canonical.event import (
+from babelgate.adapters._extension import URI, Slice
+from babelgate.adapters._server.encoding import encode_in_pieces
+from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.langchain.codec import agent_protocol, state
+from babelgate.adapters.langchain.codec.stream_modes import Dialect
+from babelgate.adapters.langchain.errors.encode import encode_error
+from babelgate.adapters.langchain.server.lookup import apply_task_cancel, read_history
+from babelgate.canonical import Event, FaultCode, FaultError, Hub, Record, Run, RunReason, Scope, StateHistory
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     MessageStarted,
@@ -25,9 +25,9 @@ from canonical.event import (
     StepStarted,
     ToolStarted,
 )
-from canonical.feature import Feature
-from canonical.thread import Loss
-from canonical.value import JsonObject
+from babelgate.canonical.feature import Feature
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import JsonObject
 
 KEEP_ALIVE: Final = 5.0
 """Seconds, as langgraph-api 0.16.7 has it (api/runs.py)."""

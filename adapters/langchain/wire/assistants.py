@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from adapters.langchain.wire.requests import Config, Limit, Offset
-from canonical.value import JsonObject
+from babelgate.adapters.langchain.wire.requests import Config, Limit, Offset
+from babelgate.canonical.value import JsonObject
 
 
 class Page(BaseModel):

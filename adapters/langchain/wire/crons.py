@@ -5,8 +5,8 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from adapters.langchain.wire.requests import Config, Durability, Limit, Multitask, Offset, WebhookUrl
-from canonical.value import Json, JsonObject
+from babelgate.adapters.langchain.wire.requests import Config, Durability, Limit, Multitask, Offset, WebhookUrl
+from babelgate.canonical.value import Json, JsonObject
 
 _OF_CRON: Final = frozenset(
     {"assistant_id", "schedule", "timezone", "end_time", "enabled", "on_run_completed", "metadata"}

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from canonical.value import Json, JsonObject
+from babelgate.canonical.value import Json, JsonObject
 
 
 class _Reply(BaseModel):

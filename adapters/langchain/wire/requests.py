@@ -5,8 +5,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from canonical.hub import ThreadOrder
-from canonical.value import Json, JsonObject
+from babelgate.canonical.hub import ThreadOrder
+from babelgate.canonical.value import Json, JsonObject
 
 MAX_PAGE: Final = 1000
 """OpenAPI 0.1.6, RunSearchRequest.limit and kin."""

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, RootModel
 
-from adapters.langchain.wire.requests import Limit, Minutes, Offset
-from canonical.value import JsonObject
+from babelgate.adapters.langchain.wire.requests import Limit, Minutes, Offset
+from babelgate.canonical.value import JsonObject
 
 
 class Put(BaseModel):

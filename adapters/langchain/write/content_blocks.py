@@ -4,10 +4,10 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from adapters.langchain.codec.content import decode_arguments, encode_block
-from canonical import DataPart, FilePart, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
-from canonical.event import PartAdded, PartDelta, PartEnded
-from canonical.value import JsonObject
+from babelgate.adapters.langchain.codec.content import decode_arguments, encode_block
+from babelgate.canonical import DataPart, FilePart, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from babelgate.canonical.event import PartAdded, PartDelta, PartEnded
+from babelgate.canonical.value import JsonObject
 
 _GROWS: Final = (TextPart, ReasoningPart, ToolCallPart)
 """Parts that are told piece by piece."""

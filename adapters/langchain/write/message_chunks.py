@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from adapters._server.sse import TextFrames
-from adapters.langchain.codec.content import decode_arguments, encode_block, encode_citation, is_plain
-from adapters.langchain.codec.message import encode_usage
-from canonical import AnnotationPart, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
-from canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta
-from canonical.value import JsonObject
+from babelgate.adapters._server.sse import TextFrames
+from babelgate.adapters.langchain.codec.content import decode_arguments, encode_block, encode_citation, is_plain
+from babelgate.adapters.langchain.codec.message import encode_usage
+from babelgate.canonical import AnnotationPart, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta
+from babelgate.canonical.value import JsonObject
 
 
 @dataclass(slots=True)

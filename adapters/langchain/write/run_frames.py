@@ -8,13 +8,13 @@ nothing.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from adapters._extension import URI, envelope
-from adapters._server.encoding import LargeJson, encode
-from adapters._server.sse import LargeFrame, TextFrames, frame_of
-from adapters.langchain.codec.content import encode_block
-from adapters.langchain.codec.interrupts import encode_asked, encode_interrupts
-from adapters.langchain.codec.message import encode_message, encode_said, encode_usage
-from adapters.langchain.codec.state import (
+from babelgate.adapters._extension import URI, envelope
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters._server.sse import LargeFrame, TextFrames, frame_of
+from babelgate.adapters.langchain.codec.content import encode_block
+from babelgate.adapters.langchain.codec.interrupts import encode_asked, encode_interrupts
+from babelgate.adapters.langchain.codec.message import encode_message, encode_said, encode_usage
+from babelgate.adapters.langchain.codec.state import (
     encode_metadata,
     encode_tasks,
     encode_values,
@@ -23,11 +23,11 @@ from adapters.langchain.codec.state import (
     result_of,
     state_messages,
 )
-from adapters.langchain.codec.stream_modes import RECORDS, View, base_mode, parse_modes
-from adapters.langchain.errors.encode import encode_error
-from adapters.langchain.write.message_chunks import Chunks
-from canonical import FaultError, Message, Record, Revision, RunStatus, StateHistory, TaskState
-from canonical.event import (
+from babelgate.adapters.langchain.codec.stream_modes import RECORDS, View, base_mode, parse_modes
+from babelgate.adapters.langchain.errors.encode import encode_error
+from babelgate.adapters.langchain.write.message_chunks import Chunks
+from babelgate.canonical import FaultError, Message, Record, Revision, RunStatus, StateHistory, TaskState
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     MessageEnded,
@@ -45,9 +45,9 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.json import as_object
-from canonical.thread import Interrupt
-from canonical.value import JsonObject
+from babelgate.canonical.json import as_object
+from babelgate.canonical.thread import Interrupt
+from babelgate.canonical.value import JsonObject
 
 _ALWAYS: Final = ""
 """The mode of frames that all get."""
@@ -109,8 +109,8 @@ class EventWriter:
         return self._frames
 
     def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
-        """A frame for each record of a passage (`adapters._server.passages`). None where not each has one frame, with a
-        chunk of plain text: then nothing is done, and they are written one by one."""
+        """A frame for each record of a passage (`babelgate.adapters._server.passages`). None where not each has
+        one frame, with a chunk of plain text: then nothing is done, and they are written one by one."""
         first, event = passage[0], passage[0].event
         self._record = first
         said = None if self._run is None or type(event) is not PartDelta else self._run.open.get(event.message_id or "")

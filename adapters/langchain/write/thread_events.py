@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from adapters._server.encoding import LargeJson, encode
-from adapters.langchain.codec.content import decode_arguments, json_text
-from adapters.langchain.codec.interrupts import encode_interrupts
-from adapters.langchain.codec.message import TYPES, encode_usage
-from adapters.langchain.codec.places import Namespace, Places
-from adapters.langchain.codec.stream_modes import View
-from adapters.langchain.errors.encode import encode_error
-from adapters.langchain.write.content_blocks import Blocks
-from adapters.langchain.write.run_frames import EventWriter, Payload, encode_artifact
-from canonical import Record, Revision, RunReason, RunStatus, StateHistory, ToolCallPart, ToolResultPart
-from canonical.event import (
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters.langchain.codec.content import decode_arguments, json_text
+from babelgate.adapters.langchain.codec.interrupts import encode_interrupts
+from babelgate.adapters.langchain.codec.message import TYPES, encode_usage
+from babelgate.adapters.langchain.codec.places import Namespace, Places
+from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.errors.encode import encode_error
+from babelgate.adapters.langchain.write.content_blocks import Blocks
+from babelgate.adapters.langchain.write.run_frames import EventWriter, Payload, encode_artifact
+from babelgate.canonical import Record, Revision, RunReason, RunStatus, StateHistory, ToolCallPart, ToolResultPart
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     MessageEnded,
@@ -34,9 +34,9 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.json import as_object
-from canonical.thread import Interrupt
-from canonical.value import Json, JsonObject
+from babelgate.canonical.json import as_object
+from babelgate.canonical.thread import Interrupt
+from babelgate.canonical.value import Json, JsonObject
 
 EVENTS_PER_RECORD: Final = 10_000
 """The `seq` of an event is its record's, times this, and its number among the record's events: so it is the same for

@@ -4,12 +4,12 @@ values."""
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from adapters._server.encoding import LargeJson, encode
-from adapters.langchain.codec import state
-from adapters.langchain.errors.encode import encode_error
-from canonical import Record, Run, RunStatus, StateHistory, Task, Webhook
-from canonical.event import RunCreated, RunEnded
-from canonical.value import JsonObject
+from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters.langchain.codec import state
+from babelgate.adapters.langchain.errors.encode import encode_error
+from babelgate.canonical import Record, Run, RunStatus, StateHistory, Task, Webhook
+from babelgate.canonical.event import RunCreated, RunEnded
+from babelgate.canonical.value import JsonObject
 
 
 class Writer:

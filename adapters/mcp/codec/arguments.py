@@ -4,10 +4,10 @@ from base64 import b64decode
 from binascii import Error as BinasciiError
 from collections.abc import Mapping
 
-from adapters._json import validate
-from adapters.mcp import wire as w
-from canonical import DataPart, FaultCode, FaultError, FilePart, Message, Part, RunInput, TextPart
-from canonical.value import JsonObject
+from babelgate.adapters._json import validate
+from babelgate.adapters.mcp import wire as w
+from babelgate.canonical import DataPart, FaultCode, FaultError, FilePart, Message, Part, RunInput, TextPart
+from babelgate.canonical.value import JsonObject
 
 THREAD = "thread_id"
 

@@ -7,12 +7,12 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import ValidationError
 
-from adapters._json import ABSENT, parse_text
-from adapters.mcp import wire as w
-from canonical import ToolCallPart
-from canonical.event import InterruptRaised
-from canonical.thread import Interrupt
-from canonical.value import Json, JsonObject
+from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.adapters.mcp import wire as w
+from babelgate.canonical import ToolCallPart
+from babelgate.canonical.event import InterruptRaised
+from babelgate.canonical.thread import Interrupt
+from babelgate.canonical.value import Json, JsonObject
 
 Question = InterruptRaised | Interrupt
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-from canonical import FaultCode, FaultError
+from babelgate.canonical import FaultCode, FaultError
 
 _PREFIX: Final = "run_"
 _LENGTH: Final = 32

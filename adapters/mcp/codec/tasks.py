@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from adapters.mcp.errors import INTERNAL
-from canonical import Fault, Task, TaskState
-from canonical.fault import BLAME
-from canonical.value import JsonObject
+from babelgate.adapters.mcp.errors import INTERNAL
+from babelgate.canonical import Fault, Task, TaskState
+from babelgate.canonical.fault import BLAME
+from babelgate.canonical.value import JsonObject
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 from litestar import Request, Response, delete, get, post
 from litestar.types import ControllerRouterHandler
 
-from adapters._server.encoding import json_response
-from adapters.mcp.errors import encode_fault
-from adapters.mcp.server.transport import Transport
-from canonical import Fault, Hub
+from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters.mcp.errors import encode_fault
+from babelgate.adapters.mcp.server.transport import Transport
+from babelgate.canonical import Fault, Hub
 
 __all__ = ("PATH", "answer_fault", "routes")
 

@@ -9,16 +9,16 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from adapters._extension import Request, Slice, answer_message, given_config, with_uploads
-from adapters._json import validate
-from adapters._server.caller import Caller
-from adapters._server.disconnect import accept, task_canceller
-from adapters._server.own_files import resolve_own_files
-from adapters._server.whole_states import tell_states_whole
-from adapters.mcp import wire as w
-from adapters.mcp.agents import Tool, encode_resume, resume_name, tools_of
-from adapters.mcp.codec.arguments import decode_arguments, decode_data, thread_of
-from adapters.mcp.codec.questions import (
+from babelgate.adapters._extension import Request, Slice, answer_message, given_config, with_uploads
+from babelgate.adapters._json import validate
+from babelgate.adapters._server.caller import Caller
+from babelgate.adapters._server.disconnect import accept, task_canceller
+from babelgate.adapters._server.own_files import resolve_own_files
+from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.mcp import wire as w
+from babelgate.adapters.mcp.agents import Tool, encode_resume, resume_name, tools_of
+from babelgate.adapters.mcp.codec.arguments import decode_arguments, decode_data, thread_of
+from babelgate.adapters.mcp.codec.questions import (
     CAPABILITIES,
     FORM,
     Form,
@@ -28,11 +28,11 @@ from adapters.mcp.codec.questions import (
     encode_request,
     method_of,
 )
-from adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_state
-from adapters.mcp.codec.tasks import EXTENSION, encode_error, encode_task
-from adapters.mcp.errors import encode_failure
-from adapters.mcp.write import ResultWriter
-from canonical import (
+from babelgate.adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_state
+from babelgate.adapters.mcp.codec.tasks import EXTENSION, encode_error, encode_task
+from babelgate.adapters.mcp.errors import encode_failure
+from babelgate.adapters.mcp.write import ResultWriter
+from babelgate.canonical import (
     Answers,
     Fault,
     FaultCode,
@@ -45,8 +45,8 @@ from canonical import (
     Task,
     TaskState,
 )
-from canonical.state import TERMINAL, WAITING
-from canonical.value import Json, JsonObject, is_uuid
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 PROTOCOL: Final = "mcp"
 

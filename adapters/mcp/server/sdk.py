@@ -21,16 +21,16 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field, ValidationError
 
-from adapters._extension import Request, decode_request, params
-from adapters._server.caller import Caller
-from adapters.mcp.codec.questions import CAPABILITIES, FORM
-from adapters.mcp.codec.tasks import EXTENSION
-from adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
-from adapters.mcp.server.calls import Calls, MissingCapability, Retry
-from adapters.mcp.server.transport import DEPARTURE, SESSION
-from adapters.mcp.wire import RECORDS
-from canonical import FaultError, Hub
-from canonical.value import JsonObject
+from babelgate.adapters._extension import Request, decode_request, params
+from babelgate.adapters._server.caller import Caller
+from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM
+from babelgate.adapters.mcp.codec.tasks import EXTENSION
+from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
+from babelgate.adapters.mcp.server.calls import Calls, MissingCapability, Retry
+from babelgate.adapters.mcp.server.transport import DEPARTURE, SESSION
+from babelgate.adapters.mcp.wire import RECORDS
+from babelgate.canonical import FaultError, Hub
+from babelgate.canonical.value import JsonObject
 
 Context = ServerRequestContext[Any, Any]
 

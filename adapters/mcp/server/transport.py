@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar import Request, Response
 
-from adapters._json import most_values, parse, read_bytes, validate
-from adapters._server.caller import caller, has_siblings
-from adapters._server.encoding import json_response
-from adapters._server.handlers import Handlers
-from adapters.mcp import wire as w
-from adapters.mcp.codec.session_id import is_session_of, is_stateless, make_session_id
-from adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
-from adapters.mcp.server.calls import Calls
-from canonical import Fault, FaultCode, FaultError, Hub
-from canonical.value import JsonObject
+from babelgate.adapters._json import most_values, parse, read_bytes, validate
+from babelgate.adapters._server.caller import caller, has_siblings
+from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters.mcp import wire as w
+from babelgate.adapters.mcp.codec.session_id import is_session_of, is_stateless, make_session_id
+from babelgate.adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
+from babelgate.adapters.mcp.server.calls import Calls
+from babelgate.canonical import Fault, FaultCode, FaultError, Hub
+from babelgate.canonical.value import JsonObject
 
 if TYPE_CHECKING:
-    from adapters.mcp.server.sdk import Endpoint
+    from babelgate.adapters.mcp.server.sdk import Endpoint
 
 AnyRequest = Request[Any, Any, Any]
 Message = MutableMapping[str, Any]
@@ -101,7 +101,7 @@ class Transport(Handlers):
             endpoint = self._endpoint
             if endpoint is None:
                 # It takes a second or three, in which others are served.
-                sdk = await asyncio.to_thread(import_module, "adapters.mcp.server.sdk")
+                sdk = await asyncio.to_thread(import_module, "babelgate.adapters.mcp.server.sdk")
                 endpoint = self._endpoint = sdk.Endpoint(self._hub, self._calls)
             return endpoint
 

@@ -10,31 +10,39 @@ from urllib.parse import quote
 
 import httpx
 
-from adapters._client.answers import LISTING_LIMIT, parse_answer, read_bytes
-from adapters._client.blame import blaming_the_agent
-from adapters._client.blobs import with_files
-from adapters._client.calls import Connection
-from adapters._client.catch_up import catch_up
-from adapters._client.driver import DrivenClient, Stage, UpstreamRun
-from adapters._client.frames import DRAIN, FrameStream, is_stream
-from adapters._client.sse import Frame
-from adapters._client.status import is_retryable
-from adapters._extension import HEADER, URI, encode_request, encode_start, encode_uploads, is_named, split_uploads
-from adapters.openai.agents import decode_models, upstream_name
-from adapters.openai.carries import CHAT_VERSION, RESPONSES_VERSION
-from adapters.openai.client.http import HttpClient
-from adapters.openai.codec.model import Losses, format_of
-from adapters.openai.codec.names import EXTENSION, RECORDS, is_of_api
-from adapters.openai.errors.decode import has_no_such_api, is_field_refused, is_previous_lost
-from adapters.openai.read.chat import ChatReader
-from adapters.openai.read.records import RecordsReader
-from adapters.openai.read.responses import ResponseReader
-from adapters.openai.request.chat import encode_chat
-from adapters.openai.request.responses import encode_items, encode_response, encode_results
-from adapters.openai.request.transcript import input_of, results_of, transcript
-from canonical import AgentInfo, Event, FaultCode, FaultError, FilePart, Invocation, Message, Record, TextPart
-from canonical.event import LossNoted
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.answers import LISTING_LIMIT, parse_answer, read_bytes
+from babelgate.adapters._client.blame import blaming_the_agent
+from babelgate.adapters._client.blobs import with_files
+from babelgate.adapters._client.calls import Connection
+from babelgate.adapters._client.catch_up import catch_up
+from babelgate.adapters._client.driver import DrivenClient, Stage, UpstreamRun
+from babelgate.adapters._client.frames import DRAIN, FrameStream, is_stream
+from babelgate.adapters._client.sse import Frame
+from babelgate.adapters._client.status import is_retryable
+from babelgate.adapters._extension import (
+    HEADER,
+    URI,
+    encode_request,
+    encode_start,
+    encode_uploads,
+    is_named,
+    split_uploads,
+)
+from babelgate.adapters.openai.agents import decode_models, upstream_name
+from babelgate.adapters.openai.carries import CHAT_VERSION, RESPONSES_VERSION
+from babelgate.adapters.openai.client.http import HttpClient
+from babelgate.adapters.openai.codec.model import Losses, format_of
+from babelgate.adapters.openai.codec.names import EXTENSION, RECORDS, is_of_api
+from babelgate.adapters.openai.errors.decode import has_no_such_api, is_field_refused, is_previous_lost
+from babelgate.adapters.openai.read.chat import ChatReader
+from babelgate.adapters.openai.read.records import RecordsReader
+from babelgate.adapters.openai.read.responses import ResponseReader
+from babelgate.adapters.openai.request.chat import encode_chat
+from babelgate.adapters.openai.request.responses import encode_items, encode_response, encode_results
+from babelgate.adapters.openai.request.transcript import input_of, results_of, transcript
+from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, FilePart, Invocation, Message, Record, TextPart
+from babelgate.canonical.event import LossNoted
+from babelgate.canonical.value import Json, JsonObject
 
 __all__ = ("Client", "discover")
 

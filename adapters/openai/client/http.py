@@ -8,14 +8,14 @@ from typing import Final, Unpack
 
 import httpx
 
-from adapters._client.answers import ERROR_RESPONSE_LIMIT
-from adapters._client.calls import Calls, Connection
-from adapters._client.error_response import response_error
-from adapters._json import validate
-from adapters.openai.errors.decode import decode_error_response, without
-from adapters.openai.wire import answers as w
-from canonical import Fault, FaultCode, FaultError
-from canonical.value import Json, JsonObject
+from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT
+from babelgate.adapters._client.calls import Calls, Connection
+from babelgate.adapters._client.error_response import response_error
+from babelgate.adapters._json import validate
+from babelgate.adapters.openai.errors.decode import decode_error_response, without
+from babelgate.adapters.openai.wire import answers as w
+from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.canonical.value import Json, JsonObject
 
 _VERSIONED: Final = re.compile(r"/(v\d+\w*|openai)$")
 

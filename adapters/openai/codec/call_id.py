@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-from canonical import FaultCode, FaultError
+from babelgate.canonical import FaultCode, FaultError
 
 # At most 64 characters (Open Responses 2026-04-24, FunctionCallItemParam.call_id).
 _PREFIX: Final = "call_bgt_"

@@ -14,10 +14,10 @@ from uuid import NAMESPACE_OID, uuid5
 
 from pydantic_core import to_json
 
-from adapters._json import parse_json
-from adapters._values import count_values
-from canonical import FaultCode, FaultError
-from canonical.value import JsonObject
+from babelgate.adapters._json import parse_json
+from babelgate.adapters._values import count_values
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
 
 MOST: Final = 10 * 2**20
 """Characters of `encrypted_content` (CompactionSummaryItemParam: maxLength 10485760)."""

@@ -6,12 +6,12 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from adapters.openai.codec.call_id import decode_task_id
-from adapters.openai.codec.messages import decode_answer, decode_audio, decode_file, decode_url, refuse
-from adapters.openai.codec.model import data_url, object_in
-from adapters.openai.codec.names import encode_item_id
-from adapters.openai.wire import responses as w
-from canonical import (
+from babelgate.adapters.openai.codec.call_id import decode_task_id
+from babelgate.adapters.openai.codec.messages import decode_answer, decode_audio, decode_file, decode_url, refuse
+from babelgate.adapters.openai.codec.model import data_url, object_in
+from babelgate.adapters.openai.codec.names import encode_item_id
+from babelgate.adapters.openai.wire import responses as w
+from babelgate.canonical import (
     DataPart,
     FaultCode,
     FaultError,
@@ -24,8 +24,8 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.message import Role
-from canonical.value import Json, JsonObject
+from babelgate.canonical.message import Role
+from babelgate.canonical.value import Json, JsonObject
 
 _ROLES: Final[Mapping[str, Role]] = {"user": "user", "system": "system", "developer": "system", "assistant": "agent"}
 """SPEC/responses/easy_input_message_param.py, role."""

@@ -9,11 +9,11 @@ from urllib.parse import unquote_to_bytes
 
 from pydantic_core import to_json
 
-from adapters._json import ABSENT, parse_text
-from adapters.openai.codec.call_id import decode_task_id
-from adapters.openai.codec.model import data_url
-from adapters.openai.wire import requests as w
-from canonical import (
+from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.adapters.openai.codec.call_id import decode_task_id
+from babelgate.adapters.openai.codec.model import data_url
+from babelgate.adapters.openai.wire import requests as w
+from babelgate.canonical import (
     DataPart,
     FaultCode,
     FaultError,
@@ -25,8 +25,8 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.message import Role
-from canonical.value import Extra, Json, JsonObject
+from babelgate.canonical.message import Role
+from babelgate.canonical.value import Extra, Json, JsonObject
 
 _ROLES: Final[dict[str, Role]] = {
     # "With o1 models and newer, use `developer` messages for this purpose instead"

@@ -5,10 +5,10 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from adapters._json import ABSENT, parse_text
-from canonical import DataPart, Feature, FilePart, Part, RefusalPart, TextPart, ToolCallPart, declared_tools
-from canonical.thread import Loss
-from canonical.value import Json, JsonObject
+from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.canonical import DataPart, Feature, FilePart, Part, RefusalPart, TextPart, ToolCallPart, declared_tools
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Json, JsonObject
 
 BOTH: Final = (
     "parallel_tool_calls",

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-from canonical.value import Extra, JsonObject
+from babelgate.canonical.value import Extra, JsonObject
 
 RESPONSE: Final = "resp_"
 CONVERSATION: Final = "conv_"

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from adapters.openai.codec.call_id import encode_call_id
-from adapters.openai.codec.model import call_kind, encode_call, own_of
-from canonical import Feature, ToolCallPart
-from canonical.event import InterruptRaised
-from canonical.value import JsonObject
+from babelgate.adapters.openai.codec.call_id import encode_call_id
+from babelgate.adapters.openai.codec.model import call_kind, encode_call, own_of
+from babelgate.canonical import Feature, ToolCallPart
+from babelgate.canonical.event import InterruptRaised
+from babelgate.canonical.value import JsonObject
 
 ASK: Final = "ask_caller"
 """The tool that is called where an agent asks something and calls no tool of its caller's."""

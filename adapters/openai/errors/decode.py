@@ -5,10 +5,10 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from adapters._client.status import fault_code
-from adapters.openai.wire import answers as w
-from canonical import Fault, FaultCode
-from canonical.value import JsonObject
+from babelgate.adapters._client.status import fault_code
+from babelgate.adapters.openai.wire import answers as w
+from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.value import JsonObject
 
 _MIN_SECRET: Final = 8
 """Shorter header values are no secrets, and taking them out would maim every message."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from adapters._server.fault_headers import fault_headers
-from adapters.openai.wire import replies as w
-from canonical import Fault, FaultCode
-from canonical.value import JsonObject
+from babelgate.adapters._server.fault_headers import fault_headers
+from babelgate.adapters.openai.wire import replies as w
+from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.value import JsonObject
 
 _REQUEST: Final = "invalid_request_error"
 _SERVER: Final = "server_error"

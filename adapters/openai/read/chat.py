@@ -6,15 +6,24 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from adapters._json import validate
-from adapters.openai.codec.model import arguments_of, decode_usage, encode_usage
-from adapters.openai.errors.decode import decode_error
-from adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation
-from adapters.openai.wire import answers as w
-from adapters.openai.wire.replies import CHOICE, COMPLETION, USAGE, Beside
-from canonical import Event, FaultCode, FaultError, Feature, ReasoningPart, RefusalPart, TextPart, ToolCallPart
-from canonical.event import Native
-from canonical.value import Json, JsonObject
+from babelgate.adapters._json import validate
+from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, encode_usage
+from babelgate.adapters.openai.errors.decode import decode_error
+from babelgate.adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation
+from babelgate.adapters.openai.wire import answers as w
+from babelgate.adapters.openai.wire.replies import CHOICE, COMPLETION, USAGE, Beside
+from babelgate.canonical import (
+    Event,
+    FaultCode,
+    FaultError,
+    Feature,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+)
+from babelgate.canonical.event import Native
+from babelgate.canonical.value import Json, JsonObject
 
 _FINISHES: Final[Mapping[str, Finish]] = {"length": "length", "content_filter": "refusal"}
 """All others are a plain stop: whether tools are called is told by the calls, and some servers say `stop` then."""

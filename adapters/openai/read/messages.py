@@ -3,11 +3,11 @@
 from collections.abc import Hashable
 from typing import Final, Literal, cast
 
-from adapters.openai.codec.model import output_of
-from adapters.openai.codec.questions import ASK
-from adapters.openai.wire import answers as w
-from adapters.openai.wire.replies import BESIDE, ITEM, MIRRORED, Beside, ItemHead
-from canonical import (
+from babelgate.adapters.openai.codec.model import output_of
+from babelgate.adapters.openai.codec.questions import ASK
+from babelgate.adapters.openai.wire import answers as w
+from babelgate.adapters.openai.wire.replies import BESIDE, ITEM, MIRRORED, Beside, ItemHead
+from babelgate.canonical import (
     AnnotationPart,
     Event,
     Feature,
@@ -20,7 +20,7 @@ from canonical import (
     TextPart,
     ToolCallPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     InterruptRaised,
     LossNoted,
     MessageEnded,
@@ -31,8 +31,8 @@ from canonical.event import (
     PartEnded,
     RunEnded,
 )
-from canonical.message import Phase
-from canonical.value import Json, JsonObject
+from babelgate.canonical.message import Phase
+from babelgate.canonical.value import Json, JsonObject
 
 Finish = Literal["stop", "length", "tool_calls", "refusal"]
 Growing = type[TextPart] | type[ReasoningPart] | type[RefusalPart]

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from adapters._extension import RecordReader, named_question
-from adapters.openai.codec.call_id import encode_call_id
-from adapters.openai.codec.names import RESPONSE, encode_id
-from adapters.openai.codec.questions import ASK
-from canonical import Event
-from canonical.event import InterruptRaised, RunEnded, UpstreamBound
-from canonical.value import Json, is_uuid
+from babelgate.adapters._extension import RecordReader, named_question
+from babelgate.adapters.openai.codec.call_id import encode_call_id
+from babelgate.adapters.openai.codec.names import RESPONSE, encode_id
+from babelgate.adapters.openai.codec.questions import ASK
+from babelgate.canonical import Event
+from babelgate.canonical.event import InterruptRaised, RunEnded, UpstreamBound
+from babelgate.canonical.value import Json, is_uuid
 
 
 class RecordsReader:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Final
 
 from pydantic_core import to_json
 
-from adapters._json import validate
-from adapters.openai.codec.model import arguments_of, decode_usage, encode_response_usage, output_of
-from adapters.openai.errors.decode import decode_error
-from adapters.openai.read.messages import Finish, Growing, MessageDecoder, decode_annotation
-from adapters.openai.wire import answers as w
-from adapters.openai.wire.replies import ABOUT, ANNOTATION, ITEM, MIRROR, MIRRORED, Beside, ItemHead, ItemTail
-from canonical import (
+from babelgate.adapters._json import validate
+from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, encode_response_usage, output_of
+from babelgate.adapters.openai.errors.decode import decode_error
+from babelgate.adapters.openai.read.messages import Finish, Growing, MessageDecoder, decode_annotation
+from babelgate.adapters.openai.wire import answers as w
+from babelgate.adapters.openai.wire.replies import ABOUT, ANNOTATION, ITEM, MIRROR, MIRRORED, Beside, ItemHead, ItemTail
+from babelgate.canonical import (
     Event,
     Fault,
     FaultCode,
@@ -27,8 +27,8 @@ from canonical import (
     TextPart,
     ToolCallPart,
 )
-from canonical.event import ArtifactAdded, Native, RunEnded, ToolEnded, ToolStarted, UpstreamBound
-from canonical.value import Json, JsonObject
+from babelgate.canonical.event import ArtifactAdded, Native, RunEnded, ToolEnded, ToolStarted, UpstreamBound
+from babelgate.canonical.value import Json, JsonObject
 
 _MOST_BYTES: Final = 256_000
 """Bytes of an event that is kept as it came, of what is said beside an item, and of a piece's `logprobs`: an event of

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from adapters.openai.codec.model import (
+from babelgate.adapters.openai.codec.model import (
     BOTH,
     Losses,
     data_url,
@@ -18,8 +18,17 @@ from adapters.openai.codec.model import (
     text_of_json,
     tools_of,
 )
-from canonical import Feature, FilePart, Message, Part, ReasoningPart, RefusalPart, ToolCallPart, ToolResultPart
-from canonical.value import JsonObject
+from babelgate.canonical import (
+    Feature,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from babelgate.canonical.value import JsonObject
 
 _PASSED: Final = (
     *BOTH,

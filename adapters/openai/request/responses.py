@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from adapters.openai.codec.model import (
+from babelgate.adapters.openai.codec.model import (
     BOTH,
     Losses,
     call_kind,
@@ -19,9 +19,9 @@ from adapters.openai.codec.model import (
     text_of_json,
     tools_of,
 )
-from adapters.openai.request.transcript import Results
-from canonical import FilePart, Message, ToolCallPart, ToolResultPart
-from canonical.value import JsonObject
+from babelgate.adapters.openai.request.transcript import Results
+from babelgate.canonical import FilePart, Message, ToolCallPart, ToolResultPart
+from babelgate.canonical.value import JsonObject
 
 _PASSED: Final = (
     *BOTH,

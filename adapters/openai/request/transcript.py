@@ -8,10 +8,10 @@ answer, so both are put back in their places from the task's records: the model 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from adapters.openai.codec.model import text_of_json
-from canonical import Fold, Invocation, Message, Part, Record, ToolCallPart, ToolResultPart
-from canonical.event import InterruptAnswered, InterruptRaised, MessageStarted, RunCreated, RunRemoved
-from canonical.message import Role
+from babelgate.adapters.openai.codec.model import text_of_json
+from babelgate.canonical import Fold, Invocation, Message, Part, Record, ToolCallPart, ToolResultPart
+from babelgate.canonical.event import InterruptAnswered, InterruptRaised, MessageStarted, RunCreated, RunRemoved
+from babelgate.canonical.message import Role
 
 DECLINED: Final = "The caller declined to answer."
 

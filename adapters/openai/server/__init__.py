@@ -5,22 +5,22 @@ from typing import Any, Final
 
 from litestar import Request, Response, Router, delete, get, post, websocket
 
-from adapters._server.caller import caller
-from adapters._server.encoding import json_response
-from adapters._server.extended import answer_file, confirm, is_asked
-from adapters._server.handlers import Handlers
-from adapters.openai.agents import encode_model
-from adapters.openai.server.answers import error_response
-from adapters.openai.server.chat import Chat
-from adapters.openai.server.compact import Compact
-from adapters.openai.server.conversations import Conversations
-from adapters.openai.server.create_response import CreateResponse
-from adapters.openai.server.lookup import find_agent
-from adapters.openai.server.response_socket import ResponseSocket
-from adapters.openai.server.responses import Responses
-from adapters.openai.server.stored import Stored
-from adapters.openai.wire import replies as w
-from canonical import Fault, FaultCode, Hub
+from babelgate.adapters._server.caller import caller
+from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters._server.extended import answer_file, confirm, is_asked
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters.openai.agents import encode_model
+from babelgate.adapters.openai.server.answers import error_response
+from babelgate.adapters.openai.server.chat import Chat
+from babelgate.adapters.openai.server.compact import Compact
+from babelgate.adapters.openai.server.conversations import Conversations
+from babelgate.adapters.openai.server.create_response import CreateResponse
+from babelgate.adapters.openai.server.lookup import find_agent
+from babelgate.adapters.openai.server.response_socket import ResponseSocket
+from babelgate.adapters.openai.server.responses import Responses
+from babelgate.adapters.openai.server.stored import Stored
+from babelgate.adapters.openai.wire import replies as w
+from babelgate.canonical import Fault, FaultCode, Hub
 
 __all__ = ("answer_fault", "routes")
 

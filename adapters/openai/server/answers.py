@@ -5,11 +5,11 @@ from typing import Any
 
 from litestar import Response
 
-from adapters._extension import Request
-from adapters._server.encoding import json_response
-from adapters.openai.errors.encode import encode_fault
-from canonical import Answers, Fault, RunInput
-from canonical.value import Json, JsonObject
+from babelgate.adapters._extension import Request
+from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters.openai.errors.encode import encode_fault
+from babelgate.canonical import Answers, Fault, RunInput
+from babelgate.canonical.value import Json, JsonObject
 
 
 def error_response(

@@ -7,24 +7,24 @@ from uuid import UUID
 
 from litestar import Request, Response
 
-from adapters._extension import decode_request, given_messages, take_answer, with_uploads
-from adapters._json import read_json, validate
-from adapters._server.caller import Caller, caller, run_headers
-from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
-from adapters._server.extended import confirm, is_asked
-from adapters._server.handlers import Handlers
-from adapters._server.own_files import resolve_own_files
-from adapters._server.sse import event_stream
-from adapters.openai.carries import CHAT, CHAT_VERSION
-from adapters.openai.codec.call_id import find_interrupt
-from adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
-from adapters.openai.codec.names import api_extra
-from adapters.openai.server.answers import make_answers
-from adapters.openai.server.completion import Completion
-from adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, why_not_open
-from adapters.openai.wire import requests as w
-from adapters.openai.write.completion import CompletionWriter
-from canonical import (
+from babelgate.adapters._extension import decode_request, given_messages, take_answer, with_uploads
+from babelgate.adapters._json import read_json, validate
+from babelgate.adapters._server.caller import Caller, caller, run_headers
+from babelgate.adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from babelgate.adapters._server.extended import confirm, is_asked
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.own_files import resolve_own_files
+from babelgate.adapters._server.sse import event_stream
+from babelgate.adapters.openai.carries import CHAT, CHAT_VERSION
+from babelgate.adapters.openai.codec.call_id import find_interrupt
+from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
+from babelgate.adapters.openai.codec.names import api_extra
+from babelgate.adapters.openai.server.answers import make_answers
+from babelgate.adapters.openai.server.completion import Completion
+from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, why_not_open
+from babelgate.adapters.openai.wire import requests as w
+from babelgate.adapters.openai.write.completion import CompletionWriter
+from babelgate.canonical import (
     AgentInfo,
     FaultCode,
     FaultError,
@@ -35,8 +35,8 @@ from canonical import (
     RunInput,
     Submission,
 )
-from canonical.thread import Loss
-from canonical.value import Json, JsonObject, is_uuid
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 AnyRequest = Request[Any, Any, Any]
 

@@ -8,20 +8,20 @@ from typing import Any, Final, cast
 from litestar import Request, Response
 from litestar.connection import ASGIConnection
 
-from adapters._aside import aside
-from adapters._json import most_bytes, most_values, read_json, validate
-from adapters._server.caller import Caller, caller
-from adapters._server.encoding import json_response
-from adapters._server.handlers import Handlers
-from adapters.openai.codec.compaction import encode_compaction, expand_items, is_compaction
-from adapters.openai.codec.items import Conversation
-from adapters.openai.codec.messages import refuse
-from adapters.openai.server.lookup import FoundRun, decode_request_of_model, find_agent, find_previous
-from adapters.openai.wire import responses as w
-from adapters.openai.write.conversation import ConversationWriter
-from canonical import Hub, RunStatus, Scope
-from canonical.event import RunCreated, RunEnded
-from canonical.value import JsonObject
+from babelgate.adapters._aside import aside
+from babelgate.adapters._json import most_bytes, most_values, read_json, validate
+from babelgate.adapters._server.caller import Caller, caller
+from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters.openai.codec.compaction import encode_compaction, expand_items, is_compaction
+from babelgate.adapters.openai.codec.items import Conversation
+from babelgate.adapters.openai.codec.messages import refuse
+from babelgate.adapters.openai.server.lookup import FoundRun, decode_request_of_model, find_agent, find_previous
+from babelgate.adapters.openai.wire import responses as w
+from babelgate.adapters.openai.write.conversation import ConversationWriter
+from babelgate.canonical import Hub, RunStatus, Scope
+from babelgate.canonical.event import RunCreated, RunEnded
+from babelgate.canonical.value import JsonObject
 
 AnyRequest = Request[Any, Any, Any]
 

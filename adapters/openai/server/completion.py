@@ -6,20 +6,20 @@ from typing import Any
 
 from litestar import Response
 
-from adapters._extension import URI, Slice
-from adapters._json import ABSENT, parse_text
-from adapters._server.caller import loss_header
-from adapters._server.encoding import json_response
-from adapters._server.passages import split_passages
-from adapters._server.whole_states import tell_states_whole
-from adapters.openai.server.answers import error_response
-from adapters.openai.server.lookup import completion_id
-from adapters.openai.wire import replies as w
-from adapters.openai.write.chunks import STARTED_OVER, ChunkWriter
-from adapters.openai.write.completion import CompletionWriter
-from canonical import Fault, FaultCode, Hub, Record, Scope, Task
-from canonical.thread import Loss
-from canonical.value import JsonObject
+from babelgate.adapters._extension import URI, Slice
+from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.adapters._server.caller import loss_header
+from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters._server.passages import split_passages
+from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.openai.server.answers import error_response
+from babelgate.adapters.openai.server.lookup import completion_id
+from babelgate.adapters.openai.wire import replies as w
+from babelgate.adapters.openai.write.chunks import STARTED_OVER, ChunkWriter
+from babelgate.adapters.openai.write.completion import CompletionWriter
+from babelgate.canonical import Fault, FaultCode, Hub, Record, Scope, Task
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import JsonObject
 
 _STOPPING = Fault(code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting down, and the run has not ended.")
 

@@ -6,23 +6,23 @@ from typing import Any
 
 from litestar import Request, Response
 
-from adapters._json import ABSENT, read_json, validate
-from adapters._server.caller import Caller, caller
-from adapters._server.encoding import json_response
-from adapters._server.handlers import Handlers
-from adapters._server.own_files import resolve_own_files
-from adapters.openai.codec.items import decode_items
-from adapters.openai.codec.messages import refuse
-from adapters.openai.codec.names import CONVERSATION, encode_id
-from adapters.openai.server.item_pages import ItemPages
-from adapters.openai.server.lookup import find_conversation
-from adapters.openai.server.page import page_of
-from adapters.openai.wire import responses as w
-from adapters.openai.write.conversation import ConversationItem, ConversationWriter
-from canonical import FaultCode, FaultError, Hub, Scope
-from canonical.hub import StateUpdate, ThreadChange
-from canonical.thread import Thread
-from canonical.value import JsonObject
+from babelgate.adapters._json import ABSENT, read_json, validate
+from babelgate.adapters._server.caller import Caller, caller
+from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.own_files import resolve_own_files
+from babelgate.adapters.openai.codec.items import decode_items
+from babelgate.adapters.openai.codec.messages import refuse
+from babelgate.adapters.openai.codec.names import CONVERSATION, encode_id
+from babelgate.adapters.openai.server.item_pages import ItemPages
+from babelgate.adapters.openai.server.lookup import find_conversation
+from babelgate.adapters.openai.server.page import page_of
+from babelgate.adapters.openai.wire import responses as w
+from babelgate.adapters.openai.write.conversation import ConversationItem, ConversationWriter
+from babelgate.canonical import FaultCode, FaultError, Hub, Scope
+from babelgate.canonical.hub import StateUpdate, ThreadChange
+from babelgate.canonical.thread import Thread
+from babelgate.canonical.value import JsonObject
 
 AnyRequest = Request[Any, Any, Any]
 

@@ -10,24 +10,24 @@ from weakref import WeakValueDictionary
 
 from litestar import Request, Response
 
-from adapters._extension import Request as ExtensionRequest
-from adapters._extension import decode_request, given_messages, take_answer, with_uploads
-from adapters._server.caller import Caller, caller, run_headers
-from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
-from adapters._server.extended import confirm, is_asked
-from adapters._server.handlers import Handlers
-from adapters._server.own_files import resolve_own_files
-from adapters._server.sse import event_stream
-from adapters.openai.carries import RESPONSES, RESPONSES_VERSION
-from adapters.openai.codec.call_id import find_interrupt
-from adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
-from adapters.openai.codec.messages import refuse
-from adapters.openai.codec.model import schema_of
-from adapters.openai.codec.names import api_extra
-from adapters.openai.server.answers import make_answers
-from adapters.openai.server.compact import read_expanded
-from adapters.openai.server.follow import Reading
-from adapters.openai.server.lookup import (
+from babelgate.adapters._extension import Request as ExtensionRequest
+from babelgate.adapters._extension import decode_request, given_messages, take_answer, with_uploads
+from babelgate.adapters._server.caller import Caller, caller, run_headers
+from babelgate.adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from babelgate.adapters._server.extended import confirm, is_asked
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.own_files import resolve_own_files
+from babelgate.adapters._server.sse import event_stream
+from babelgate.adapters.openai.carries import RESPONSES, RESPONSES_VERSION
+from babelgate.adapters.openai.codec.call_id import find_interrupt
+from babelgate.adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
+from babelgate.adapters.openai.codec.messages import refuse
+from babelgate.adapters.openai.codec.model import schema_of
+from babelgate.adapters.openai.codec.names import api_extra
+from babelgate.adapters.openai.server.answers import make_answers
+from babelgate.adapters.openai.server.compact import read_expanded
+from babelgate.adapters.openai.server.follow import Reading
+from babelgate.adapters.openai.server.lookup import (
     CallWords,
     FoundRun,
     decode_request_of_model,
@@ -37,9 +37,9 @@ from adapters.openai.server.lookup import (
     find_previous,
     why_not_open,
 )
-from adapters.openai.wire import responses as w
-from adapters.openai.write.response import ResponseWriter
-from canonical import (
+from babelgate.adapters.openai.wire import responses as w
+from babelgate.adapters.openai.write.response import ResponseWriter
+from babelgate.canonical import (
     AgentInfo,
     FaultError,
     Feature,
@@ -51,9 +51,9 @@ from canonical import (
     RunStatus,
     Submission,
 )
-from canonical.history import StateHistory
-from canonical.thread import Loss
-from canonical.value import Json, JsonObject
+from babelgate.canonical.history import StateHistory
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Json, JsonObject
 
 AnyRequest = Request[Any, Any, Any]
 

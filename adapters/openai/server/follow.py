@@ -7,20 +7,20 @@ from typing import Any, Final
 from litestar import Response
 from pydantic_core import to_json
 
-from adapters._extension import URI, Slice, envelope
-from adapters._json import ABSENT, parse_text
-from adapters._server.caller import loss_header
-from adapters._server.encoding import LargeJson, as_bytes, encode, json_response
-from adapters._server.sse import LargeFrame, frame_of, pieces_of
-from adapters._server.whole_states import tell_states_whole
-from adapters.openai.codec.model import schema_of
-from adapters.openai.codec.names import RECORDS
-from adapters.openai.server.answers import error_response
-from adapters.openai.write.chunks import DONE
-from adapters.openai.write.response import ResponseWriter
-from canonical import Fault, FaultCode, FaultError, Hub, Record, Scope, Task
-from canonical.thread import Loss
-from canonical.value import JsonObject
+from babelgate.adapters._extension import URI, Slice, envelope
+from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.adapters._server.caller import loss_header
+from babelgate.adapters._server.encoding import LargeJson, as_bytes, encode, json_response
+from babelgate.adapters._server.sse import LargeFrame, frame_of, pieces_of
+from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.openai.codec.model import schema_of
+from babelgate.adapters.openai.codec.names import RECORDS
+from babelgate.adapters.openai.server.answers import error_response
+from babelgate.adapters.openai.write.chunks import DONE
+from babelgate.adapters.openai.write.response import ResponseWriter
+from babelgate.canonical import Fault, FaultCode, FaultError, Hub, Record, Scope, Task
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import JsonObject
 
 _STOPPING: Final = Fault(
     code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting down, and the run has not ended."

@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Final
 
-from adapters.openai.server.page import encode_page, is_descending, limit_of, refuse_cursor
-from adapters.openai.write.conversation import ConversationItem, ConversationWriter
-from canonical import Hub
-from canonical.value import JsonObject
+from babelgate.adapters.openai.server.page import encode_page, is_descending, limit_of, refuse_cursor
+from babelgate.adapters.openai.write.conversation import ConversationItem, ConversationWriter
+from babelgate.canonical import Hub
+from babelgate.canonical.value import JsonObject
 
 _TURNS: Final = 64
 """That are read at once, at most."""

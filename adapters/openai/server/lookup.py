@@ -8,13 +8,13 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from adapters._json import validate
-from adapters.openai.codec.call_id import changed_id, find_interrupt
-from adapters.openai.codec.model import object_in
-from adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id
-from canonical import AgentInfo, FaultCode, FaultError, Hub, Message, Run, Scope, Task
-from canonical.event import InterruptRaised, RunCreated
-from canonical.thread import Thread
+from babelgate.adapters._json import validate
+from babelgate.adapters.openai.codec.call_id import changed_id, find_interrupt
+from babelgate.adapters.openai.codec.model import object_in
+from babelgate.adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id
+from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub, Message, Run, Scope, Task
+from babelgate.canonical.event import InterruptRaised, RunCreated
+from babelgate.canonical.thread import Thread
 
 _PREFIX: Final = "chatcmpl-"
 M = TypeVar("M", bound=BaseModel)

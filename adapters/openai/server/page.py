@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-from adapters.openai.codec.messages import refuse
-from canonical.value import JsonObject
+from babelgate.adapters.openai.codec.messages import refuse
+from babelgate.canonical.value import JsonObject
 
 _PAGE: Final = 20
 _MOST_ITEMS: Final = 100

@@ -10,23 +10,23 @@ from uuid import uuid4
 
 from litestar import WebSocket
 
-from adapters._json import most_bytes, most_values, parse, validate
-from adapters._server.caller import caller
-from adapters._server.disconnect import DisconnectNotifier, finish
-from adapters._server.encoding import as_bytes, encode
-from adapters._server.extended import confirm, is_asked
-from adapters._server.handlers import Handlers
-from adapters._server.websocket import FAILED, GOING_AWAY, RESTART, Left, detect_leaving
-from adapters.openai.codec.messages import refuse
-from adapters.openai.codec.names import RESPONSE, encode_id
-from adapters.openai.errors.encode import encode_error_message
-from adapters.openai.server.compact import expand_body
-from adapters.openai.server.create_response import Begun, CreateResponse
-from adapters.openai.server.socket_memory import PreparedInputs, SocketInputs, SocketMemory
-from adapters.openai.wire import responses as w
-from adapters.openai.write.prepared import encode_prepared
-from canonical import Fault, FaultCode, FaultError, Hub
-from canonical.value import JsonObject
+from babelgate.adapters._json import most_bytes, most_values, parse, validate
+from babelgate.adapters._server.caller import caller
+from babelgate.adapters._server.disconnect import DisconnectNotifier, finish
+from babelgate.adapters._server.encoding import as_bytes, encode
+from babelgate.adapters._server.extended import confirm, is_asked
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.websocket import FAILED, GOING_AWAY, RESTART, Left, detect_leaving
+from babelgate.adapters.openai.codec.messages import refuse
+from babelgate.adapters.openai.codec.names import RESPONSE, encode_id
+from babelgate.adapters.openai.errors.encode import encode_error_message
+from babelgate.adapters.openai.server.compact import expand_body
+from babelgate.adapters.openai.server.create_response import Begun, CreateResponse
+from babelgate.adapters.openai.server.socket_memory import PreparedInputs, SocketInputs, SocketMemory
+from babelgate.adapters.openai.wire import responses as w
+from babelgate.adapters.openai.write.prepared import encode_prepared
+from babelgate.canonical import Fault, FaultCode, FaultError, Hub
+from babelgate.canonical.value import JsonObject
 
 log = logging.getLogger("babelgate.openai")
 

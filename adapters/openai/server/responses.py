@@ -6,20 +6,20 @@ from typing import Any
 
 from litestar import Request, Response
 
-from adapters._server.caller import Caller, caller, run_headers
-from adapters._server.encoding import json_response
-from adapters._server.extended import confirm, is_asked
-from adapters._server.handlers import Handlers
-from adapters._server.sse import event_stream
-from adapters.openai.codec.items import encode_inputs
-from adapters.openai.codec.messages import refuse
-from adapters.openai.codec.model import object_in
-from adapters.openai.server.create_response import HEARTBEAT
-from adapters.openai.server.follow import Reading
-from adapters.openai.server.lookup import FoundRun, find_response, no_response, read_inputs, response_run
-from adapters.openai.server.page import page_of
-from canonical import FaultCode, FaultError, Hub, RunStatus
-from canonical.value import JsonObject
+from babelgate.adapters._server.caller import Caller, caller, run_headers
+from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters._server.extended import confirm, is_asked
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.sse import event_stream
+from babelgate.adapters.openai.codec.items import encode_inputs
+from babelgate.adapters.openai.codec.messages import refuse
+from babelgate.adapters.openai.codec.model import object_in
+from babelgate.adapters.openai.server.create_response import HEARTBEAT
+from babelgate.adapters.openai.server.follow import Reading
+from babelgate.adapters.openai.server.lookup import FoundRun, find_response, no_response, read_inputs, response_run
+from babelgate.adapters.openai.server.page import page_of
+from babelgate.canonical import FaultCode, FaultError, Hub, RunStatus
+from babelgate.canonical.value import JsonObject
 
 AnyRequest = Request[Any, Any, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Container
 from contextlib import aclosing, suppress
 from typing import Final
 
-from canonical import FaultCode, FaultError, Hub, Scope
+from babelgate.canonical import FaultCode, FaultError, Hub, Scope
 
 _RESPONSES: Final = 8
 """That one WebSocket can go on from. The newest events of a thread are in memory while somebody reads it, up to a

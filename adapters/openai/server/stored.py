@@ -7,19 +7,19 @@ from typing import Any, Final
 from litestar import Request, Response
 from pydantic_core import to_json
 
-from adapters._json import read_json, validate
-from adapters._server.caller import Caller, caller, run_headers
-from adapters._server.encoding import json_response
-from adapters._server.handlers import Handlers
-from adapters._server.listed import list_response
-from adapters.openai.codec.messages import encode_messages
-from adapters.openai.server.completion import Completion
-from adapters.openai.server.lookup import completion_id, find_run, no_completion, read_inputs, run_of
-from adapters.openai.server.page import limit_of, page_of
-from adapters.openai.wire import replies as w
-from adapters.openai.wire.responses import MetadataUpdate
-from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus, Task
-from canonical.value import JsonObject
+from babelgate.adapters._json import read_json, validate
+from babelgate.adapters._server.caller import Caller, caller, run_headers
+from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.listed import list_response
+from babelgate.adapters.openai.codec.messages import encode_messages
+from babelgate.adapters.openai.server.completion import Completion
+from babelgate.adapters.openai.server.lookup import completion_id, find_run, no_completion, read_inputs, run_of
+from babelgate.adapters.openai.server.page import limit_of, page_of
+from babelgate.adapters.openai.wire import replies as w
+from babelgate.adapters.openai.wire.responses import MetadataUpdate
+from babelgate.canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus, Task
+from babelgate.canonical.value import JsonObject
 
 AnyRequest = Request[Any, Any, Any]
 

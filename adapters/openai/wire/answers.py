@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from canonical.value import Json, JsonObject
+from babelgate.canonical.value import Json, JsonObject
 
 
 class _Wire(BaseModel):

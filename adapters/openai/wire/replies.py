@@ -4,7 +4,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict
 
-from canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject
 
 COMPLETION: Final = "chat.completion"
 """The name of a `Native` event: its `extra` holds members of another server's completion that canonical has no word

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
-from canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject
 
 MAX_MESSAGES: Final = 10_000
 """Messages of a chat, and items of an input. Chosen, not measured: SPEC has no limit."""

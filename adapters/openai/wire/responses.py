@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
-from adapters.openai.wire.requests import MAX_MESSAGES, Metadata
-from canonical.value import JsonObject
+from babelgate.adapters.openai.wire.requests import MAX_MESSAGES, Metadata
+from babelgate.canonical.value import JsonObject
 
 KINDS: Final = frozenset(
     {

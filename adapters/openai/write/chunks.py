@@ -5,14 +5,14 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from adapters._extension import URI, envelope
-from adapters._server.sse import TextFrames, frame
-from adapters.openai.errors.encode import encode_error
-from adapters.openai.wire import replies as w
-from adapters.openai.wire.replies import Beside
-from adapters.openai.write.completion import CompletionWriter, Piece
-from canonical import Fault, FaultCode, Record
-from canonical.value import JsonObject
+from babelgate.adapters._extension import URI, envelope
+from babelgate.adapters._server.sse import TextFrames, frame
+from babelgate.adapters.openai.errors.encode import encode_error
+from babelgate.adapters.openai.wire import replies as w
+from babelgate.adapters.openai.wire.replies import Beside
+from babelgate.adapters.openai.write.completion import CompletionWriter, Piece
+from babelgate.canonical import Fault, FaultCode, Record
+from babelgate.canonical.value import JsonObject
 
 DONE: Final = b"data: [DONE]\n\n"
 

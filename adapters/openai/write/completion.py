@@ -5,12 +5,12 @@ from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from pydantic_core import to_json
 
-from adapters.openai.carries import CHAT
-from adapters.openai.codec.model import encode_usage
-from adapters.openai.codec.questions import called_part, encode_question, question_losses
-from adapters.openai.errors.encode import CANCELLED
-from adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, Beside
-from canonical import (
+from babelgate.adapters.openai.carries import CHAT
+from babelgate.adapters.openai.codec.model import encode_usage
+from babelgate.adapters.openai.codec.questions import called_part, encode_question, question_losses
+from babelgate.adapters.openai.errors.encode import CANCELLED
+from babelgate.adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, Beside
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Fault,
@@ -26,7 +26,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -45,8 +45,8 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.thread import Loss
-from canonical.value import Json, JsonObject
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Json, JsonObject
 
 _BETWEEN: Final = "\n"
 """Of two messages: a completion is one."""
@@ -280,8 +280,9 @@ class CompletionWriter:
                 pass
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> bool:
-        """What `record` and those behind it add to one part, and they nothing else (`adapters._server.passages`).
-        False where it is no content, or the first of its message: then nothing is done, and each has to be written."""
+        """What `record` and those behind it add to one part, and they nothing else
+        (`babelgate.adapters._server.passages`). False where it is no content, or the first of its message: then nothing
+        is done, and each has to be written."""
         event = record.event
         if self.has_ended or record.run_id != self._run_id or type(event) is not PartDelta:
             return False

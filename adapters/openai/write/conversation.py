@@ -3,10 +3,10 @@
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from adapters.openai.codec.items import encode_input
-from adapters.openai.write.response import ResponseWriter
-from canonical import FaultCode, FaultError, Message, Record
-from canonical.event import (
+from babelgate.adapters.openai.codec.items import encode_input
+from babelgate.adapters.openai.write.response import ResponseWriter
+from babelgate.canonical import FaultCode, FaultError, Message, Record
+from babelgate.canonical.event import (
     InterruptAnswered,
     InterruptRaised,
     MessageStarted,
@@ -16,9 +16,9 @@ from canonical.event import (
     StateSaved,
     TaskCreated,
 )
-from canonical.fold import Fold
-from canonical.message import ToolCallPart
-from canonical.value import JsonObject
+from babelgate.canonical.fold import Fold
+from babelgate.canonical.message import ToolCallPart
+from babelgate.canonical.value import JsonObject
 
 _MOST_ITEMS = 10_000
 """Items of one conversation that can be shown: all of them are in memory at once. Chosen, not measured: as many as one

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject
 
 Status = Literal["in_progress", "completed", "incomplete"]
 

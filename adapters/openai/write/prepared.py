@@ -1,11 +1,11 @@
 """Prewarmed inputs (`response.create` with `generate: false`): an input that was sent ahead of its turn → the events of
 a response that says nothing."""
 
-from adapters.openai.codec.model import encode_response_usage
-from adapters.openai.wire import replies as w
-from adapters.openai.wire.responses import ResponseCreate
-from adapters.openai.write.settings import encode_settings
-from canonical.value import JsonObject
+from babelgate.adapters.openai.codec.model import encode_response_usage
+from babelgate.adapters.openai.wire import replies as w
+from babelgate.adapters.openai.wire.responses import ResponseCreate
+from babelgate.adapters.openai.write.settings import encode_settings
+from babelgate.canonical.value import JsonObject
 
 
 def encode_prepared(

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Final
 
 from pydantic_core import to_json
 
-from adapters.openai.carries import RESPONSES
-from adapters.openai.codec.model import encode_response_usage, object_in
-from adapters.openai.codec.names import RESPONSE, encode_id, encode_item_id
-from adapters.openai.codec.questions import called_part, encode_question_item, question_losses
-from adapters.openai.wire import replies as w
-from adapters.openai.wire.replies import ABOUT, ANNOTATION, BESIDE, ITEM, MIRROR, MIRRORED, ItemHead, ItemTail
-from adapters.openai.write.items import ItemWriter, OutputItem
-from adapters.openai.write.settings import encode_settings
-from canonical import (
+from babelgate.adapters.openai.carries import RESPONSES
+from babelgate.adapters.openai.codec.model import encode_response_usage, object_in
+from babelgate.adapters.openai.codec.names import RESPONSE, encode_id, encode_item_id
+from babelgate.adapters.openai.codec.questions import called_part, encode_question_item, question_losses
+from babelgate.adapters.openai.wire import replies as w
+from babelgate.adapters.openai.wire.replies import ABOUT, ANNOTATION, BESIDE, ITEM, MIRROR, MIRRORED, ItemHead, ItemTail
+from babelgate.adapters.openai.write.items import ItemWriter, OutputItem
+from babelgate.adapters.openai.write.settings import encode_settings
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Event,
@@ -35,7 +35,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -56,9 +56,9 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.state import TERMINAL
-from canonical.thread import Loss
-from canonical.value import Json, JsonObject
+from babelgate.canonical.state import TERMINAL
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import Json, JsonObject
 
 _FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
 _BUSY: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from adapters.openai.codec.model import format_of, object_in, tools_of
-from canonical.value import JsonObject
+from babelgate.adapters.openai.codec.model import format_of, object_in, tools_of
+from babelgate.canonical.value import JsonObject
 
 _NUMBERS: Final[dict[str, float]] = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "temperature": 1}
 _TEXT_SETTINGS: Final = ("instructions", "safety_identifier", "prompt_cache_key")

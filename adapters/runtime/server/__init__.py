@@ -7,17 +7,17 @@ from uuid import UUID
 
 from litestar import Request, Response, Router, get, patch, post
 
-from adapters._json import ABSENT, parse_text, read_json, validate
-from adapters._server.caller import Caller, caller, loss_header, run_headers
-from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
-from adapters._server.encoding import json_response
-from adapters._server.fault_headers import fault_headers
-from adapters._server.handlers import Handlers
-from adapters._server.own_files import resolve_own_files
-from adapters._server.sse import event_stream
-from adapters.runtime import wire as w
-from adapters.runtime.carries import VERSION
-from adapters.runtime.codec import (
+from babelgate.adapters._json import ABSENT, parse_text, read_json, validate
+from babelgate.adapters._server.caller import Caller, caller, loss_header, run_headers
+from babelgate.adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters._server.fault_headers import fault_headers
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters._server.own_files import resolve_own_files
+from babelgate.adapters._server.sse import event_stream
+from babelgate.adapters.runtime import wire as w
+from babelgate.adapters.runtime.carries import VERSION
+from babelgate.adapters.runtime.codec import (
     decode_answer,
     decode_input,
     encode_run,
@@ -25,9 +25,9 @@ from adapters.runtime.codec import (
     output_schema_of,
     response_format,
 )
-from adapters.runtime.errors import encode_fault
-from adapters.runtime.server.stream import HEARTBEAT, RunLog
-from canonical import (
+from babelgate.adapters.runtime.errors import encode_fault
+from babelgate.adapters.runtime.server.stream import HEARTBEAT, RunLog
+from babelgate.canonical import (
     AgentInfo,
     Answers,
     Fault,
@@ -50,9 +50,9 @@ from canonical import (
     TaskState,
     ThreadChange,
 )
-from canonical.event import RunCreated
-from canonical.state import WAITING
-from canonical.value import JsonObject, is_uuid
+from babelgate.canonical.event import RunCreated
+from babelgate.canonical.state import WAITING
+from babelgate.canonical.value import JsonObject, is_uuid
 
 __all__ = ("answer_fault", "routes")
 

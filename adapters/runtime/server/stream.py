@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from adapters._server.encoding import encode
-from adapters._server.sse import LargeFrame, frame_of, pieces_of
-from adapters.runtime.codec import encode_event
-from canonical import Fold, Hub, Record, Run, Scope
-from canonical.event import RunCreated
+from babelgate.adapters._server.encoding import encode
+from babelgate.adapters._server.sse import LargeFrame, frame_of, pieces_of
+from babelgate.adapters.runtime.codec import encode_event
+from babelgate.canonical import Fold, Hub, Record, Run, Scope
+from babelgate.canonical.event import RunCreated
 
 HEARTBEAT: Final = 15.0
 """Seconds."""

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from conformance.across.report.document import document
-from conformance.across.report.html import html
-from conformance.across.report.markdown import markdown
-from conformance.across.verdict import Verdict
+from babelgate.conformance.across.report.document import document
+from babelgate.conformance.across.report.html import html
+from babelgate.conformance.across.report.markdown import markdown
+from babelgate.conformance.across.verdict import Verdict
 
 __all__ = ("FORMS",)
 

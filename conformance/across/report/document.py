@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from conformance.across.compare import show
-from conformance.across.model import Shot
-from conformance.across.verdict import Cell, Finding, Verdict
-from conformance.wire.exchange import Redactor
+from babelgate.conformance.across.compare import show
+from babelgate.conformance.across.model import Shot
+from babelgate.conformance.across.verdict import Cell, Finding, Verdict
+from babelgate.conformance.wire.exchange import Redactor
 
 
 def document(verdict: Verdict) -> str:

@@ -5,11 +5,11 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
-from conformance.across.compare import aspects_of, show
-from conformance.across.model import Shot
-from conformance.across.report.text import MARKS, cell_text, summary
-from conformance.across.verdict import Cell, Finding, Verdict
-from conformance.wire.exchange import Redactor
+from babelgate.conformance.across.compare import aspects_of, show
+from babelgate.conformance.across.model import Shot
+from babelgate.conformance.across.report.text import MARKS, cell_text, summary
+from babelgate.conformance.across.verdict import Cell, Finding, Verdict
+from babelgate.conformance.wire.exchange import Redactor
 
 _STYLE: Final = """
 table { border-collapse: collapse; margin: 1rem 0; }
@@ -20,7 +20,7 @@ th, td { border: 1px solid #8884; padding: .2rem .6rem; text-align: left; }
 
 
 def html(verdict: Verdict) -> str:
-    style = (files("conformance") / "report" / "page.css").read_text(encoding="utf-8") + _STYLE
+    style = (files("babelgate.conformance") / "report" / "page.css").read_text(encoding="utf-8") + _STYLE
     outcome = "mean the same" if verdict.is_same else "do not mean the same"
     urls = escape(Redactor(verdict.record.secrets).text(", ".join(verdict.record.urls)))
     body = "\n".join(_body(verdict))

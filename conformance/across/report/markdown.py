@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from conformance.across.compare import show
-from conformance.across.report.document import picture
-from conformance.across.report.text import MARKS, cell_text, lacking, summary, wire_lines
-from conformance.across.verdict import Cell, Finding, Verdict
-from conformance.wire.exchange import Redactor
+from babelgate.conformance.across.compare import show
+from babelgate.conformance.across.report.document import picture
+from babelgate.conformance.across.report.text import MARKS, cell_text, lacking, summary, wire_lines
+from babelgate.conformance.across.verdict import Cell, Finding, Verdict
+from babelgate.conformance.wire.exchange import Redactor
 
 
 def markdown(verdict: Verdict) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from conformance.across.compare import show
-from conformance.across.model import Shot
-from conformance.across.verdict import Cell, Finding, Verdict
-from conformance.wire.exchange import Redactor
+from babelgate.conformance.across.compare import show
+from babelgate.conformance.across.model import Shot
+from babelgate.conformance.across.verdict import Cell, Finding, Verdict
+from babelgate.conformance.wire.exchange import Redactor
 
 MARKS: Final = "✓ as the others, ◐ with a loss that is declared, ✗ otherwise, – not in the protocol, ? not played."
 _LONG: Final = 400

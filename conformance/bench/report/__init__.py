@@ -5,10 +5,10 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.bench.journal import write_file
-from conformance.bench.report.html import html
-from conformance.bench.report.markdown import markdown
-from conformance.bench.result import Report
+from babelgate.conformance.bench.journal import write_file
+from babelgate.conformance.bench.report.html import html
+from babelgate.conformance.bench.report.markdown import markdown
+from babelgate.conformance.bench.result import Report
 
 __all__ = ("csv_text", "write_reports")
 

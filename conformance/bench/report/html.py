@@ -5,13 +5,13 @@ from html import escape
 from importlib.resources import files
 from urllib.parse import urlsplit
 
-from conformance.bench.report import plot, words
-from conformance.bench.result import AgentAbout, AgentFigures, Attempt, Baseline, Figures, Report
-from conformance.report.page import page
+from babelgate.conformance.bench.report import plot, words
+from babelgate.conformance.bench.result import AgentAbout, AgentFigures, Attempt, Baseline, Figures, Report
+from babelgate.conformance.report.page import page
 
 
 def html(report: Report) -> str:
-    style = (files("conformance") / "bench" / "report" / "plot.css").read_text(encoding="utf-8")
+    style = (files("babelgate.conformance") / "bench" / "report" / "plot.css").read_text(encoding="utf-8")
     return page(f"Bench: {report.header.suite}", _body(report), more_style=style)
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from conformance.bench.report import words
-from conformance.bench.result import Figures, Report
+from babelgate.conformance.bench.report import words
+from babelgate.conformance.bench.result import Figures, Report
 
 
 def markdown(report: Report) -> str:

@@ -6,8 +6,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from conformance.bench.report import words
-from conformance.bench.result import Report
+from babelgate.conformance.bench.report import words
+from babelgate.conformance.bench.result import Report
 
 _STYLES = {
     "passed": "green",

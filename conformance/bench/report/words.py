@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from conformance.bench.result import AgentFigures, Baseline, Figures, Header, Report
+from babelgate.conformance.bench.result import AgentFigures, Baseline, Figures, Header, Report
 
 _NAMES = {
     "failed": "failed",

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from conformance.probe import Context
-from conformance.protocols.a2a.binding import Binding
-from conformance.protocols.a2a.discovery import Found, sibling_of
-from conformance.verdict import NotApplicable, NotObserved, Prerequisite
-from conformance.wire.exchange import as_list
-from conformance.wire.http import Wire
+from babelgate.conformance.probe import Context
+from babelgate.conformance.protocols.a2a.binding import Binding
+from babelgate.conformance.protocols.a2a.discovery import Found, sibling_of
+from babelgate.conformance.verdict import NotApplicable, NotObserved, Prerequisite
+from babelgate.conformance.wire.exchange import as_list
+from babelgate.conformance.wire.http import Wire
 
 
 @dataclass(frozen=True, slots=True)

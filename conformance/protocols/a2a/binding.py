@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from conformance.wire.exchange import Exchange, Frame, as_list, dig
-from conformance.wire.http import Stream, Wire
+from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, dig
+from babelgate.conformance.wire.http import Stream, Wire
 
 CODES: Final[Mapping[int, str]] = {
     -32700: "PARSE_ERROR",

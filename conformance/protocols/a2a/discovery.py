@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from conformance.wire.exchange import Exchange, as_object
-from conformance.wire.http import Receives, Unanswered, Wire
+from babelgate.conformance.wire.exchange import Exchange, as_object
+from babelgate.conformance.wire.http import Receives, Unanswered, Wire
 
 WELL_KNOWN = "/.well-known/agent-card.json"
 UNJUDGED: Final = (

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.protocols.a2a.binding import CODES, EventStream, Reply
-from conformance.wire.exchange import Exchange, Frame, NotJson, as_object, dig
-from conformance.wire.http import Wire
-from conformance.wire.jsonrpc import JsonRpc
+from babelgate.conformance.protocols.a2a.binding import CODES, EventStream, Reply
+from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_object, dig
+from babelgate.conformance.wire.http import Wire
+from babelgate.conformance.wire.jsonrpc import JsonRpc
 
 
 @dataclass(frozen=True, slots=True)

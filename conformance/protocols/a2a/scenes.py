@@ -6,12 +6,20 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-from conformance.probe import Probe
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, Binding, EventStream, Reply, is_reason, state_of
-from conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, check
-from conformance.wire.exchange import Exchange, dig
-from conformance.wire.http import Unanswered
+from babelgate.conformance.probe import Probe
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import (
+    INTERRUPTED,
+    TERMINAL,
+    Binding,
+    EventStream,
+    Reply,
+    is_reason,
+    state_of,
+)
+from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, check
+from babelgate.conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.wire.http import Unanswered
 
 
 def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:

@@ -2,9 +2,20 @@
 
 from typing import Final
 
-from conformance.probe import Probes, Suite
-from conformance.protocols.acp import agents, awaits, cancel, errors, events, failures, owner, runs, sessions, streams
-from conformance.protocols.acp.target import Server, open_server
+from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.protocols.acp import (
+    agents,
+    awaits,
+    cancel,
+    errors,
+    events,
+    failures,
+    owner,
+    runs,
+    sessions,
+    streams,
+)
+from babelgate.conformance.protocols.acp.target import Server, open_server
 
 __all__ = ("SUITE",)
 

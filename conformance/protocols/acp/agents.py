@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.acp.scenes import list_agents
-from conformance.protocols.acp.target import Ctx, Server
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.acp.scenes import list_agents
+from babelgate.conformance.protocols.acp.target import Ctx, Server
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.acp.scenes import (
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.acp.scenes import (
     Ran,
     Streamed,
     answer_to,
@@ -19,9 +19,9 @@ from conformance.protocols.acp.scenes import (
     wait_for_end,
     wait_for_status,
 )
-from conformance.protocols.acp.target import Ctx, Server, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_object, dig
+from babelgate.conformance.protocols.acp.target import Ctx, Server, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_object, dig
 
 probes: Final = Probes[Server]()
 

@@ -2,11 +2,17 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.acp.scenes import cancel_run, run_behaviour, run_question, wait_for_end, wait_for_status
-from conformance.protocols.acp.target import Ctx, Server, trigger_of, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.acp.scenes import (
+    cancel_run,
+    run_behaviour,
+    run_question,
+    wait_for_end,
+    wait_for_status,
+)
+from babelgate.conformance.protocols.acp.target import Ctx, Server, trigger_of, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Server]()
 

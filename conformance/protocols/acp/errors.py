@@ -3,12 +3,12 @@
 from typing import Any, Final
 from urllib.parse import quote
 
-from conformance.leak import find_leak
-from conformance.probe import Probes
-from conformance.protocols.acp.scenes import list_agents, run_behaviour
-from conformance.protocols.acp.target import Ctx, Server, message, trigger_of, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_object, dig
+from babelgate.conformance.leak import find_leak
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.acp.scenes import list_agents, run_behaviour
+from babelgate.conformance.protocols.acp.target import Ctx, Server, message, trigger_of, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_object, dig
 
 probes: Final = Probes[Server]()
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.acp.scenes import (
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.acp.scenes import (
     cancel_run,
     long_run,
     resume_run,
@@ -13,9 +13,9 @@ from conformance.protocols.acp.scenes import (
     types_of,
     wait_for_status,
 )
-from conformance.protocols.acp.target import Ctx, Server, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.protocols.acp.target import Ctx, Server, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 probes: Final = Probes[Server]()
 

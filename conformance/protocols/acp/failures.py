@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from conformance.leak import find_leak
-from conformance.probe import Probes
-from conformance.protocols.acp.scenes import run_to_failure, stream_run
-from conformance.protocols.acp.target import Ctx, Server
-from conformance.verdict import check
-from conformance.wire.exchange import as_object, dig
+from babelgate.conformance.leak import find_leak
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.acp.scenes import run_to_failure, stream_run
+from babelgate.conformance.protocols.acp.target import Ctx, Server
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_object, dig
 
 probes: Final = Probes[Server]()
 

@@ -4,11 +4,18 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.acp.scenes import long_run, run_behaviour, stream_run, text_of, wait_for_end, wait_for_status
-from conformance.protocols.acp.target import Ctx, Server, message, trigger_of
-from conformance.verdict import Failed, check
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.acp.scenes import (
+    long_run,
+    run_behaviour,
+    stream_run,
+    text_of,
+    wait_for_end,
+    wait_for_status,
+)
+from babelgate.conformance.protocols.acp.target import Ctx, Server, message, trigger_of
+from babelgate.conformance.verdict import Failed, check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 probes: Final = Probes[Server]()
 

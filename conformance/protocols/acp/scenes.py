@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from conformance.protocols.acp.target import Ctx, Server, message, run_id_of, trigger_of
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, NotJson, as_list, dig
-from conformance.wire.http import Stream
+from babelgate.conformance.protocols.acp.target import Ctx, Server, message, run_id_of, trigger_of
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
+from babelgate.conformance.wire.http import Stream
 
 TERMINAL: Final = ("completed", "failed", "cancelled")
 _LOOK_EVERY: Final = 0.1

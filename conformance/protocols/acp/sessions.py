@@ -3,11 +3,11 @@
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from conformance.probe import Probes
-from conformance.protocols.acp.scenes import run_behaviour, text_of
-from conformance.protocols.acp.target import Ctx, Server, trigger_of, unknown_id
-from conformance.verdict import NotApplicable, check
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.acp.scenes import run_behaviour, text_of
+from babelgate.conformance.protocols.acp.target import Ctx, Server, trigger_of, unknown_id
+from babelgate.conformance.verdict import NotApplicable, check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 probes: Final = Probes[Server]()
 

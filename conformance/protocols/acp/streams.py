@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.acp.scenes import Streamed, events_of, stream_run, text_of
-from conformance.protocols.acp.target import Ctx, Server, trigger_of
-from conformance.verdict import check
-from conformance.wire.exchange import as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.acp.scenes import Streamed, events_of, stream_run, text_of
+from babelgate.conformance.protocols.acp.target import Ctx, Server, trigger_of
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Server]()
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
-from conformance.probe import Context, NotSpoken, Opened, Options
-from conformance.verdict import Failed, NotApplicable, NotObserved
-from conformance.wire.exchange import Exchange, as_list, as_object, dig
-from conformance.wire.http import Receives, Stream, Wire
+from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
+from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
+from babelgate.conformance.wire.http import Receives, Stream, Wire
 
 _ERRORS: Final[Mapping[int, str]] = {4: "Error", 5: "Error"}
 _RUN: Final[Mapping[int, str]] = {200: "Run", 202: "Run", **_ERRORS}

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from conformance.probe import Probes, Suite
-from conformance.protocols.aief import artifacts, errors, files, lists, steps, tasks
-from conformance.protocols.aief.target import Agent, open_agent
+from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.protocols.aief import artifacts, errors, files, lists, steps, tasks
+from babelgate.conformance.protocols.aief.target import Agent, open_agent
 
 __all__ = ("SUITE",)
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.aief.scenes import new_task, upload_file
-from conformance.protocols.aief.target import Agent, Ctx, items_of, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.aief.scenes import new_task, upload_file
+from babelgate.conformance.protocols.aief.target import Agent, Ctx, items_of, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Agent]()
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.aief.scenes import create_task, execute_step, new_task
-from conformance.protocols.aief.target import Agent, Ctx, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.aief.scenes import create_task, execute_step, new_task
+from babelgate.conformance.protocols.aief.target import Agent, Ctx, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Agent]()
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.aief.scenes import Executed, execute, new_task, upload_file
-from conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
-from conformance.verdict import check
-from conformance.wire.exchange import dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.aief.scenes import Executed, execute, new_task, upload_file
+from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Agent]()
 

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.aief.scenes import create_task, execute_step, new_task, page_of_tasks, play_task
-from conformance.protocols.aief.target import Agent, Ctx, items_of
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.aief.scenes import create_task, execute_step, new_task, page_of_tasks, play_task
+from babelgate.conformance.protocols.aief.target import Agent, Ctx, items_of
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Agent]()
 

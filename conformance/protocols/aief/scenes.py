@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from conformance.protocols.aief.target import Agent, Ctx, agent_for
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import Exchange, dig
 
 _MOST_STEPS: Final = 25
 """An agent that is not through by then is taken not to end at all."""

@@ -4,12 +4,19 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.aief.scenes import Executed, execute, execute_step, new_task, play_past_end, play_task
-from conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import dig
-from conformance.wire.http import Unanswered
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.aief.scenes import (
+    Executed,
+    execute,
+    execute_step,
+    new_task,
+    play_past_end,
+    play_task,
+)
+from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import dig
+from babelgate.conformance.wire.http import Unanswered
 
 probes: Final = Probes[Agent]()
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
-from conformance.probe import Context, NotSpoken, Opened, Options
-from conformance.verdict import NotObserved
-from conformance.wire.exchange import Exchange, as_list, dig
-from conformance.wire.http import Receives, Wire
+from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
+from babelgate.conformance.verdict import NotObserved
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.wire.http import Receives, Wire
 
 _PATH: Final = "/ap/v1/agent/tasks"
 _ERRORS: Final[Mapping[int, str]] = {404: "NotFound", 422: "Unprocessable"}

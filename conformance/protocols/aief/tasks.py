@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.aief.scenes import INPUT, create_task, new_task
-from conformance.protocols.aief.target import Agent, Ctx
-from conformance.verdict import check
-from conformance.wire.exchange import dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.aief.scenes import INPUT, create_task, new_task
+from babelgate.conformance.protocols.aief.target import Agent, Ctx
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Agent]()
 

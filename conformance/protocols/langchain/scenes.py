@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from conformance.protocols.langchain.server import Ctx, Layout, speaking_trigger, trigger_for
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import Exchange, Frame, dig
-from conformance.wire.http import Unanswered
+from babelgate.conformance.protocols.langchain.server import Ctx, Layout, speaking_trigger, trigger_for
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import Exchange, Frame, dig
+from babelgate.conformance.wire.http import Unanswered
 
 MARK: Final = "babelgate-check"
 """The member of metadata by which a run of the judge finds its own things again."""

@@ -7,11 +7,11 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
-from conformance.probe import Context
-from conformance.trigger import Trigger
-from conformance.verdict import NotApplicable, NotObserved, check
-from conformance.wire.exchange import Exchange, Frame, NotJson, as_list, dig
-from conformance.wire.http import Receives, Stream, Wire
+from babelgate.conformance.probe import Context
+from babelgate.conformance.trigger import Trigger
+from babelgate.conformance.verdict import NotApplicable, NotObserved, check
+from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, dig
+from babelgate.conformance.wire.http import Receives, Stream, Wire
 
 
 @dataclass(frozen=True, slots=True)

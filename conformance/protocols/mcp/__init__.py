@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from conformance.probe import Probes, Suite
-from conformance.protocols.mcp import calls, lifecycle, sessions, tools, transport
-from conformance.protocols.mcp.target import Server, open_server
+from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.protocols.mcp import calls, lifecycle, sessions, tools, transport
+from babelgate.conformance.protocols.mcp.target import Server, open_server
 
 __all__ = ("SUITE",)
 

@@ -8,13 +8,13 @@ from uuid import uuid4
 
 from jsonschema import Draft202012Validator, SchemaError, ValidationError
 
-from conformance.leak import find_leak
-from conformance.probe import Probes
-from conformance.protocols.mcp.scenes import Called, call_of, call_plainly, call_tool, text_of
-from conformance.protocols.mcp.target import Ctx, Server, request
-from conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, check
-from conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
-from conformance.wire.http import Unanswered
+from babelgate.conformance.leak import find_leak
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.mcp.scenes import Called, call_of, call_plainly, call_tool, text_of
+from babelgate.conformance.protocols.mcp.target import Ctx, Server, request
+from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, check
+from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.http import Unanswered
 
 probes: Final = Probes[Server]()
 

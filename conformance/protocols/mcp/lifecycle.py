@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.mcp.target import HELLO, Ctx, Reply, Server, Session
-from conformance.verdict import check
-from conformance.wire.exchange import as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.mcp.target import HELLO, Ctx, Reply, Server, Session
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_object, dig
 
 probes: Final = Probes[Server]()
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.protocols.mcp.target import Ctx, Reply
-from conformance.verdict import NotApplicable, NotObserved, check
-from conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.protocols.mcp.target import Ctx, Reply
+from babelgate.conformance.verdict import NotApplicable, NotObserved, check
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 
 @dataclass(frozen=True, slots=True)

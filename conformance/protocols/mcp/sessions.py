@@ -3,9 +3,9 @@
 from typing import Final
 from uuid import uuid4
 
-from conformance.probe import Probes
-from conformance.protocols.mcp.target import Ctx, Server
-from conformance.verdict import NotApplicable, check
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.mcp.target import Ctx, Server
+from babelgate.conformance.verdict import NotApplicable, check
 
 probes: Final = Probes[Server]()
 

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from conformance.probe import Context, NotSpoken, Opened, Options
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, NotJson, as_object, dig, parse_json
-from conformance.wire.http import Stream, Wire
+from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, NotJson, as_object, dig, parse_json
+from babelgate.conformance.wire.http import Stream, Wire
 
 VERSION: Final = "2025-11-25"
 HELLO: Final[Mapping[str, Any]] = {

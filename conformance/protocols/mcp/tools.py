@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from jsonschema import Draft7Validator, Draft202012Validator, SchemaError
 
-from conformance.probe import Probes
-from conformance.protocols.mcp.scenes import list_tools
-from conformance.protocols.mcp.target import Ctx, Server
-from conformance.verdict import Failed, NotApplicable, check
-from conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.mcp.scenes import list_tools
+from babelgate.conformance.protocols.mcp.target import Ctx, Server
+from babelgate.conformance.verdict import Failed, NotApplicable, check
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from conformance.leak import find_leak
-from conformance.probe import Probes
-from conformance.protocols.mcp.scenes import list_tools
-from conformance.protocols.mcp.target import Ctx, Reply, Server, request
-from conformance.verdict import NotApplicable, check
-from conformance.wire.exchange import dig
+from babelgate.conformance.leak import find_leak
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.mcp.scenes import list_tools
+from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server, request
+from babelgate.conformance.verdict import NotApplicable, check
+from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Server]()
 

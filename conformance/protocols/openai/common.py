@@ -3,11 +3,11 @@
 from typing import Any, Final
 from urllib.parse import quote
 
-from conformance.leak import find_leak
-from conformance.probe import Probes
-from conformance.protocols.openai.target import Ctx, Server, refused
-from conformance.verdict import check
-from conformance.wire.exchange import as_list, dig
+from babelgate.conformance.leak import find_leak
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.target import Ctx, Server, refused
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Server]()
 models: Final = Probes[Server]()

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from conformance.probe import Context, NotSpoken, Opened, Options
-from conformance.verdict import NotApplicable, NotObserved, check
-from conformance.wire.exchange import Exchange, NotJson, as_list, dig
-from conformance.wire.http import Stream, Wire
+from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
+from babelgate.conformance.verdict import NotApplicable, NotObserved, check
+from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
+from babelgate.conformance.wire.http import Stream, Wire
 
 DONE: Final = "[DONE]"
 TOOL_NAME: Final = "get_weather"

@@ -17,17 +17,33 @@ from langgraph.errors import EmptyInputError, InvalidUpdateError
 from langgraph.store.base import BaseStore
 from pydantic import TypeAdapter, create_model
 
-from adapters.langchain.codec.caller_tools import encode_tool_message
-from adapters.langchain.read.run_frames import EventReader
-from canonical import AgentInfo, DataPart, Event, FaultCode, FaultError, Invocation, Part, TextPart
-from canonical.event import InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded, RunStarted, StateSaved
-from canonical.json import as_object
-from canonical.store import Store
-from canonical.value import Json, JsonObject
-from gateway.agents.langgraph.checkpointer import Saver
-from gateway.agents.langgraph.factory import Access, Factory, GraphAccess, Maker, NoGraphError, Ready, compile_graph
-from gateway.agents.langgraph.frames import MODES, GraphStreamReader, PendingWrites, ResumedRun
-from gateway.agents.langgraph.inputs import (
+from babelgate.adapters.langchain.codec.caller_tools import encode_tool_message
+from babelgate.adapters.langchain.read.run_frames import EventReader
+from babelgate.canonical import AgentInfo, DataPart, Event, FaultCode, FaultError, Invocation, Part, TextPart
+from babelgate.canonical.event import (
+    InterruptRaised,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    RunEnded,
+    RunStarted,
+    StateSaved,
+)
+from babelgate.canonical.json import as_object
+from babelgate.canonical.store import Store
+from babelgate.canonical.value import Json, JsonObject
+from babelgate.gateway.agents.langgraph.checkpointer import Saver
+from babelgate.gateway.agents.langgraph.factory import (
+    Access,
+    Factory,
+    GraphAccess,
+    Maker,
+    NoGraphError,
+    Ready,
+    compile_graph,
+)
+from babelgate.gateway.agents.langgraph.frames import MODES, GraphStreamReader, PendingWrites, ResumedRun
+from babelgate.gateway.agents.langgraph.inputs import (
     InputSchema,
     command_of,
     configurable_of,
@@ -37,12 +53,12 @@ from gateway.agents.langgraph.inputs import (
     resume_command,
     to_base_message,
 )
-from gateway.agents.langgraph.jsonable import ROOT, plain, plain_object, plain_text
-from gateway.agents.langgraph.store import Items
-from gateway.agents.python.signature import readable
-from gateway.storage import checkpoints
-from gateway.storage.checkpoints import Stored
-from gateway.storage.journal import Journal
+from babelgate.gateway.agents.langgraph.jsonable import ROOT, plain, plain_object, plain_text
+from babelgate.gateway.agents.langgraph.store import Items
+from babelgate.gateway.agents.python.signature import readable
+from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage.checkpoints import Stored
+from babelgate.gateway.storage.journal import Journal
 
 log = logging.getLogger("babelgate.agent")
 
@@ -250,7 +266,7 @@ class Graph:
         ended = RunEnded(output=output if isinstance(part, DataPart) else None, usage=usage)
         return (started, PartAdded(part=part), MessageEnded(), ended)
 
-    # The port of agents with a state of their own (`canonical.agent.Stateful`)
+    # The port of agents with a state of their own (`babelgate.canonical.agent.Stateful`)
 
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
@@ -285,7 +301,7 @@ class Graph:
             next=tuple(state.next),
         )
 
-    # The port of agents that are graphs (`canonical.agent.Introspectable`)
+    # The port of agents that are graphs (`babelgate.canonical.agent.Introspectable`)
 
     def _make_for_reading(self) -> Any:
         return self._make_graph(GraphAccess(access="assistants.read", store=Items(None, None)))

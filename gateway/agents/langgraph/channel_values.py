@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from gateway.storage.checkpoints import ChannelValue
+from babelgate.gateway.storage.checkpoints import ChannelValue
 
 _LIST: Final = "list"
 _OBJECT: Final = "object"

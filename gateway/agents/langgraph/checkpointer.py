@@ -18,13 +18,13 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from canonical import FaultCode, FaultError, Invocation
-from gateway.agents.langgraph.channel_values import KeptValue, decode_value, encode_value
-from gateway.storage import checkpoints as checkpoint
-from gateway.storage.checkpoints import ChannelValue, Stored, Write
-from gateway.storage.journal import Journal
-from gateway.storage.queries import thread_key
-from gateway.storage.transaction import Transaction, need_idle_thread
+from babelgate.canonical import FaultCode, FaultError, Invocation
+from babelgate.gateway.agents.langgraph.channel_values import KeptValue, decode_value, encode_value
+from babelgate.gateway.storage import checkpoints as checkpoint
+from babelgate.gateway.storage.checkpoints import ChannelValue, Stored, Write
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.queries import thread_key
+from babelgate.gateway.storage.transaction import Transaction, need_idle_thread
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from langgraph.pregel import Pregel  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.store.base import BaseStore
 from langgraph_sdk.runtime import _ExecutionRuntime, _ReadRuntime  # pyright: ignore[reportPrivateUsage]
 
-from canonical.value import JsonObject
-from gateway.agents.langgraph.signature import wanted_arguments
-from gateway.agents.python.threads import Worker, Workers
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.agents.langgraph.signature import wanted_arguments
+from babelgate.gateway.agents.python.threads import Worker, Workers
 
 Access = Literal["threads.create_run", "threads.update", "assistants.read"]
 """What a graph is wanted for, in the words of `langgraph_sdk.runtime`."""

@@ -10,9 +10,9 @@ from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from adapters.langchain.read.run_frames import EventReader
-from canonical import Event, Record, StateHistory
-from canonical.event import (
+from babelgate.adapters.langchain.read.run_frames import EventReader
+from babelgate.canonical import Event, Record, StateHistory
+from babelgate.canonical.event import (
     MessageEnded,
     MessageStarted,
     PartAdded,
@@ -22,10 +22,10 @@ from canonical.event import (
     StepEnded,
     StepStarted,
 )
-from canonical.json import as_object
-from canonical.message import TextPart
-from canonical.value import Json, JsonObject
-from gateway.agents.langgraph.jsonable import plain, plain_object
+from babelgate.canonical.json import as_object
+from babelgate.canonical.message import TextPart
+from babelgate.canonical.value import Json, JsonObject
+from babelgate.gateway.agents.langgraph.jsonable import plain, plain_object
 
 MODES: Final = ("values", "checkpoints", "tasks", "updates", "messages", "custom")
 """What is asked of the graph."""

@@ -16,16 +16,16 @@ from langchain_core.messages import (
 from langgraph.types import Command, Send
 from pydantic import ValidationError
 
-from adapters.langchain import request
-from adapters.langchain.codec.caller_tools import encode_input as encode_tools
-from adapters.langchain.codec.interrupts import BREAKPOINT, encode_answer
-from adapters.langchain.codec.message import encode_message
-from adapters.langchain.codec.state import assistant_id
-from adapters.langchain.request import callers_configurable, with_tools
-from canonical import DataPart, FaultCode, FaultError, Invocation, Message
-from canonical.event import InterruptAnswered
-from canonical.json import as_object
-from canonical.value import Json, JsonObject, is_uuid
+from babelgate.adapters.langchain import request
+from babelgate.adapters.langchain.codec.caller_tools import encode_input as encode_tools
+from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, encode_answer
+from babelgate.adapters.langchain.codec.message import encode_message
+from babelgate.adapters.langchain.codec.state import assistant_id
+from babelgate.adapters.langchain.request import callers_configurable, with_tools
+from babelgate.canonical import DataPart, FaultCode, FaultError, Invocation, Message
+from babelgate.canonical.event import InterruptAnswered
+from babelgate.canonical.json import as_object
+from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _CLASSES: Final[Mapping[str, type[BaseMessage]]] = {
     "human": HumanMessage,

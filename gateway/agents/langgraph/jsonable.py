@@ -15,8 +15,8 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from canonical.json import is_number
-from canonical.value import Json, JsonObject
+from babelgate.canonical.json import is_number
+from babelgate.canonical.value import Json, JsonObject
 
 ROOT: Final = "__root__"
 _DEEPEST: Final = 50

@@ -19,10 +19,10 @@ from langgraph.store.base import (
     SearchOp,
 )
 
-from canonical import FaultCode, FaultError
-from canonical import store as canonical
-from gateway.agents.langgraph.checkpointer import wait_in_thread
-from gateway.agents.langgraph.jsonable import plain_object
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical import store as canonical
+from babelgate.gateway.agents.langgraph.checkpointer import wait_in_thread
+from babelgate.gateway.agents.langgraph.jsonable import plain_object
 
 
 class Items(BaseStore):

@@ -1,4 +1,4 @@
-"""Agents in process: wraps any Python callable as an Agent. Replay of lost generators is in `canonical.replay`.
+"""Agents in process: wraps any Python callable as an Agent. `babelgate.canonical.replay` replays lost generators.
 
 A generator that asks is parked until the answer comes. If it is gone by then, its function runs again from the start
 with the recorded answers, and what it says again is matched against the log and dropped.
@@ -13,15 +13,15 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, Protocol, cast
 
-from canonical import Agent, AgentInfo, Declined, Event, FaultCode, FaultError, Invocation
-from canonical.event import InterruptAnswered, InterruptRaised, RunEnded
-from canonical.replay import ReplayCursor, ReplayPlan, replay_plan
-from canonical.thread import next_run_id
-from canonical.value import Json
-from gateway.agents.python.paused import PausedGenerators
-from gateway.agents.python.signature import Signature, describe, signature_of
-from gateway.agents.python.threads import Worker, Workers
-from gateway.agents.python.yielded import YieldEncoder
+from babelgate.canonical import Agent, AgentInfo, Declined, Event, FaultCode, FaultError, Invocation
+from babelgate.canonical.event import InterruptAnswered, InterruptRaised, RunEnded
+from babelgate.canonical.replay import ReplayCursor, ReplayPlan, replay_plan
+from babelgate.canonical.thread import next_run_id
+from babelgate.canonical.value import Json
+from babelgate.gateway.agents.python.paused import PausedGenerators
+from babelgate.gateway.agents.python.signature import Signature, describe, signature_of
+from babelgate.gateway.agents.python.threads import Worker, Workers
+from babelgate.gateway.agents.python.yielded import YieldEncoder
 
 log = logging.getLogger("babelgate.agent")
 

@@ -9,12 +9,12 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
-from canonical import AgentInfo, Event, FaultCode, FaultError, FilePart, Invocation, Record
-from canonical.event import RunCreated, RunEnded, UpstreamBound
-from canonical.json import to_json
-from canonical.replay import agent_records
-from canonical.state import RunStatus
-from canonical.value import JsonObject, Value
+from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, FilePart, Invocation, Record
+from babelgate.canonical.event import RunCreated, RunEnded, UpstreamBound
+from babelgate.canonical.json import to_json
+from babelgate.canonical.replay import agent_records
+from babelgate.canonical.state import RunStatus
+from babelgate.canonical.value import JsonObject, Value
 
 FORMAT: Final = 2
 """Of the file. A reader refuses a newer one."""
@@ -53,7 +53,7 @@ class Recording(Value):
     files: Mapping[str, str] = {}
     """Base64, by the hash that parts name them by."""
     wire: JsonObject = {}
-    """What was said on the wire meanwhile (`gateway.cli.wire`); replays do not read it. Since format 2."""
+    """What was said on the wire meanwhile (`babelgate.gateway.cli.wire`); replays do not read it. Since format 2."""
 
 
 def recording_of(

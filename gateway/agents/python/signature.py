@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 from typing_extensions import TypedDict, is_typeddict
 
-from canonical import AgentInfo, Invocation
-from canonical.agent import AGENT_NAME
-from canonical.value import JsonObject
+from babelgate.canonical import AgentInfo, Invocation
+from babelgate.canonical.agent import AGENT_NAME
+from babelgate.canonical.value import JsonObject
 
 _typed_dict: Any = TypedDict
 """Called with members that only run time knows."""

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from canonical.agent import DETACH
+from babelgate.canonical.agent import DETACH
 
 
 class _Job:

@@ -13,7 +13,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from pydantic import BaseModel
 
-from canonical import (
+from babelgate.canonical import (
     Artifact,
     Ask,
     DataPart,
@@ -28,7 +28,7 @@ from canonical import (
     ToolCallPart,
     UseTool,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     AgentEvent,
     ArtifactAdded,
     InterruptRaised,
@@ -44,8 +44,8 @@ from canonical.event import (
     ToolStarted,
     whole_message,
 )
-from canonical.json import MAX_BITS, MAX_DEPTH, MAX_VALUES, is_number, is_text
-from canonical.value import Json, Value
+from babelgate.canonical.json import MAX_BITS, MAX_DEPTH, MAX_VALUES, is_number, is_text
+from babelgate.canonical.value import Json, Value
 
 V = TypeVar("V", bound=Value)
 

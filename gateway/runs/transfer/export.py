@@ -7,13 +7,13 @@ from typing import Any, BinaryIO, Final
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, exists, func, select, text, union
 
-from canonical.event import encode_event
-from canonical.fault import FaultCode, FaultError
-from canonical.json import has_members
-from canonical.message import FilePart
-from canonical.thread import Thread
-from canonical.value import JsonObject
-from gateway.runs.transfer.form import (
+from babelgate.canonical.event import encode_event
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.json import has_members
+from babelgate.canonical.message import FilePart
+from babelgate.canonical.thread import Thread
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.runs.transfer.form import (
     VERSION,
     AliasLine,
     AssistantLine,
@@ -33,12 +33,12 @@ from gateway.runs.transfer.form import (
     WebhookLine,
     Writer,
 )
-from gateway.storage.blobs import Blobs
-from gateway.storage.database import HEAD
-from gateway.storage.journal import read_page
-from gateway.storage.short_form import decode_row, lengthen
-from gateway.storage.statements import table_of
-from gateway.storage.tables import (
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.database import HEAD
+from babelgate.gateway.storage.journal import read_page
+from babelgate.gateway.storage.short_form import decode_row, lengthen
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import (
     LIVE,
     AliasRow,
     AssistantRow,

@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from gateway.storage.database import HEAD, REVISIONS
+from babelgate.gateway.storage.database import HEAD, REVISIONS
 
 FORMAT: Final = "babelgate-export"
 VERSION: Final = 1

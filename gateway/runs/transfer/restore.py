@@ -15,17 +15,17 @@ import msgspec
 from sqlalchemy import Connection, Table, func, insert, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from canonical.assistant import Assistant
-from canonical.cron import Cron
-from canonical.event import Event, Record, RunCreated, TaskCreated, ThreadChanged, encode_event
-from canonical.fault import FaultCode, FaultError
-from canonical.fold import thread_after, thread_created
-from canonical.json import is_equal
-from canonical.message import FilePart
-from canonical.stored import decode_event, decode_snapshot, encode_snapshot
-from canonical.value import Value
-from gateway.runs.event_check import files_of
-from gateway.runs.transfer.form import (
+from babelgate.canonical.assistant import Assistant
+from babelgate.canonical.cron import Cron
+from babelgate.canonical.event import Event, Record, RunCreated, TaskCreated, ThreadChanged, encode_event
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.fold import thread_after, thread_created
+from babelgate.canonical.json import is_equal
+from babelgate.canonical.message import FilePart
+from babelgate.canonical.stored import decode_event, decode_snapshot, encode_snapshot
+from babelgate.canonical.value import Value
+from babelgate.gateway.runs.event_check import files_of
+from babelgate.gateway.runs.transfer.form import (
     AliasLine,
     AssistantLine,
     Begin,
@@ -47,11 +47,11 @@ from gateway.runs.transfer.form import (
     is_id,
     is_number,
 )
-from gateway.storage.blobs import Blobs
-from gateway.storage.journal import read_page
-from gateway.storage.short_form import encode_row, refer, shorten
-from gateway.storage.statements import table_of
-from gateway.storage.tables import (
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.journal import read_page
+from babelgate.gateway.storage.short_form import encode_row, refer, shorten
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import (
     LIVE,
     AliasRow,
     AssistantRow,
@@ -66,7 +66,7 @@ from gateway.storage.tables import (
     ThreadRow,
     WebhookRow,
 )
-from gateway.storage.transaction import ThreadState, Transaction
+from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 V = TypeVar("V", bound=Value)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from adapters._server.sse import frame
+from babelgate.adapters._server.sse import frame
 
 RUN: Final = "22222222-2222-4222-8222-222222222222"
 _THREAD: Final = "11111111-1111-4111-8111-111111111111"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._client.agent_name import free_name, legal_name
-from canonical.agent import AGENT_NAME
+from babelgate.adapters._client.agent_name import free_name, legal_name
+from babelgate.canonical.agent import AGENT_NAME
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from adapters._client.backoff import MAX_FAILURES, Backoff, in_time
-from canonical import FaultCode, FaultError
+from babelgate.adapters._client.backoff import MAX_FAILURES, Backoff, in_time
+from babelgate.canonical import FaultCode, FaultError
 
 Ask = Callable[[], Awaitable[str]]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from adapters._client.blobs import NO_FILE, with_files
-from canonical import Fault, FaultCode, FaultError, FilePart
-from canonical.event import ArtifactAdded, Custom, PartAdded
+from babelgate.adapters._client.blobs import NO_FILE, with_files
+from babelgate.canonical import Fault, FaultCode, FaultError, FilePart
+from babelgate.canonical.event import ArtifactAdded, Custom, PartAdded
 
 TOLD = PartAdded(message_id="m1", part=FilePart(name="a.bin", blob="a" * 64))
 

@@ -5,8 +5,8 @@ import asyncio
 import httpx
 import pytest
 
-from adapters._client.calls import Calls
-from canonical import FaultCode, FaultError
+from babelgate.adapters._client.calls import Calls
+from babelgate.canonical import FaultCode, FaultError
 
 BOUND = 30
 

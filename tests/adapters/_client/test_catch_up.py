@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import pytest
 
-from adapters._client import catch_up as module
-from adapters._client.backoff import MAX_FAILURES
-from adapters._client.catch_up import catch_up
-from adapters._extension import RecordReader
-from canonical import Event, FaultCode, FaultError
-from canonical.event import Custom
+from babelgate.adapters._client import catch_up as module
+from babelgate.adapters._client.backoff import MAX_FAILURES
+from babelgate.adapters._client.catch_up import catch_up
+from babelgate.adapters._extension import RecordReader
+from babelgate.canonical import Event, FaultCode, FaultError
+from babelgate.canonical.event import Custom
 
 Connection = Callable[[RecordReader], Sequence[Event] | FaultError]
 """What one connection brings: events, or the fault in which it ends."""

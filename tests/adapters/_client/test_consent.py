@@ -1,4 +1,4 @@
-from adapters._client.consent import is_yes
+from babelgate.adapters._client.consent import is_yes
 
 
 def test_only_a_clear_yes_approves() -> None:

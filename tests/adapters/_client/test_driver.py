@@ -8,15 +8,15 @@ from uuid import uuid4
 
 import pytest
 
-import adapters.a2a.client as a2a
-import adapters.acp.client as acp
-from adapters import UPSTREAMS
-from adapters._client.backoff import MAX_FAILURES
-from adapters._upstream import Upstream
-from adapters.langchain.client import resume
-from canonical import Event, Fault, FaultCode, FaultError, Invocation, Message, RunInput
-from canonical.agent import DETACH, Reattachable
-from canonical.event import UpstreamBound
+import babelgate.adapters.a2a.client as a2a
+import babelgate.adapters.acp.client as acp
+from babelgate.adapters import UPSTREAMS
+from babelgate.adapters._client.backoff import MAX_FAILURES
+from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.langchain.client import resume
+from babelgate.canonical import Event, Fault, FaultCode, FaultError, Invocation, Message, RunInput
+from babelgate.canonical.agent import DETACH, Reattachable
+from babelgate.canonical.event import UpstreamBound
 from tests.adapters._client.servers import SCRIPTS, ScriptedServer, Then
 from tests.serving import serving
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._client.error_response import LONGEST, response_error, retry_after
-from canonical import Fault, FaultCode
+from babelgate.adapters._client.error_response import LONGEST, response_error, retry_after
+from babelgate.canonical import Fault, FaultCode
 
 NOW = 784111777.0
 """Sun, 06 Nov 1994 08:49:37 GMT."""

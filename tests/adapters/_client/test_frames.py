@@ -7,9 +7,9 @@ from contextlib import aclosing
 import httpx
 import pytest
 
-from adapters._client.frames import FrameStream
-from adapters._client.sse import Frame
-from canonical import FaultCode, FaultError
+from babelgate.adapters._client.frames import FrameStream
+from babelgate.adapters._client.sse import Frame
+from babelgate.canonical import FaultCode, FaultError
 from tests.driving import BOUND, all_of
 
 

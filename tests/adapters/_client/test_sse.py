@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
-from adapters._client.sse import Frame, Frames
-from adapters._server.sse import frame
-from canonical import FaultCode, FaultError
+from babelgate.adapters._client.sse import Frame, Frames
+from babelgate.adapters._server.sse import frame
+from babelgate.canonical import FaultCode, FaultError
 
 READINGS = {
     "lf": (b"data: a\n\ndata: b\n\n", [Frame(b"a"), Frame(b"b")]),

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from adapters import UPSTREAMS
-from adapters._upstream import Upstream
-from canonical import Fault, FaultCode, Invocation, Message, RunInput
+from babelgate.adapters import UPSTREAMS
+from babelgate.adapters._upstream import Upstream
+from babelgate.canonical import Fault, FaultCode, Invocation, Message, RunInput
 from tests.driving import raised_fault
 from tests.serving import serving
 

@@ -13,7 +13,7 @@ from typing import Final
 import httpx
 import pytest
 
-from adapters._client.transport import Transport
+from babelgate.adapters._client.transport import Transport
 from tests.certificate import self_signed
 
 BOUND: Final = 30.0

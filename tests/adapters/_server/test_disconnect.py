@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from adapters._server.disconnect import accept
-from canonical import Receipt, TaskState
+from babelgate.adapters._server.disconnect import accept
+from babelgate.canonical import Receipt, TaskState
 from tests.gateway.hubs import OWNER, Held, House, Scripted, ends, registered, submit, within
 
 

@@ -4,8 +4,16 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
-from adapters._server.encoding import LargeJson, as_bytes, encode, encode_in_pieces, is_large, json_response, size_of
-from adapters._server.listed import Pieces
+from babelgate.adapters._server.encoding import (
+    LargeJson,
+    as_bytes,
+    encode,
+    encode_in_pieces,
+    is_large,
+    json_response,
+    size_of,
+)
+from babelgate.adapters._server.listed import Pieces
 
 LONG = 'é"\u2028' * 100_000
 LARGE: Any = {

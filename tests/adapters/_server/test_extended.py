@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from litestar import Request
 
-from adapters._extension import HEADER, URI
-from adapters._server.extended import confirm, is_asked
+from babelgate.adapters._extension import HEADER, URI
+from babelgate.adapters._server.extended import confirm, is_asked
 
 
 def _request(*headers: tuple[str, str]) -> Request[Any, Any, Any]:

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._server.fanout import EncodedRecord, Encoder, FanoutCache, FanoutLimits, Follower
-from adapters.a2a.codec.v0_3 import Codec as Codec03
-from adapters.a2a.codec.v1_0 import Codec
-from adapters.a2a.server.follow import TaskStream as A2AReading
-from adapters.acp.codec.messages import View
-from adapters.acp.server.follow import RunStream as AcpReading
-from canonical import Hub, Message, Receipt, Record, RunInput, Submission
-from canonical.event import Custom
+from babelgate.adapters._server.fanout import EncodedRecord, Encoder, FanoutCache, FanoutLimits, Follower
+from babelgate.adapters.a2a.codec.v0_3 import Codec as Codec03
+from babelgate.adapters.a2a.codec.v1_0 import Codec
+from babelgate.adapters.a2a.server.follow import TaskStream as A2AReading
+from babelgate.adapters.acp.codec.messages import View
+from babelgate.adapters.acp.server.follow import RunStream as AcpReading
+from babelgate.canonical import Hub, Message, Receipt, Record, RunInput, Submission
+from babelgate.canonical.event import Custom
 from tests.running import running
 
 RECORDS = [Record(seq=seq, at=seq, task_id="t", run_id=None, attempt=0, event=Custom()) for seq in range(1, 41)]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapters._server.fault_headers import fault_headers
-from canonical import Fault, FaultCode
+from babelgate.adapters._server.fault_headers import fault_headers
+from babelgate.canonical import Fault, FaultCode
 
 
 @pytest.mark.parametrize(

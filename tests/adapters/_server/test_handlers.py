@@ -2,7 +2,7 @@
 
 from copy import deepcopy
 
-from adapters._server.handlers import Handlers
+from babelgate.adapters._server.handlers import Handlers
 
 
 class Server(Handlers):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from adapters._server.heartbeat import SEND_TIMEOUT, Monitor
+from babelgate.adapters._server.heartbeat import SEND_TIMEOUT, Monitor
 from tests.bridge import BOUND
 
 

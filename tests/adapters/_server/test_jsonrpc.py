@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._server.jsonrpc import Reply, dispatch, envelope, table
-from canonical import FaultCode, FaultError
+from babelgate.adapters._server.jsonrpc import Reply, dispatch, envelope, table
+from babelgate.canonical import FaultCode, FaultError
 from tests.strategies import json_values
 
 

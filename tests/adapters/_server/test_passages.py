@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._server.fanout import Encoder, FanoutCache
-from adapters._server.passages import split_passages
-from adapters.a2a.codec import v0_3, v1_0
-from adapters.a2a.server.follow import _Encoder as A2A  # pyright: ignore[reportPrivateUsage]
-from adapters.a2a.write.task_events import EventWriter as A2AWriter
-from adapters.acp.codec.parts import View as AcpView
-from adapters.acp.server.follow import _Encoder as Acp  # pyright: ignore[reportPrivateUsage]
-from adapters.acp.write.recorded import RecordedWriter
-from adapters.acp.write.run_events import EventWriter as AcpWriter
-from adapters.langchain.codec.stream_modes import View
-from adapters.langchain.server.stream import _Encoder as LangGraph  # pyright: ignore[reportPrivateUsage]
-from adapters.langchain.write.run_frames import EventWriter as LangGraphWriter
-from adapters.openai.write.chunks import ChunkWriter
-from adapters.openai.write.completion import CompletionWriter
-from canonical import Record, Task, TaskState
-from canonical.event import PartDelta, TaskCreated
+from babelgate.adapters._server.fanout import Encoder, FanoutCache
+from babelgate.adapters._server.passages import split_passages
+from babelgate.adapters.a2a.codec import v0_3, v1_0
+from babelgate.adapters.a2a.server.follow import _Encoder as A2A  # pyright: ignore[reportPrivateUsage]
+from babelgate.adapters.a2a.write.task_events import EventWriter as A2AWriter
+from babelgate.adapters.acp.codec.parts import View as AcpView
+from babelgate.adapters.acp.server.follow import _Encoder as Acp  # pyright: ignore[reportPrivateUsage]
+from babelgate.adapters.acp.write.recorded import RecordedWriter
+from babelgate.adapters.acp.write.run_events import EventWriter as AcpWriter
+from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.server.stream import _Encoder as LangGraph  # pyright: ignore[reportPrivateUsage]
+from babelgate.adapters.langchain.write.run_frames import EventWriter as LangGraphWriter
+from babelgate.adapters.openai.write.chunks import ChunkWriter
+from babelgate.adapters.openai.write.completion import CompletionWriter
+from babelgate.canonical import Record, Task, TaskState
+from babelgate.canonical.event import PartDelta, TaskCreated
 from tests import strategies
 from tests.examples import examples
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from adapters._server import shared_lists
-from adapters._server.shared_lists import MARK, SharedList, ValueWithList, with_list
+from babelgate.adapters._server import shared_lists
+from babelgate.adapters._server.shared_lists import MARK, SharedList, ValueWithList, with_list
 
 LONG = "long" * 100_000
 

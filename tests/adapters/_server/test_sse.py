@@ -11,11 +11,20 @@ from hypothesis import strategies as st
 from litestar import Litestar, Request, Response, get
 from pydantic_core import from_json, to_json
 
-from adapters._client.sse import Frames
-from adapters._server.encoding import encode
-from adapters._server.sse import HEARTBEAT, LargeFrame, TextFrames, event_stream, frame, frame_of, frames, pieces_of
-from adapters.acp import wire as w
-from canonical import FaultCode, FaultError
+from babelgate.adapters._client.sse import Frames
+from babelgate.adapters._server.encoding import encode
+from babelgate.adapters._server.sse import (
+    HEARTBEAT,
+    LargeFrame,
+    TextFrames,
+    event_stream,
+    frame,
+    frame_of,
+    frames,
+    pieces_of,
+)
+from babelgate.adapters.acp import wire as w
+from babelgate.canonical import FaultCode, FaultError
 from tests import loopback
 from tests.bridge import client
 from tests.serving import serving

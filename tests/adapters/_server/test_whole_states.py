@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-from adapters._extension import URI
-from canonical.difference import StateChange
-from canonical.event import Event, Native, StateSaved, StepEnded, StepStarted
+from babelgate.adapters._extension import URI
+from babelgate.canonical.difference import StateChange
+from babelgate.canonical.event import Event, Native, StateSaved, StepEnded, StepStarted
 from tests.adapters.a2a.site import answer_of, events_of, message, opened
 from tests.adapters.a2a.test_extension import HEADERS, envelopes
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from canonical import Event, Message, Record, RunReason, RunStatus, Task, TaskState, TextPart
-from canonical.event import (
+from babelgate.canonical import Event, Message, Record, RunReason, RunStatus, Task, TaskState, TextPart
+from babelgate.canonical.event import (
     MessageEnded,
     MessageStarted,
     PartAdded,

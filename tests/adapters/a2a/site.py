@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from canonical import (
+from babelgate.canonical import (
     Artifact,
     Ask,
     DataPart,
@@ -22,10 +22,10 @@ from canonical import (
     Scope,
     TextPart,
 )
-from canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
-from canonical.message import AnnotationPart, ReasoningPart, RefusalPart
-from gateway import demo
-from gateway.hub import Hub
+from babelgate.canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
+from babelgate.canonical.message import AnnotationPart, ReasoningPart, RefusalPart
+from babelgate.gateway import demo
+from babelgate.gateway.hub import Hub
 from tests import bridge
 from tests.opened import opened as opened_gateway
 

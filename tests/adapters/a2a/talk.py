@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from canonical import Agent, Invocation, Message
-from canonical.event import Cause, UpstreamBound
-from conformance.contract import Dialogue
+from babelgate.canonical import Agent, Invocation, Message
+from babelgate.canonical.event import Cause, UpstreamBound
+from babelgate.conformance.contract import Dialogue
 
 
 class Talk(Dialogue):

@@ -1,7 +1,7 @@
 import pytest
 
-from adapters.a2a import adapter
-from canonical import Feature
+from babelgate.adapters.a2a import adapter
+from babelgate.canonical import Feature
 
 
 @pytest.mark.parametrize("version", adapter.versions)

@@ -9,14 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from adapters._client import driver
-from adapters._server.sse import frame
-from adapters.a2a import client as client_module
-from adapters.a2a.client import Client
-from adapters.a2a.client.http import HttpClient
-from canonical import DataPart, Event, FaultCode, FilePart, Invocation, Message, Record, TextPart
-from canonical.agent import DETACH
-from canonical.event import (
+from babelgate.adapters._client import driver
+from babelgate.adapters._server.sse import frame
+from babelgate.adapters.a2a import client as client_module
+from babelgate.adapters.a2a.client import Client
+from babelgate.adapters.a2a.client.http import HttpClient
+from babelgate.canonical import DataPart, Event, FaultCode, FilePart, Invocation, Message, Record, TextPart
+from babelgate.canonical.agent import DETACH
+from babelgate.canonical.event import (
     InterruptAnswered,
     InterruptRaised,
     LossNoted,
@@ -26,8 +26,8 @@ from canonical.event import (
     RunEnded,
     UpstreamBound,
 )
-from canonical.message import ReasoningPart
-from canonical.replay import ReplayCursor
+from babelgate.canonical.message import ReasoningPart
+from babelgate.canonical.replay import ReplayCursor
 from tests.adapters.a2a.far import CONTEXT, TASK, Body, Far, card_0_3, card_1_0, far_server
 from tests.driving import BOUND, all_of, fault_of
 from tests.given import make

@@ -1,7 +1,7 @@
 import pytest
 
-from adapters.a2a.errors import REASONS, a2a_error, error_object, reason_of, rest_error, rest_error_0_3
-from canonical import Fault, FaultCode
+from babelgate.adapters.a2a.errors import REASONS, a2a_error, error_object, reason_of, rest_error, rest_error_0_3
+from babelgate.canonical import Fault, FaultCode
 from tests.adapters.a2a.schema import check
 
 # Code in JSON-RPC, HTTP status, google.rpc status: specification 1.0.1, 5.4.

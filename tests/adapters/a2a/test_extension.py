@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapters._extension import MAX_SLICE, URI, RecordReader
-from canonical.event import Custom, MessageEnded, PartDelta
+from babelgate.adapters._extension import MAX_SLICE, URI, RecordReader
+from babelgate.canonical.event import Custom, MessageEnded, PartDelta
 from tests.adapters.a2a.site import Site, events_of, message, message_0_3
 
 HEADERS = ("A2A-Extensions", "X-A2A-Extensions")

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from adapters._client.sse import Frames
-from adapters._server.sse import frame
-from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
-from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.write.task_events import EventWriter
-from canonical import FaultError, Record
-from canonical.event import RunCreated
+from babelgate.adapters._client.sse import Frames
+from babelgate.adapters._server.sse import frame
+from babelgate.adapters.a2a.codec import v0_3, v0_3_rest, v1_0
+from babelgate.adapters.a2a.codec.dialect import Dialect
+from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.canonical import FaultError, Record
+from babelgate.canonical.event import RunCreated
 from tests.adapters.a2a.log import task_of
 from tests.adapters.a2a.schema import check
 from tests.said import event_of, said

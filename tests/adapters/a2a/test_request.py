@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
-from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.errors import decode_error, error_object, rest_error, rest_error_0_3
-from canonical import DataPart, Fault, FaultCode, FilePart, Message, TextPart
+from babelgate.adapters.a2a.codec import v0_3, v0_3_rest, v1_0
+from babelgate.adapters.a2a.codec.dialect import Dialect
+from babelgate.adapters.a2a.errors import decode_error, error_object, rest_error, rest_error_0_3
+from babelgate.canonical import DataPart, Fault, FaultCode, FilePart, Message, TextPart
 
 DIALECTS = [v1_0.Codec, v0_3.Codec, v0_3_rest.Codec]
 

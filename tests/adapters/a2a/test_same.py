@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from adapters.a2a.agents.card import card
-from adapters.a2a.agents.interface import describe
-from canonical import Scope
-from canonical.event import Native
+from babelgate.adapters.a2a.agents.card import card
+from babelgate.adapters.a2a.agents.interface import describe
+from babelgate.canonical import Scope
+from babelgate.canonical.event import Native
 from tests.adapters.a2a.far import card_1_0
 from tests.adapters.a2a.schema import check
 from tests.adapters.a2a.site import OWNER, Site

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from adapters.a2a.agents.interface import Interface
-from adapters.a2a.client import Client
-from canonical import AgentInfo, Event, Invocation, Message, Scope, TaskState, TextPart
-from canonical.fold import Fold
-from canonical.hub import TaskFilter
+from babelgate.adapters.a2a.agents.interface import Interface
+from babelgate.adapters.a2a.client import Client
+from babelgate.canonical import AgentInfo, Event, Invocation, Message, Scope, TaskState, TextPart
+from babelgate.canonical.fold import Fold
+from babelgate.canonical.hub import TaskFilter
 from tests.adapters.a2a.far import Far, far_server
 from tests.adapters.a2a.schema import check
 from tests.adapters.a2a.site import BOUND, OWNER, Site, answer_of, events_of, message, message_0_3, opened

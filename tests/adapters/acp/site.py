@@ -10,12 +10,12 @@ from typing import Any
 
 import httpx
 
-from adapters._client.sse import Frames
-from gateway import demo
-from gateway.agents.python.agent import wrap
-from gateway.hub import Hub
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import DEMO
+from babelgate.adapters._client.sse import Frames
+from babelgate.gateway import demo
+from babelgate.gateway.agents.python.agent import wrap
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import DEMO
 from tests.bridge import client
 from tests.opened import opened as opened_gateway
 

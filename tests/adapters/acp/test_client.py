@@ -10,12 +10,12 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from adapters._client.backoff import MAX_FAILURES
-from adapters._server.sse import frame
-from adapters.acp import client as client_module
-from adapters.acp.agents import upstream_name
-from adapters.acp.client import Client, discover
-from canonical import (
+from babelgate.adapters._client.backoff import MAX_FAILURES
+from babelgate.adapters._server.sse import frame
+from babelgate.adapters.acp import client as client_module
+from babelgate.adapters.acp.agents import upstream_name
+from babelgate.adapters.acp.client import Client, discover
+from babelgate.canonical import (
     Event,
     FaultCode,
     FaultError,
@@ -29,8 +29,8 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.agent import DETACH
-from canonical.event import (
+from babelgate.canonical.agent import DETACH
+from babelgate.canonical.event import (
     InterruptAnswered,
     InterruptRaised,
     LossNoted,

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from adapters._extension import HEADER, MAX_SLICE, START_HEADER, URI, RecordReader
-from adapters.acp.client import Client
-from canonical import FaultCode, FaultError
-from canonical.event import LossNoted, PartAdded, PartDelta
+from babelgate.adapters._extension import HEADER, MAX_SLICE, START_HEADER, URI, RecordReader
+from babelgate.adapters.acp.client import Client
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.event import LossNoted, PartAdded, PartDelta
 from tests.adapters.acp.site import NOBODY, Site, message
 from tests.adapters.acp.test_client import PLAIN, RUN, Far, call
 from tests.bridge import client as bridge

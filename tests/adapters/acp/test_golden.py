@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from adapters._client.sse import Frames
-from adapters._json import parse_json
-from adapters._server.sse import frame
-from adapters.acp import wire as w
-from adapters.acp.codec.messages import View
-from adapters.acp.read import EventReader, decode_event
-from adapters.acp.write.run_events import EventWriter
-from canonical import FaultError, Record
-from canonical.json import to_json
+from babelgate.adapters._client.sse import Frames
+from babelgate.adapters._json import parse_json
+from babelgate.adapters._server.sse import frame
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.codec.messages import View
+from babelgate.adapters.acp.read import EventReader, decode_event
+from babelgate.adapters.acp.write.run_events import EventWriter
+from babelgate.canonical import FaultError, Record
+from babelgate.canonical.json import to_json
 from tests.said import event_of, said
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from adapters._extension import URI
-from adapters.acp.agents import decode_agents
-from adapters.acp.client import Client
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters._extension import URI
+from babelgate.adapters.acp.agents import decode_agents
+from babelgate.adapters.acp.client import Client
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.adapters.acp.site import Site, message, opened
 from tests.adapters.acp.test_client import RUN, SESSION, Far
 from tests.bridge import client as bridge

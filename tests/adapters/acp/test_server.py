@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from adapters._client.sse import Frames
-from canonical import Ask, Invocation, Message, RunInput, Scope, Submission, TextPart
-from canonical.event import Custom, TaskCreated
+from babelgate.adapters._client.sse import Frames
+from babelgate.canonical import Ask, Invocation, Message, RunInput, Scope, Submission, TextPart
+from babelgate.canonical.event import Custom, TaskCreated
 from tests.adapters.acp.site import BOUND, NOBODY, Site, message, opened, texts
 
 

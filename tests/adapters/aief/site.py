@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from canonical import (
+from babelgate.canonical import (
     Artifact,
     Ask,
     DataPart,
@@ -19,11 +19,11 @@ from canonical import (
     Step,
     TextPart,
 )
-from canonical.event import Custom, Event, StepEnded, StepStarted
-from gateway import demo
-from gateway.hub import Hub
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import DEMO
+from babelgate.canonical.event import Custom, Event, StepEnded, StepStarted
+from babelgate.gateway import demo
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import DEMO
 from tests.running import running
 
 T = TypeVar("T")

@@ -1,5 +1,5 @@
-from adapters.aief import adapter
-from canonical import Feature
+from babelgate.adapters.aief import adapter
+from babelgate.canonical import Feature
 
 
 def test_every_feature_is_carried_or_its_loss_is_declared() -> None:

@@ -9,10 +9,10 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from adapters.aief import Client, discover, upstream, upstream_name
-from adapters.aief.client import task as task_module
-from adapters.aief.client.http import HttpClient, root_of
-from canonical import (
+from babelgate.adapters.aief import Client, discover, upstream, upstream_name
+from babelgate.adapters.aief.client import task as task_module
+from babelgate.adapters.aief.client.http import HttpClient, root_of
+from babelgate.canonical import (
     DataPart,
     Event,
     Fault,
@@ -26,7 +26,7 @@ from canonical import (
     RunStatus,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptAnswered,
     InterruptRaised,
@@ -37,7 +37,7 @@ from canonical.event import (
     StepStarted,
     UpstreamBound,
 )
-from conformance.contract import check_agent
+from babelgate.conformance.contract import check_agent
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded
 from tests.adapters.aief.far import TASKS, Far, far_server, step

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.aief.codec import (
+from babelgate.adapters.aief.codec import (
     artifact_id,
     clean_folder,
     clean_name,
@@ -19,9 +19,9 @@ from adapters.aief.codec import (
     input_of,
     page_of,
 )
-from adapters.aief.wire import types as w
-from canonical import Artifact, DataPart, FilePart, Invocation, Message, Part, RunInput, TextPart
-from canonical.value import JsonObject
+from babelgate.adapters.aief.wire import types as w
+from babelgate.canonical import Artifact, DataPart, FilePart, Invocation, Message, Part, RunInput, TextPart
+from babelgate.canonical.value import JsonObject
 
 HOSTILE = {
     "../../evil.txt": "evil.txt",

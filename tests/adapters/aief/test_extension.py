@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from adapters._extension import HEADER, MAX_SLICE, START_HEADER, URI, RecordReader
-from adapters.aief.client import Client
-from canonical import FaultCode, FaultError, Invocation, Message
-from canonical.event import LossNoted, MessageStarted
+from babelgate.adapters._extension import HEADER, MAX_SLICE, START_HEADER, URI, RecordReader
+from babelgate.adapters.aief.client import Client
+from babelgate.canonical import FaultCode, FaultError, Invocation, Message
+from babelgate.canonical.event import LossNoted, MessageStarted
 from tests import loopback
 from tests.adapters.aief.far import Far, far_server, step
 from tests.adapters.aief.site import Site

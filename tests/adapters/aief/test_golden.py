@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from adapters.aief.codec import contents
-from adapters.aief.write.task import TaskView
-from canonical import Record
+from babelgate.adapters.aief.codec import contents
+from babelgate.adapters.aief.write.task import TaskView
+from babelgate.canonical import Record
 from tests.said import event_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from adapters.aief.read import StepReader, decode_artifact
-from adapters.aief.wire import replies as w
-from canonical import Event, FaultCode, FaultError, FilePart, RunReason, RunStatus
-from canonical.event import InterruptRaised, LossNoted, PartAdded, RunEnded, StepEnded, ToolEnded, ToolStarted
+from babelgate.adapters.aief.read import StepReader, decode_artifact
+from babelgate.adapters.aief.wire import replies as w
+from babelgate.canonical import Event, FaultCode, FaultError, FilePart, RunReason, RunStatus
+from babelgate.canonical.event import InterruptRaised, LossNoted, PartAdded, RunEnded, StepEnded, ToolEnded, ToolStarted
 from tests.adapters.aief.far import step
 
 OURS: dict[str, Any] = {"babelgate": {"thread_id": "x", "task_id": "y", "run_id": "z"}}

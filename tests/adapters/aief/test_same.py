@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.aief.client import Client
-from canonical import AgentInfo
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters.aief.client import Client
+from babelgate.canonical import AgentInfo
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.aief.far import Far, far_server, step
 from tests.difference import differences

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from canonical import (
+from babelgate.canonical import (
     AgentInfo,
     Answers,
     Message,
@@ -23,11 +23,11 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.event import RunEnded
-from canonical.json import to_json
-from canonical.thread import next_run_id
-from gateway.agents.python.agent import wrap
-from gateway.registered_agent import RegisteredAgent
+from babelgate.canonical.event import RunEnded
+from babelgate.canonical.json import to_json
+from babelgate.canonical.thread import next_run_id
+from babelgate.gateway.agents.python.agent import wrap
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.adapters.aief.site import BOUND, NOBODY, OWNER, Site, opened, within
 
 STEPS = "/agent/echo/ap/v1/agent/tasks"

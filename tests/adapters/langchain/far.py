@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters._server.sse import frame
-from canonical import Invocation, Message
+from babelgate.adapters._server.sse import frame
+from babelgate.canonical import Invocation, Message
 from tests.given import make
 
 RUN = "22222222-2222-4222-8222-222222222222"

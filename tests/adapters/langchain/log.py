@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from adapters.langchain.codec.stream_modes import View
-from adapters.langchain.write.run_frames import EventWriter
-from canonical import Event, Interrupt, Message, Record, Run, RunReason, RunStatus, StateHistory, TaskState
-from canonical.event import (
+from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.write.run_frames import EventWriter
+from babelgate.canonical import Event, Interrupt, Message, Record, Run, RunReason, RunStatus, StateHistory, TaskState
+from babelgate.canonical.event import (
     InterruptRaised,
     MessageEnded,
     MessageStarted,
@@ -21,7 +21,7 @@ from canonical.event import (
     TaskCreated,
     ThreadChanged,
 )
-from canonical.message import TextPart
+from babelgate.canonical.message import TextPart
 from tests.strategies import T0
 
 THREAD = "11111111-1111-4111-8111-111111111111"

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import httpx
 
-from adapters._client.sse import Frame, Frames
-from gateway import demo
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import DEMO
+from babelgate.adapters._client.sse import Frame, Frames
+from babelgate.gateway import demo
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import DEMO
 from tests.gateway.hubs import Scripted, within
 from tests.running import Running, running
 

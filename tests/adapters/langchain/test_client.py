@@ -8,12 +8,12 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from adapters._client import driver
-from adapters.langchain.client import Client
-from adapters.langchain.client import resume as following
-from canonical import Event, FaultCode, FaultError, Invocation, Message, Record, RunStatus
-from canonical.agent import DETACH
-from canonical.event import (
+from babelgate.adapters._client import driver
+from babelgate.adapters.langchain.client import Client
+from babelgate.adapters.langchain.client import resume as following
+from babelgate.canonical import Event, FaultCode, FaultError, Invocation, Message, Record, RunStatus
+from babelgate.canonical.agent import DETACH
+from babelgate.canonical.event import (
     InterruptAnswered,
     InterruptRaised,
     LossNoted,
@@ -24,7 +24,7 @@ from canonical.event import (
     StateSaved,
     UpstreamBound,
 )
-from canonical.json import to_json
+from babelgate.canonical.json import to_json
 from tests.adapters.langchain.far import (
     RUN,
     STREAM,

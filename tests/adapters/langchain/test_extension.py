@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from adapters._extension import HEADER, URI, RecordReader
-from adapters.langchain.codec.stream_modes import RECORDS
-from canonical import Event
-from canonical.event import ToolEnded
+from babelgate.adapters._extension import HEADER, URI, RecordReader
+from babelgate.adapters.langchain.codec.stream_modes import RECORDS
+from babelgate.canonical import Event
+from babelgate.canonical.event import ToolEnded
 from tests.adapters.langchain.site import Site, events, said
 
 ASKED = {HEADER: f"https://example.com/x, {URI}"}

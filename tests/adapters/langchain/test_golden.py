@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from adapters._client.sse import Frames
-from adapters.langchain.codec import agent_protocol
-from adapters.langchain.codec import state as codec
-from adapters.langchain.codec.stream_modes import Dialect, View
-from adapters.langchain.write.run_frames import EventWriter
-from canonical import Record, StateHistory
-from canonical.event import RunCreated
+from babelgate.adapters._client.sse import Frames
+from babelgate.adapters.langchain.codec import agent_protocol
+from babelgate.adapters.langchain.codec import state as codec
+from babelgate.adapters.langchain.codec.stream_modes import Dialect, View
+from babelgate.adapters.langchain.write.run_frames import EventWriter
+from babelgate.canonical import Record, StateHistory
+from babelgate.canonical.event import RunCreated
 from tests.adapters.langchain.log import EVERYTHING, small_frames
 from tests.said import event_of
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from canonical import Scope
-from canonical.event import RunEnded, RunStarted
+from babelgate.canonical import Scope
+from babelgate.canonical.event import RunEnded, RunStarted
 from tests.adapters.langchain.site import Site, said
 from tests.gateway.hubs import Activation, within
 

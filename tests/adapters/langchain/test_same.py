@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.langchain.client import Client
-from canonical import AgentInfo
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters.langchain.client import Client
+from babelgate.canonical import AgentInfo
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.adapters.langchain.far import Far, Frames, ai, checkpoint, chunk, human, metadata, task, task_result
 from tests.adapters.langchain.site import events
 from tests.bridge import client as bridge

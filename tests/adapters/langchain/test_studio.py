@@ -10,10 +10,10 @@ import httpx
 import pytest
 from langgraph.types import interrupt
 
-from gateway import demo
-from gateway.agents.langgraph.agent import wrap_graph
-from gateway.agents.registry import connect
-from gateway.settings.model import Settings
+from babelgate.gateway import demo
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.settings.model import Settings
 from tests.adapters.langchain.site import Site, events, opened, said
 from tests.gateway.graphs import State, builder
 from tests.running import running

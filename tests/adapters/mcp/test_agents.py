@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from adapters.mcp.agents import RESUME, Tool, encode_resume, resume_name
-from canonical import AgentInfo
+from babelgate.adapters.mcp.agents import RESUME, Tool, encode_resume, resume_name
+from babelgate.canonical import AgentInfo
 
 OUTPUT = {
     "type": "object",

@@ -7,13 +7,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from adapters._extension import MAX_SLICE, RecordReader
-from adapters.mcp.codec.run_id import encode_run_id
-from adapters.mcp.wire import RECORDS
-from canonical import AgentInfo, Event, FilePart, Invocation, Message, ToolCallPart
-from canonical.event import InterruptRaised, RunEnded, ToolEnded
-from gateway import demo
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters._extension import MAX_SLICE, RecordReader
+from babelgate.adapters.mcp.codec.run_id import encode_run_id
+from babelgate.adapters.mcp.wire import RECORDS
+from babelgate.canonical import AgentInfo, Event, FilePart, Invocation, Message, ToolCallPart
+from babelgate.canonical.event import InterruptRaised, RunEnded, ToolEnded
+from babelgate.gateway import demo
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.adapters.mcp.site import Client, Modern, enter
 from tests.running import running
 

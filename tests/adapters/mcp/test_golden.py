@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from adapters.mcp.write import ResultWriter
-from canonical import Record, Task, TaskState
-from canonical.event import RunCreated
+from babelgate.adapters.mcp.write import ResultWriter
+from babelgate.canonical import Record, Task, TaskState
+from babelgate.canonical.event import RunCreated
 from tests.said import event_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"

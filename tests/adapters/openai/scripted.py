@@ -9,10 +9,10 @@ from typing import Any, Final, Literal, cast
 
 import httpx
 
-from adapters._server.sse import frame
-from adapters.openai.client import Client
-from canonical import AgentInfo
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters._server.sse import frame
+from babelgate.adapters.openai.client import Client
+from babelgate.canonical import AgentInfo
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.bridge import client as bridge
 from tests.bridge import read_body
 from tests.opened import opened

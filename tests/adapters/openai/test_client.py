@@ -10,12 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from adapters._server.sse import frame
-from adapters.openai import client as client_module
-from adapters.openai.agents import upstream_name
-from adapters.openai.client import Client, discover
-from adapters.openai.client.http import base_of
-from canonical import (
+from babelgate.adapters._server.sse import frame
+from babelgate.adapters.openai import client as client_module
+from babelgate.adapters.openai.agents import upstream_name
+from babelgate.adapters.openai.client import Client, discover
+from babelgate.adapters.openai.client.http import base_of
+from babelgate.canonical import (
     AnnotationPart,
     Event,
     Fault,
@@ -27,8 +27,8 @@ from canonical import (
     RunStatus,
     ToolCallPart,
 )
-from canonical.event import InterruptAnswered, LossNoted, PartAdded, RunEnded, ToolEnded, UpstreamBound
-from conformance.contract import Dialogue, check_agent
+from babelgate.canonical.event import InterruptAnswered, LossNoted, PartAdded, RunEnded, ToolEnded, UpstreamBound
+from babelgate.conformance.contract import Dialogue, check_agent
 from tests import loopback
 from tests.adapters.openai.model import BOUND, KEY, Answer, Call, Server, serve
 from tests.driving import all_of, raised_fault

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from adapters._client.sse import Frames
-from adapters._extension import HEADER, URI, RecordReader
-from adapters.openai.codec.names import RECORDS
-from canonical import Event
-from canonical.event import ToolEnded
-from gateway import demo
+from babelgate.adapters._client.sse import Frames
+from babelgate.adapters._extension import HEADER, URI, RecordReader
+from babelgate.adapters.openai.codec.names import RECORDS
+from babelgate.canonical import Event
+from babelgate.canonical.event import ToolEnded
+from babelgate.gateway import demo
 from tests.running import Running, running
 
 ASKED = {HEADER: f"https://example.com/x, {URI}"}

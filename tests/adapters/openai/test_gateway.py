@@ -8,9 +8,20 @@ from typing import Any
 
 import pytest
 
-from adapters.openai.client import Client
-from canonical import AgentInfo, Answers, FilePart, Message, Receipt, Record, RunInput, Scope, Submission, TaskState
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters.openai.client import Client
+from babelgate.canonical import (
+    AgentInfo,
+    Answers,
+    FilePart,
+    Message,
+    Receipt,
+    Record,
+    RunInput,
+    Scope,
+    Submission,
+    TaskState,
+)
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.adapters.openai.model import BOUND, Answer, Call, Server, serve
 from tests.running import Running, running
 

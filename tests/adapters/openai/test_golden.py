@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from adapters.openai.read.chat import ChatReader
-from adapters.openai.read.responses import ResponseReader
-from adapters.openai.wire import replies as w
-from adapters.openai.write.chunks import ChunkWriter
-from adapters.openai.write.completion import CompletionWriter
-from adapters.openai.write.response import ResponseWriter
-from canonical import FaultError, Record
-from canonical.event import PartAdded, PartDelta, RunCreated, RunEnded
+from babelgate.adapters.openai.read.chat import ChatReader
+from babelgate.adapters.openai.read.responses import ResponseReader
+from babelgate.adapters.openai.wire import replies as w
+from babelgate.adapters.openai.write.chunks import ChunkWriter
+from babelgate.adapters.openai.write.completion import CompletionWriter
+from babelgate.adapters.openai.write.response import ResponseWriter
+from babelgate.canonical import FaultError, Record
+from babelgate.canonical.event import PartAdded, PartDelta, RunCreated, RunEnded
 from tests.said import event_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from adapters.openai.agents import decode_models, encode_model
-from adapters.openai.read.chat import ChatReader
-from canonical import Event, Invocation
-from canonical.event import LossNoted, Native
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters.openai.agents import decode_models, encode_model
+from babelgate.adapters.openai.read.chat import ChatReader
+from babelgate.canonical import Event, Invocation
+from babelgate.canonical.event import LossNoted, Native
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.bridge import client
 from tests.difference import differences
 from tests.opened import opened

@@ -229,7 +229,7 @@ async def test_files_of_earlier_messages_reach_the_server_too(tmp_path: Path) ->
 
 
 async def test_files_of_earlier_messages_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adapters.openai.client.MOST_OF_FILES", 3)
+    monkeypatch.setattr("babelgate.adapters.openai.client.MOST_OF_FILES", 3)
     pictures = [f"data:image/png;base64,{content}" for content in ("AAE=", "AAI=")]
     said = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]} for url in pictures]
     between = {"role": "assistant", "content": "I see"}

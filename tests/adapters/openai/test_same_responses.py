@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway import demo
+from babelgate.gateway import demo
 from tests.adapters.openai.scripted import Said, Scripted, frames_of, through, unknown
 from tests.bridge import client as bridge
 from tests.difference import differences

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import pytest
 
-from adapters._server.encoding import encode
-from adapters._server.sse import frame_of
-from adapters.runtime.codec import encode_event, encode_run
-from canonical import Fold, Record
-from canonical.event import RunCreated
+from babelgate.adapters._server.encoding import encode
+from babelgate.adapters._server.sse import frame_of
+from babelgate.adapters.runtime.codec import encode_event, encode_run
+from babelgate.canonical import Fold, Record
+from babelgate.canonical.event import RunCreated
 from tests.said import event_of
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"

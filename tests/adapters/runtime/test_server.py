@@ -12,9 +12,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from adapters._client.sse import Frames
-from canonical import Ask, DataPart, FilePart, Invocation, Message, TextPart, UseTool
-from gateway import demo
+from babelgate.adapters._client.sse import Frames
+from babelgate.canonical import Ask, DataPart, FilePart, Invocation, Message, TextPart, UseTool
+from babelgate.gateway import demo
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -456,7 +456,7 @@ async def test_clients_of_openais_assistants_are_told_that_these_are_others(gate
 async def test_files_above_the_limit_are_named_by_their_hash() -> None:
     """As `carries` declares: the bytes of a file are shown up to `limits.inline`."""
     file = FilePart(name="a", blob="0" * 64, size=3)
-    from adapters.runtime.codec import encode_value
+    from babelgate.adapters.runtime.codec import encode_value
 
     assert encode_value(file) == {
         "kind": "file",

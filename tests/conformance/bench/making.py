@@ -3,7 +3,16 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from conformance.bench.result import AgentAbout, Attempt, Header, Machine, Outcome, Settings, TaskAbout, VerdictRecord
+from babelgate.conformance.bench.result import (
+    AgentAbout,
+    Attempt,
+    Header,
+    Machine,
+    Outcome,
+    Settings,
+    TaskAbout,
+    VerdictRecord,
+)
 
 _OUTCOMES: dict[str, Outcome] = {"+": "passed", "-": "failed", "?": "broken", "s": "skipped", "t": "timeout"}
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from conformance.bench.check import Evidence, Verdict, judge, title_of
-from conformance.bench.sandbox import Matcher, TooLong, run_program, safe_path
-from conformance.bench.task import Check
+from babelgate.conformance.bench.check import Evidence, Verdict, judge, title_of
+from babelgate.conformance.bench.sandbox import Matcher, TooLong, run_program, safe_path
+from babelgate.conformance.bench.task import Check
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.bench.journal import Journal, JournalError, read_journal, read_report, write_file
-from conformance.bench.result import FORMAT
-from conformance.bench.summary import summarize
+from babelgate.conformance.bench.journal import Journal, JournalError, read_journal, read_report, write_file
+from babelgate.conformance.bench.result import FORMAT
+from babelgate.conformance.bench.summary import summarize
 from tests.conformance.bench.making import attempt, header
 
 

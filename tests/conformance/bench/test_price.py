@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.bench.price import Price, PriceError, Prices, add_usages, normal, parse_price, read_prices
+from babelgate.conformance.bench.price import Price, PriceError, Prices, add_usages, normal, parse_price, read_prices
 
 PRICE = Price(input=3, output=15)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from conformance.bench.report import csv_text, write_reports
-from conformance.bench.report.html import html
-from conformance.bench.report.markdown import markdown
-from conformance.bench.result import Report, TaskAbout
-from conformance.bench.summary import against, summarize
+from babelgate.conformance.bench.report import csv_text, write_reports
+from babelgate.conformance.bench.report.html import html
+from babelgate.conformance.bench.report.markdown import markdown
+from babelgate.conformance.bench.result import Report, TaskAbout
+from babelgate.conformance.bench.summary import against, summarize
 from tests.conformance.bench.making import attempt, attempts, header
 
 VOID = {"meta", "br", "circle", "line", "rect"}

@@ -9,13 +9,13 @@ from uuid import uuid4
 
 import pytest
 
-from conformance.bench.attempt import Contender
-from conformance.bench.price import Price, Prices
-from conformance.bench.result import Attempt, Settings
-from conformance.bench.run import Budget, Progress, run, schedule
-from conformance.bench.sandbox import Matcher
-from conformance.bench.server import Server
-from conformance.bench.suite import Suite, load_suite
+from babelgate.conformance.bench.attempt import Contender
+from babelgate.conformance.bench.price import Price, Prices
+from babelgate.conformance.bench.result import Attempt, Settings
+from babelgate.conformance.bench.run import Budget, Progress, run, schedule
+from babelgate.conformance.bench.sandbox import Matcher
+from babelgate.conformance.bench.server import Server
+from babelgate.conformance.bench.suite import Suite, load_suite
 from tests.bridge import client, read_body
 from tests.conformance.bench.making import attempt
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from conformance.bench import stats
+from babelgate.conformance.bench import stats
 
 DARWIN = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
 """Heights of cross- and self-fertilized maize, in eighths of an inch: Fisher, The Design of Experiments, section 17."""

@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 import yaml
 
-from conformance.bench.suite import SHIPPED, SuiteError, load_suite, shipped_suite
-from conformance.bench.task import task_schema
+from babelgate.conformance.bench.suite import SHIPPED, SuiteError, load_suite, shipped_suite
+from babelgate.conformance.bench.task import task_schema
 
 PUBLISHED = Path(__file__).parents[3] / "conformance" / "bench" / "task.schema.json"
 

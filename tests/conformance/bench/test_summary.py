@@ -2,8 +2,8 @@
 
 import pytest
 
-from conformance.bench.result import TaskAbout
-from conformance.bench.summary import against, figures, summarize
+from babelgate.conformance.bench.result import TaskAbout
+from babelgate.conformance.bench.summary import against, figures, summarize
 from tests.conformance.bench.making import attempt, attempts, header
 
 TASKS = tuple("abcdef")

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
-from conformance.probe import Options
+from babelgate.conformance.probe import Options
 from tests.conformance.servers import a2a_0_3_proto as proto
 from tests.conformance.servers import a2a_agent
 from tests.conformance.servers.a2a_0_3_violations import VIOLATIONS

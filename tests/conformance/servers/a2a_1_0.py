@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
-from conformance.probe import Options
+from babelgate.conformance.probe import Options
 from tests.conformance.servers import a2a_agent
 from tests.conformance.servers.a2a_1_0_violations import VIOLATIONS
 from tests.conformance.servers.a2a_agent import Refused, triggers_of_the_agent

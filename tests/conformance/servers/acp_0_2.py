@@ -11,8 +11,8 @@ from itertools import count
 from typing import Any, Final, cast
 from uuid import UUID, uuid4
 
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.acp_0_2_violations import VIOLATIONS
 from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server, sse
 

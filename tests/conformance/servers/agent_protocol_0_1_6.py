@@ -6,8 +6,8 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 from uuid import uuid4
 
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.agent_protocol_violations import VIOLATIONS
 from tests.conformance.servers.kit import Answer, Request, Server, sse
 from tests.conformance.servers.langchain_commands import Commands, said, silent

@@ -10,8 +10,8 @@ from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server, Violation
 
 _SHORT: Final = 0.01

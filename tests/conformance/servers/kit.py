@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl
 
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers
 from tests.bridge import read_body
 
 

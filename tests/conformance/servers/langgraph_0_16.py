@@ -6,8 +6,8 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.kit import Answer, Request, Server, sse
 from tests.conformance.servers.langchain_commands import said, silent
 from tests.conformance.servers.langchain_work import Refused, Run, State, Thread, is_uuid, now

@@ -7,8 +7,8 @@ from itertools import count
 from typing import Any, Final, cast
 from uuid import uuid4
 
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server, Violation, sse
 
 _VERSIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25")

@@ -5,8 +5,8 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, cast
 
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server, Violation, sse
 
 _VERSION: Final = "2026-07-28"

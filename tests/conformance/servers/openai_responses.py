@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, cast
 
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.kit import Answer, Request, Server, Violation, sse
 from tests.conformance.servers.openai_model import CITY, OpenAi, Refused
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from conformance.wire.connection import Connections
+from babelgate.conformance.wire.connection import Connections
 from tests.certificate import self_signed
 from tests.gateway.command import bound_socket
 

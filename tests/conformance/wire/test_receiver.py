@@ -3,8 +3,8 @@
 import asyncio
 from urllib.parse import urlsplit
 
-from conformance.wire.http import Wire
-from conformance.wire.receiver import receiver
+from babelgate.conformance.wire.http import Wire
+from babelgate.conformance.wire.receiver import receiver
 
 BODY = b'{"kind":"task"}'
 

@@ -8,18 +8,18 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from canonical import Event, FaultCode, FaultError, Invocation
-from canonical.agent import DETACH, Introspectable, Reattachable
-from canonical.event import Custom, LossNoted, UpstreamBound
-from canonical.feature import Feature
-from gateway.agents.failover import Breaker, Server, ServerPool, server_pool
+from babelgate.canonical import Event, FaultCode, FaultError, Invocation
+from babelgate.canonical.agent import DETACH, Introspectable, Reattachable
+from babelgate.canonical.event import Custom, LossNoted, UpstreamBound
+from babelgate.canonical.feature import Feature
+from babelgate.gateway.agents.failover import Breaker, Server, ServerPool, server_pool
 
 Script = Callable[[Invocation], AsyncGenerator[Event, None]]
 
 
 @pytest.fixture(autouse=True)
 def tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.agents.failover._PAUSES", (0.01, 0.02))
+    monkeypatch.setattr("babelgate.gateway.agents.failover._PAUSES", (0.01, 0.02))
 
 
 def unreachable(unbegun: bool = True) -> FaultError:
@@ -321,7 +321,7 @@ class Drawing(Attaching):
 
 
 async def test_a_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.agents.failover._PATIENCE", 0.05)
+    monkeypatch.setattr("babelgate.gateway.agents.failover._PATIENCE", 0.05)
     agent = of(Drawing())
     assert isinstance(agent, Introspectable)
     for asked in (agent.draw(True), agent.subgraphs(None, False)):

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from litestar import Litestar, Request, Response, get, post
 
-from canonical import FaultCode, FaultError
-from gateway.agents.failover import ServerPool
-from gateway.agents.python.agent import InProcess
-from gateway.agents.registry import Registry, agent_uuid, connect
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings, Timeout
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.gateway.agents.failover import ServerPool
+from babelgate.gateway.agents.python.agent import InProcess
+from babelgate.gateway.agents.registry import Registry, agent_uuid, connect
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings, Timeout
 from tests.gateway.heard import hearing
 from tests.running import running
 from tests.serving import listen, serving
@@ -89,8 +89,12 @@ async def test_the_demo_agents_all_work() -> None:
     ("python", "reason"),
     [
         ("no.such.module:agent", "cannot import no.such.module: ModuleNotFoundError: No module named 'no'"),
-        ("gateway.demo:nothing", "the module gateway.demo has no nothing"),
-        ("gateway.demo:APPROVAL", "gateway.demo:APPROVAL: "),
+        (
+            "gateway.demo:echo",
+            "cannot import gateway.demo: ModuleNotFoundError: No module named 'gateway'. The package ",
+        ),
+        ("babelgate.gateway.demo:nothing", "the module babelgate.gateway.demo has no nothing"),
+        ("babelgate.gateway.demo:APPROVAL", "babelgate.gateway.demo:APPROVAL: "),
         ("raises_at_import:agent", "cannot import raises_at_import: ZeroDivisionError: division by zero"),
         ("exits_at_import:agent", "cannot import exits_at_import: SystemExit: 3"),
     ],
@@ -102,7 +106,7 @@ async def test_an_agent_that_cannot_be_imported_is_broken_and_the_others_serve(
     (tmp_path / "exits_at_import.py").write_text("raise SystemExit(3)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    registry = await connect(settings(bad={"python": python}, good={"python": "gateway.demo:echo"}))
+    registry = await connect(settings(bad={"python": python}, good={"python": "babelgate.gateway.demo:echo"}))
     assert (await broken(registry.get("bad"))).startswith(reason)
     assert registry.get("good").broken is None
 
@@ -122,7 +126,7 @@ async def test_modules_of_the_working_directory_can_be_agents(tmp_path: Path, mo
 
 
 async def test_what_the_settings_say_of_an_agent_arrives() -> None:
-    python = "gateway.demo:echo"
+    python = "babelgate.gateway.demo:echo"
     given = {"concurrency": 3, "timeout": 7, "idempotent": True, "replay": False, "continuable": True}
     found = (await connect(settings(mine={"python": python, "description": "Mine.", **given}))).get("mine")
     assert (found.info.name, found.info.description, found.info.continuable) == ("mine", "Mine.", True)
@@ -161,7 +165,7 @@ async def test_of_several_the_one_with_the_name_is_taken_or_the_one_that_is_pick
 
 async def test_a_bare_server_brings_all_its_agents_under_their_own_names() -> None:
     async with server("Weather_Man", "echo") as one, server("echo") as two:
-        registry = await connect(settings(echo={"python": "gateway.demo:echo"}), [one, two])
+        registry = await connect(settings(echo={"python": "babelgate.gateway.demo:echo"}), [one, two])
     assert [each.info.name for each in registry.all()] == ["echo", "weather_man", "echo-2", "echo-3"]
     assert isinstance(registry.get("echo").agent, InProcess), "who is named keeps the name"
 
@@ -196,7 +200,7 @@ async def test_a_server_without_agents_is_broken() -> None:
 async def test_a_server_that_is_not_there_is_broken_and_named_after_its_address() -> None:
     with listen() as unused:
         port = unused.getsockname()[1]
-    registry = await connect(settings(echo={"python": "gateway.demo:echo"}), [f"http://127.0.0.1:{port}"])
+    registry = await connect(settings(echo={"python": "babelgate.gateway.demo:echo"}), [f"http://127.0.0.1:{port}"])
     assert registry.get("echo").broken is None
     assert "cannot be reached" in await broken(registry.get(f"127.0.0.1-{port}"))
 
@@ -237,7 +241,7 @@ async def test_the_gateway_does_not_front_itself() -> None:
     "url", ["http://xn--:80", "http://a..b", f"http://{'a' * 70}.example", "http://256.256.256.256"]
 )
 async def test_a_host_that_is_none_is_broken(url: str) -> None:
-    registry = await connect(settings(echo={"python": "gateway.demo:echo"}, a={"url": url}))
+    registry = await connect(settings(echo={"python": "babelgate.gateway.demo:echo"}, a={"url": url}))
     assert (await broken(registry.get("a"))).startswith(f"{url}: ")
     assert registry.get("echo").broken is None
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from litestar import Litestar, Request, Response, get
 
-from gateway.cli import main
-from gateway.cli.add import insert_agents
-from gateway.cli.errors import CliError
+from babelgate.gateway.cli import main
+from babelgate.gateway.cli.add import insert_agents
+from babelgate.gateway.cli.errors import CliError
 from tests.serving import serving
 
 ENTRY = {"weather": {"url": "http://127.0.0.1:1", "protocol": "acp"}}

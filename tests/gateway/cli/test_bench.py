@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import jsonschema
 import pytest
 
-from conformance.bench.result import result_schema
-from gateway.cli import main
-from gateway.settings.model import DEMO
+from babelgate.conformance.bench.result import result_schema
+from babelgate.gateway.cli import main
+from babelgate.gateway.settings.model import DEMO
 from tests.gateway.command import BOUND, PROGRAM, ROOT, bound_socket, served
 from tests.gateway.forking import forked_embedded_gateways
 

@@ -21,13 +21,13 @@ import click
 import httpx
 import pytest
 
-from adapters import ADAPTERS, UPSTREAMS
-from gateway.cli import babelgate as program
-from gateway.cli import line, main
-from gateway.cli.conversation import ConversationError
-from gateway.cli.errors import CliError
-from gateway.cli.run import prompt_for
-from gateway.cli.target import read_targets
+from babelgate.adapters import ADAPTERS, UPSTREAMS
+from babelgate.gateway.cli import babelgate as program
+from babelgate.gateway.cli import line, main
+from babelgate.gateway.cli.conversation import ConversationError
+from babelgate.gateway.cli.errors import CliError
+from babelgate.gateway.cli.run import prompt_for
+from babelgate.gateway.cli.target import read_targets
 from tests import loopback
 from tests.empty import make_database
 from tests.gateway.command import BOUND, PROGRAM, ROOT, Served, babelgate, bound_socket, served
@@ -313,7 +313,7 @@ def test_a_gateway_does_not_front_itself(tmp_path: Path) -> None:
     with bound_socket() as free:
         port = free.getsockname()[1]
     own = f"self=http://127.0.0.1:{port}/acp"
-    with served(tmp_path, "--port", str(port), own, "gateway.demo:echo") as running:
+    with served(tmp_path, "--port", str(port), own, "babelgate.gateway.demo:echo") as running:
         (broken,) = [line for line in running.lines if re.match(r"\s+broken\s", line)]
         assert "self: " in broken
 
@@ -532,7 +532,7 @@ def test_a_typed_line_becomes_what_the_question_asks_for(schema: Any, typed: str
 
 
 def test_a_good_file_is_valid(here: Here, tmp_path: Path) -> None:
-    (tmp_path / "babelgate.yaml").write_text("agents: {echo: {python: 'gateway.demo:echo'}}\n")
+    (tmp_path / "babelgate.yaml").write_text("agents: {echo: {python: 'babelgate.gateway.demo:echo'}}\n")
     done = here("validate")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "babelgate.yaml: valid; agents: echo\n"

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.cli.log import DELAY, BufferedHandler, LineFormatter, one_line
+from babelgate.gateway.cli.log import DELAY, BufferedHandler, LineFormatter, one_line
 from tests.gateway.command import BOUND, PROGRAM, ROOT, served
 
 FORGED = "2026-01-01 00:00:00,000 INFO babelgate.request forged"
@@ -107,7 +107,7 @@ def test_no_text_from_outside_makes_a_record_of_its_own(tmp_path: Path, refusing
     (tmp_path / "nasty.py").write_text(AGENTS, encoding="utf-8")
     network = {"BABELGATE_NETWORK__ALLOW": "127.0.0.0/8"}
     targets = [f"nasty:{name}" for name in NAMES]
-    with served(tmp_path, *targets, "echo=gateway.demo:echo", "--log-level", "debug", **network) as running:
+    with served(tmp_path, *targets, "echo=babelgate.gateway.demo:echo", "--log-level", "debug", **network) as running:
         for name in NAMES:
             answer = httpx.post(f"{running.url}/a2a/{name}", json=sent(NASTY), timeout=BOUND).json()
             assert answer["result"]["status"]["state"] == ("failed" if name == "fails" else "completed"), answer
@@ -145,7 +145,7 @@ def test_what_a_file_or_a_server_says_is_one_line_of_a_refusal(tmp_path: Path) -
 
 def test_the_table_of_urls_shows_why_an_agent_is_broken_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(f"raise RuntimeError({NASTY[::-1]!r})", encoding="utf-8")
-    agents = {"good": {"python": "gateway.demo:echo"}, "bad": {"python": "broken:agent"}}
+    agents = {"good": {"python": "babelgate.gateway.demo:echo"}, "bad": {"python": "broken:agent"}}
     (tmp_path / "babelgate.yaml").write_text(json.dumps({"agents": agents}), encoding="utf-8")
     with served(tmp_path) as running:
         assert all(line.isprintable() for line in running.table.split("\n"))

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from gateway import demo
-from gateway.agents.python.recording import Recorded, read_recording
-from gateway.cli import main
-from gateway.cli.conversation import ConversationError, OpenQuestion, Output, ProgressNote, TextPiece
-from gateway.cli.line import ClientConversation
+from babelgate.gateway import demo
+from babelgate.gateway.agents.python.recording import Recorded, read_recording
+from babelgate.gateway.cli import main
+from babelgate.gateway.cli.conversation import ConversationError, OpenQuestion, Output, ProgressNote, TextPiece
+from babelgate.gateway.cli.line import ClientConversation
 from tests.gateway.command import babelgate, served
 from tests.running import running
 

@@ -12,17 +12,17 @@ from typing import Any, Final
 
 import pytest
 
-from canonical import FilePart, Message, RunInput, Submission, TextPart, Webhook
-from canonical.agent import DEFAULT_OWNER
-from canonical.assistant import Assistant
-from canonical.cron import Cron
-from canonical.hub import Receipt
-from canonical.state import TERMINAL, TaskState
-from gateway import demo
-from gateway.hub import Hub
-from gateway.ids import new_id
-from gateway.storage.journal import Journal
-from gateway.storage.sqlite import open_engine
+from babelgate.canonical import FilePart, Message, RunInput, Submission, TextPart, Webhook
+from babelgate.canonical.agent import DEFAULT_OWNER
+from babelgate.canonical.assistant import Assistant
+from babelgate.canonical.cron import Cron
+from babelgate.canonical.hub import Receipt
+from babelgate.canonical.state import TERMINAL, TaskState
+from babelgate.gateway import demo
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.sqlite import open_engine
 from tests.gateway.command import PROGRAM, ROOT, babelgate, served
 from tests.gateway.hubs import answer, asked, ends, log, reaches, submit
 from tests.gateway.invariant import check_database
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(180)
 
 DEMOS: Final = ("echo", "stream", "ask", "approve", "files", "steps", "json", "tools", "fail")
 AGENTS: Final[Mapping[str, Any]] = {
-    **{name: {"python": f"gateway.demo:{name}"} for name in DEMOS},
+    **{name: {"python": f"babelgate.gateway.demo:{name}"} for name in DEMOS},
     "graph": {"graph": "tests.gateway.graphs:ask"},
 }
 FOLDS: Final = ("thread", "task", "run", "interrupt", "alias", "blob_use", "webhook", "item", "assistant")

@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx
 
-from adapters._client.calls import Calls
-from canonical import FaultCode, FaultError
-from gateway.cli.wire import BODY, EXCHANGES, WireRecorder
+from babelgate.adapters._client.calls import Calls
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.gateway.cli.wire import BODY, EXCHANGES, WireRecorder
 from tests.serving import serving
 
 BOUND = 30

@@ -11,13 +11,13 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from adapters import ADAPTERS
-from adapters._extension import URI as EXTENSION
-from gateway.agents.registry import Registry, connect
-from gateway.demo import files
-from gateway.http.app import create_app
-from gateway.hub import Hub
-from gateway.settings.model import Settings
+from babelgate.adapters import ADAPTERS
+from babelgate.adapters._extension import URI as EXTENSION
+from babelgate.gateway.agents.registry import Registry, connect
+from babelgate.gateway.demo import files
+from babelgate.gateway.http.app import create_app
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.settings.model import Settings
 from tests.bridge import Bridge
 from tests.opened import opened
 
@@ -352,7 +352,7 @@ async def test_the_index_shows_a_call_of_every_protocol(tmp_path: Path) -> None:
 
 async def test_a_gateway_that_is_ready_says_so_and_names_what_is_broken(tmp_path: Path) -> None:
     settings = Settings.model_validate(
-        {"agents": {"good": {"python": "gateway.demo:echo"}, "bad": {"python": "no.such.module:agent"}}}
+        {"agents": {"good": {"python": "babelgate.gateway.demo:echo"}, "bad": {"python": "no.such.module:agent"}}}
     )
     registry = await connect(settings)
     async with (

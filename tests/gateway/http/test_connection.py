@@ -18,8 +18,8 @@ import httpx
 import pytest
 import uvloop
 
-from gateway.http.connection import ConnectionTable, protocol_options
-from gateway.settings.model import Settings
+from babelgate.gateway.http.connection import ConnectionTable, protocol_options
+from babelgate.gateway.settings.model import Settings
 from tests.gateway.command import served
 from tests.gateway.conversing import PATHS
 from tests.gateway.heard import Heard, hearing
@@ -572,7 +572,7 @@ async def test_a_message_of_fragments_without_end_is_ended(tmp_path: Path) -> No
 def test_more_connections_than_the_system_has_files_shut_nobody_out(tmp_path: Path, sent: bytes) -> None:
     few = (
         "import resource, runpy; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)); "
-        "runpy.run_module('gateway', run_name='__main__')"
+        "runpy.run_module('babelgate', run_name='__main__')"
     )
     with served(tmp_path, program=(sys.executable, "-c", few)) as gateway:
         address = httpx.URL(gateway.url)
@@ -596,7 +596,7 @@ def test_more_connections_than_the_system_has_files_shut_nobody_out(tmp_path: Pa
 def test_as_many_files_as_may_be_open_are_asked_for(tmp_path: Path) -> None:
     few = (
         "import resource, runpy; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 5000)); "
-        "runpy.run_module('gateway', run_name='__main__')"
+        "runpy.run_module('babelgate', run_name='__main__')"
     )
     with served(tmp_path, program=(sys.executable, "-c", few)) as gateway:
         (line,) = (

@@ -9,7 +9,7 @@ from litestar.exceptions import HTTPException
 from litestar.params import FromPath
 from litestar.response import Stream
 
-from gateway.http.direct import DirectApp
+from babelgate.gateway.http.direct import DirectApp
 
 AnyRequest = Request[Any, Any, Any]
 Messages = Sequence[Any]

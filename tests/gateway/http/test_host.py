@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.http.host import Hosts
-from gateway.settings.model import Settings
+from babelgate.gateway.http.host import Hosts
+from babelgate.gateway.settings.model import Settings
 
 LOCAL = "192.0.2.7"
 """The address of this machine that the caller connected to."""

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from litestar import Request, Response
 
-from adapters._server.caller import Caller
-from canonical import Fault
-from gateway.http.middleware import GatewayMiddleware
-from gateway.settings.model import Settings
+from babelgate.adapters._server.caller import Caller
+from babelgate.canonical import Fault
+from babelgate.gateway.http.middleware import GatewayMiddleware
+from babelgate.gateway.settings.model import Settings
 from tests.gateway.heard import hearing
 
 INSTANCE = "5d0b2c6a-8f0e-4f7e-9c39-0d3f3a1f7a10"

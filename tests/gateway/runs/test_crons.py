@@ -6,9 +6,19 @@ from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import pytest
 
-from canonical import Cron, CronQuery, FaultCode, FaultError, Message, RunFilter, RunInput, Submission, ThreadChange
-from gateway.clock import Clock
-from gateway.hub import Hub
+from babelgate.canonical import (
+    Cron,
+    CronQuery,
+    FaultCode,
+    FaultError,
+    Message,
+    RunFilter,
+    RunInput,
+    Submission,
+    ThreadChange,
+)
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.hub import Hub
 from tests.gateway.hubs import OWNER, House, Scripted, registered, submit, within
 from tests.gateway.test_clock import HOUR, SECOND, Wall
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from canonical import (
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Event,
@@ -23,9 +23,9 @@ from canonical import (
     TextPart,
     Webhook,
 )
-from canonical.agent import AgentInfo
-from canonical.difference import StateChange
-from canonical.event import (
+from babelgate.canonical.agent import AgentInfo
+from babelgate.canonical.difference import StateChange
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -43,11 +43,11 @@ from canonical.event import (
     ToolStarted,
     encode_event,
 )
-from canonical.hub import Receipt
-from gateway.hub import Hub
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs.deletion import empty_event
-from gateway.storage.short_form import lengthen
+from babelgate.canonical.hub import Receipt
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs.deletion import empty_event
+from babelgate.gateway.storage.short_form import lengthen
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -256,7 +256,7 @@ async def test_files_that_only_a_deleted_thread_named_are_swept(hubs: House) -> 
     with pytest.raises(FaultError):
         await hub.reads.file(OWNER, only)
     assert (await hub.reads.file(OWNER, shared)).inline == b"shared"
-    from gateway.storage import queries
+    from babelgate.gateway.storage import queries
 
     used = await hub.journal.query(queries.blobs_in_use)
     assert blobs.sweep(used, 10**12) == 1

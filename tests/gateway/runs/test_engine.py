@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from canonical import (
+from babelgate.canonical import (
     Event,
     FaultCode,
     Invocation,
@@ -16,12 +16,12 @@ from canonical import (
     Scope,
     TaskState,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     Custom,
     RunEnded,
 )
-from gateway.runs import lifecycle
-from gateway.settings.model import Limits
+from babelgate.gateway.runs import lifecycle
+from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Echo,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canonical import (
+from babelgate.canonical import (
     DataPart,
     Event,
     Fault,
@@ -24,7 +24,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -51,12 +51,12 @@ from canonical.event import (
     UpstreamBound,
     encode_event,
 )
-from canonical.json import check_json
-from canonical.replay import Diverged, ReplayCursor
-from canonical.state import TaskState
-from canonical.stored import decode_event
-from gateway.ids import new_id
-from gateway.runs.event_check import EventValidator, files_of
+from babelgate.canonical.json import check_json
+from babelgate.canonical.replay import Diverged, ReplayCursor
+from babelgate.canonical.state import TaskState
+from babelgate.canonical.stored import decode_event
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.runs.event_check import EventValidator, files_of
 from tests import strategies
 from tests.examples import examples
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from canonical import FaultCode, FaultError, RunInput, Scope, Submission, TaskState, ThreadChange
-from gateway.clock import Clock
-from gateway.hub import Hub
-from gateway.settings.model import Limits
+from babelgate.canonical import FaultCode, FaultError, RunInput, Scope, Submission, TaskState, ThreadChange
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Echo,

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from canonical import (
+from babelgate.canonical import (
     AgentInfo,
     FaultCode,
     FaultError,
@@ -18,10 +18,10 @@ from canonical import (
     ThreadChange,
     ThreadFilter,
 )
-from canonical.event import StateSaved, UpstreamBound
-from canonical.history import members
-from gateway.hub import Hub
-from gateway.registered_agent import RegisteredAgent
+from babelgate.canonical.event import StateSaved, UpstreamBound
+from babelgate.canonical.history import members
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.gateway.hubs import OWNER, House, Scripted, ends, registered, submit, text
 
 

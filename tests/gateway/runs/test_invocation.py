@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from canonical import (
+from babelgate.canonical import (
     Answers,
     FilePart,
     Message,
@@ -13,7 +13,7 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     MessageEnded,
     MessageStarted,
     PartAdded,

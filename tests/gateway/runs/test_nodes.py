@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from gateway.runs.nodes import BEAT, GONE, Adopted, Look, Nodes, Watch
-from gateway.storage.database import open_database
+from babelgate.gateway.runs.nodes import BEAT, GONE, Adopted, Look, Nodes, Watch
+from babelgate.gateway.storage.database import open_database
 from tests.gateway.hubs import within
 from tests.postgres import connect, empty, run, url_of
 
@@ -76,7 +76,7 @@ class Station:
         self._numbers = count()
         self._monkeypatch = monkeypatch
         self.set_time(1000)
-        monkeypatch.setattr("gateway.runs.nodes.monotonic", lambda: self.now)
+        monkeypatch.setattr("babelgate.gateway.runs.nodes.monotonic", lambda: self.now)
 
     async def join(self, name: str = "") -> tuple[Nodes, Adopted]:
         number = next(self._numbers)
@@ -99,7 +99,7 @@ class Station:
         """On all clocks."""
         self.now = now
         clock = text(f"({round(now * SECOND)})::bigint")
-        self._monkeypatch.setattr("gateway.runs.nodes._NOW", clock)
+        self._monkeypatch.setattr("babelgate.gateway.runs.nodes._NOW", clock)
 
 
 def connect_to(url: str) -> psycopg.Connection[Any]:

@@ -5,10 +5,10 @@ from typing import Any, TypedDict, cast
 
 import pytest
 
-from canonical import AgentInfo, FaultCode, TaskState
-from canonical.event import RunEnded
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs.output_schema import schema_error
+from babelgate.canonical import AgentInfo, FaultCode, TaskState
+from babelgate.canonical.event import RunEnded
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs.output_schema import schema_error
 from tests.gateway.hubs import House, Scripted, ends, submit
 from tests.running import running
 

@@ -9,15 +9,15 @@ import pytest
 from langgraph.channels import DeltaChannel  # pyright: ignore[reportMissingTypeStubs]
 from sqlalchemy import Connection, func, select
 
-from canonical import FaultCode, FaultError
-from canonical.event import StatesPruned
-from canonical.hub import Scope
-from gateway import demo
-from gateway.agents.langgraph.agent import wrap_graph
-from gateway.runs import pruning
-from gateway.storage import checkpoints
-from gateway.storage.statements import table_of
-from gateway.storage.tables import CheckpointRow, CheckpointValueRow, CheckpointWriteRow, EventRow
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.event import StatesPruned
+from babelgate.canonical.hub import Scope
+from babelgate.gateway import demo
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.runs import pruning
+from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import CheckpointRow, CheckpointValueRow, CheckpointWriteRow, EventRow
 from tests.gateway.graphs import State, asks, builder, writes
 from tests.gateway.hubs import within
 from tests.gateway.invariant import check_database

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from canonical import (
+from babelgate.canonical import (
     Event,
     FilePart,
     Invocation,
@@ -13,7 +13,7 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptRaised,
     MessageStarted,

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, func, select
 
-from canonical import FaultCode, FaultError, FilePart, Scope, TaskState, Thread, ThreadChange
-from canonical.event import Custom
-from gateway.clock import Clock
-from gateway.hub import Hub
-from gateway.runs import deletion
-from gateway.settings.model import Retention
-from gateway.storage.statements import table_of
-from gateway.storage.tables import EventRow, RemnantRow, TombstoneRow, WebhookRow
-from gateway.storage.transaction import Transaction
+from babelgate.canonical import FaultCode, FaultError, FilePart, Scope, TaskState, Thread, ThreadChange
+from babelgate.canonical.event import Custom
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.runs import deletion
+from babelgate.gateway.settings.model import Retention
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import EventRow, RemnantRow, TombstoneRow, WebhookRow
+from babelgate.gateway.storage.transaction import Transaction
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, batches, ends, reaches, registered, submit, within
 
 DAY = 86_400_000_000

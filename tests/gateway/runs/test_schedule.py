@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from canonical import FaultCode, FaultError
-from gateway.runs.schedule import find_next
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.gateway.runs.schedule import find_next
 
 
 def at(text: str) -> int:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from canonical import FaultError
-from gateway.runs.signature import Signer
+from babelgate.canonical import FaultError
+from babelgate.gateway.runs.signature import Signer
 
 
 def test_the_signature_is_that_of_the_specification() -> None:

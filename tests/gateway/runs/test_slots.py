@@ -3,14 +3,14 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from canonical import (
+from babelgate.canonical import (
     FaultCode,
     FaultError,
     RunStatus,
 )
-from gateway.registered_agent import RegisteredAgent
-from gateway.runs.lifecycle import Later
-from gateway.runs.slots import Slots
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs.lifecycle import Later
+from babelgate.gateway.runs.slots import Slots
 from tests.gateway.hubs import (
     OWNER,
     Echo,

@@ -6,11 +6,19 @@ from uuid import uuid4
 
 import pytest
 
-from canonical import FaultCode, FaultError, Fold, Message, RunReason, RunStatus, Scope, TaskState
-from canonical.event import InterruptAnswered, RunCreated, RunEnded, RunRemoved, RunStarted, TaskCreated, ThreadChanged
-from canonical.fault import BUSY
-from gateway.clock import Clock
-from gateway.settings.model import Limits, Queue
+from babelgate.canonical import FaultCode, FaultError, Fold, Message, RunReason, RunStatus, Scope, TaskState
+from babelgate.canonical.event import (
+    InterruptAnswered,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    RunStarted,
+    TaskCreated,
+    ThreadChanged,
+)
+from babelgate.canonical.fault import BUSY
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.settings.model import Limits, Queue
 from tests.gateway.hubs import (
     OWNER,
     Echo,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from canonical import (
+from babelgate.canonical import (
     FaultCode,
     FaultError,
     FilePart,
@@ -17,8 +17,8 @@ from canonical import (
     TextPart,
     ThreadChange,
 )
-from canonical.event import UpstreamBound
-from canonical.thread import next_run_id
+from babelgate.canonical.event import UpstreamBound
+from babelgate.canonical.thread import next_run_id
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, answer, ends, reaches, registered, run_is, submit
 
 THREAD = "229c1834-bc04-4d90-8fd6-77f6b9ef1462"

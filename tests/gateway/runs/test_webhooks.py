@@ -7,11 +7,11 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
-from canonical import FaultCode, FaultError, Record, Scope, Task, TaskState, Webhook
-from canonical.event import Custom, TaskChanged
-from gateway.hub import Hub
-from gateway.runs.signature import Signer
-from gateway.settings.model import Limits
+from babelgate.canonical import FaultCode, FaultError, Record, Scope, Task, TaskState, Webhook
+from babelgate.canonical.event import Custom, TaskChanged
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.runs.signature import Signer
+from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Echo,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from canonical import Event, Invocation, Scope
-from canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
-from canonical.message import TextPart
-from gateway.hub import Hub
-from gateway.runs import lifecycle
-from gateway.runs.window import Window
-from gateway.settings.model import Limits
+from babelgate.canonical import Event, Invocation, Scope
+from babelgate.canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
+from babelgate.canonical.message import TextPart
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.runs import lifecycle
+from babelgate.gateway.runs.window import Window
+from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import House, ends, follow, registered, submit, within
 
 TOKENS = 40

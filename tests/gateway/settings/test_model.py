@@ -11,8 +11,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from gateway.settings.load import ConfigError, load, read_file
-from gateway.settings.model import DEMO, AgentSettings, Settings, Timeout, schema
+from babelgate.gateway.settings.load import ConfigError, load, read_file
+from babelgate.gateway.settings.model import DEMO, AgentSettings, Settings, Timeout, schema
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,7 +31,8 @@ cors: ["https://app.example.com", "*"]
 limits: {body: 64MB, artifact: 256MB, event: 8MB, inline: 1MB, run: 3600,
          cancel_grace: 5, queue: {agent: 1000, thread: 100, owner: 5000}}
 agents:
-  echo:    {python: "gateway.demo:echo", concurrency: 4, continuable: true, replay: false, description: Says it again.}
+  echo:    {python: "babelgate.gateway.demo:echo", concurrency: 4, continuable: true, replay: false,
+            description: Says it again.}
   weather: {url: "http://127.0.0.1:9000/"}
   planner: {url: "https://p.example.com", protocol: acp, agent: planner, headers: {Authorization: "Bearer ${TOKEN}"},
             timeout: 120, idempotent: true}
@@ -81,7 +82,11 @@ def test_every_key_of_the_file_arrives(file: Path) -> None:
     assert settings.limits.queue.thread == 100
     assert settings.blobs_path == Path("files")
     assert settings.agents["echo"] == AgentSettings(
-        python="gateway.demo:echo", concurrency=4, continuable=True, replay=False, description="Says it again."
+        python="babelgate.gateway.demo:echo",
+        concurrency=4,
+        continuable=True,
+        replay=False,
+        description="Says it again.",
     )
     planner = settings.agents["planner"]
     assert planner.headers["Authorization"].get_secret_value() == "Bearer t"

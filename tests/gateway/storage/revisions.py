@@ -8,6 +8,6 @@ from sqlalchemy import Connection
 def migrate_to(revision: str, connection: Connection, *, back: bool = False) -> None:
     """Change the schema, also `back`, to what it was with a revision."""
     config = Config()
-    config.set_main_option("script_location", "gateway.storage:migrations")
+    config.set_main_option("script_location", "babelgate.gateway.storage:migrations")
     config.attributes["connection"] = connection
     (command.downgrade if back else command.upgrade)(config, revision)

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import pytest
 
-from canonical import Assistant, AssistantChange, AssistantQuery, FaultCode, FaultError
-from gateway.clock import Clock
-from gateway.settings.model import Limits
-from gateway.storage.assistants import Assistants
-from gateway.storage.journal import Journal
+from babelgate.canonical import Assistant, AssistantChange, AssistantQuery, FaultCode, FaultError
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.assistants import Assistants
+from babelgate.gateway.storage.journal import Journal
 from tests.empty import make_database
 
 EACH_DATABASE: Final = True

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 from sqlalchemy import Connection
 
-from gateway.storage.checkpoints import Stored, Write, copy_thread, find, forget_run, page, put, put_writes
-from gateway.storage.database import migrate, open_database
+from babelgate.gateway.storage.checkpoints import Stored, Write, copy_thread, find, forget_run, page, put, put_writes
+from babelgate.gateway.storage.database import migrate, open_database
 
 EACH_DATABASE: Final = True
 

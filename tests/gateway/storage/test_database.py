@@ -11,10 +11,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 from sqlmodel import SQLModel
 
-from canonical import FaultCode, FaultError, TaskState, ThreadChange
-from gateway.storage import migrations
-from gateway.storage.database import HEAD, REVISIONS, migrate
-from gateway.storage.sqlite import open_engine
+from babelgate.canonical import FaultCode, FaultError, TaskState, ThreadChange
+from babelgate.gateway.storage import migrations
+from babelgate.gateway.storage.database import HEAD, REVISIONS, migrate
+from babelgate.gateway.storage.sqlite import open_engine
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, reaches, registered, submit
 from tests.gateway.storage.revisions import migrate_to
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.acp.write.session import SessionUrls
-from adapters.aief.write.task import TaskView
-from canonical import FaultCode, FaultError, Fold, Invocation, Message, Record, Scope, StateHistory
-from canonical.event import RunCreated, RunRemoved, ThreadChanged
-from gateway import demo
-from gateway.runs.invocation import Transcript
-from gateway.storage import journal
-from gateway.storage.fold_cache import SnapshotCache
+from babelgate.adapters.acp.write.session import SessionUrls
+from babelgate.adapters.aief.write.task import TaskView
+from babelgate.canonical import FaultCode, FaultError, Fold, Invocation, Message, Record, Scope, StateHistory
+from babelgate.canonical.event import RunCreated, RunRemoved, ThreadChanged
+from babelgate.gateway import demo
+from babelgate.gateway.runs.invocation import Transcript
+from babelgate.gateway.storage import journal
+from babelgate.gateway.storage.fold_cache import SnapshotCache
 from tests import strategies
 from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
 from tests.running import Running, running

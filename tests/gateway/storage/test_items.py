@@ -11,13 +11,13 @@ import pytest
 from sqlalchemy import Connection, event, select, text
 from sqlalchemy.engine import Engine
 
-from canonical import FaultCode, FaultError, ItemQuery, NamespaceQuery
-from canonical.value import Json
-from gateway.clock import Clock
-from gateway.storage.items import Store
-from gateway.storage.journal import Journal
-from gateway.storage.statements import table_of
-from gateway.storage.tables import ItemRow
+from babelgate.canonical import FaultCode, FaultError, ItemQuery, NamespaceQuery
+from babelgate.canonical.value import Json
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.storage.items import Store
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import ItemRow
 from tests.empty import make_database
 
 EACH_DATABASE: Final = True

@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy import Connection, delete
 from sqlalchemy.exc import IntegrityError
 
-from canonical import FaultCode, FaultError, Record
-from canonical.event import Custom, TaskCreated, ThreadChanged
-from gateway.storage.journal import Journal, read_page
-from gateway.storage.statements import table_of
-from gateway.storage.tables import EventRow
-from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
-from gateway.storage.unavailable import Unstored
+from babelgate.canonical import FaultCode, FaultError, Record
+from babelgate.canonical.event import Custom, TaskCreated, ThreadChanged
+from babelgate.gateway.storage.journal import Journal, read_page
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import EventRow
+from babelgate.gateway.storage.transaction import Published, Transaction, read_meta, write_meta
+from babelgate.gateway.storage.unavailable import Unstored
 from tests.gateway.commits import Commits
 from tests.gateway.hubs import turned, within
 
@@ -424,7 +424,7 @@ async def test_who_stands_by_has_the_database_when_the_other_one_is_gone(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gateway.storage.journal._AGAIN", 0.05)
+    monkeypatch.setattr("babelgate.gateway.storage.journal._AGAIN", 0.05)
     await within(writing.journal.write(create("t")))
     second = Writing(tmp_path, postgres)
     opening = asyncio.ensure_future(second.journal.open(wait=True))

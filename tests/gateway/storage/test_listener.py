@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from canonical import Fold, Message, Record, RunStatus, Scope, Submission, TaskState, TextPart
-from canonical.event import MessageStarted, PartAdded, RunEnded, TaskChanged, ThreadChanged, encode_event
-from canonical.fault import FaultCode, FaultError
-from canonical.run_input import RunInput
-from canonical.thread import Thread
-from gateway.ids import new_id
-from gateway.runs import deletion, lifecycle
-from gateway.runs import submission as command
-from gateway.runs.lifecycle import Outcome, Start
-from gateway.runs.submission import Ids, Submitted
-from gateway.settings.model import Limits
-from gateway.storage import postgres
-from gateway.storage.blobs import FolderBlobs
-from gateway.storage.journal import Journal
-from gateway.storage.notices import Remote
-from gateway.storage.reads import Reads
-from gateway.storage.transaction import Published, Transaction
+from babelgate.canonical import Fold, Message, Record, RunStatus, Scope, Submission, TaskState, TextPart
+from babelgate.canonical.event import MessageStarted, PartAdded, RunEnded, TaskChanged, ThreadChanged, encode_event
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.thread import Thread
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.runs import deletion, lifecycle
+from babelgate.gateway.runs import submission as command
+from babelgate.gateway.runs.lifecycle import Outcome, Start
+from babelgate.gateway.runs.submission import Ids, Submitted
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage import postgres
+from babelgate.gateway.storage.blobs import FolderBlobs
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.notices import Remote
+from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.transaction import Published, Transaction
 from tests.gateway.hubs import turned, within
 from tests.postgres import connect, empty, url_of
 

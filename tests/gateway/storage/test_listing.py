@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from canonical import FaultError, Hub, RunFilter, RunStatus, TaskState, ThreadChange, ThreadFilter
-from canonical.thread import ThreadStatus
+from babelgate.canonical import FaultError, Hub, RunFilter, RunStatus, TaskState, ThreadChange, ThreadFilter
+from babelgate.canonical.thread import ThreadStatus
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from canonical import Record
-from canonical.event import Custom
-from gateway.storage.live import Channel, Channels
+from babelgate.canonical import Record
+from babelgate.canonical.event import Custom
+from babelgate.gateway.storage.live import Channel, Channels
 from tests.gateway.hubs import within
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.storage.notices import Remote, decode_notice, encode_notices
+from babelgate.gateway.storage.notices import Remote, decode_notice, encode_notices
 
 
 def test_what_is_told_of_many_threads_comes_in_notices_that_postgresql_takes() -> None:

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator, Callable, Generator
 
 import pytest
 
-from canonical.event import ThreadChanged
-from gateway.runs import deletion
-from gateway.storage.journal import Journal
-from gateway.storage.partitions import drop_empty_partition, list_partitions, make_partitions
-from gateway.storage.transaction import Transaction
+from babelgate.canonical.event import ThreadChanged
+from babelgate.gateway.runs import deletion
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.partitions import drop_empty_partition, list_partitions, make_partitions
+from babelgate.gateway.storage.transaction import Transaction
 from tests.gateway.hubs import within
 from tests.postgres import connect, new_schema, run, url_of
 

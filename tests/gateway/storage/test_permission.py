@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.storage.permission import make_folder, make_private
+from babelgate.gateway.storage.permission import make_folder, make_private
 from tests.empty import make_database
 from tests.gateway.command import BOUND, served
 

@@ -17,17 +17,17 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import Engine, make_url
 from sqlmodel import SQLModel
 
-from canonical import FaultCode, FaultError, ItemQuery
-from canonical.event import ThreadChanged
-from canonical.hub import RunFilter, ThreadFilter
-from canonical.thread import Thread
-from gateway import demo
-from gateway.storage import unavailable
-from gateway.storage.database import HEAD, open_database
-from gateway.storage.journal import Journal
-from gateway.storage.statements import Sql
-from gateway.storage.transaction import Published, Transaction
-from gateway.storage.unavailable import Unreachable, Unstored
+from babelgate.canonical import FaultCode, FaultError, ItemQuery
+from babelgate.canonical.event import ThreadChanged
+from babelgate.canonical.hub import RunFilter, ThreadFilter
+from babelgate.canonical.thread import Thread
+from babelgate.gateway import demo
+from babelgate.gateway.storage import unavailable
+from babelgate.gateway.storage.database import HEAD, open_database
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.statements import Sql
+from babelgate.gateway.storage.transaction import Published, Transaction
+from babelgate.gateway.storage.unavailable import Unreachable, Unstored
 from tests.gateway.hubs import turned, within
 from tests.gateway.storage.revisions import migrate_to
 from tests.postgres import connect, empty, new_schema, new_tables, run, url_of

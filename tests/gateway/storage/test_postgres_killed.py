@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from canonical.event import ThreadChanged
-from canonical.fault import FaultError
-from gateway import demo
-from gateway.runs import webhooks
-from gateway.storage import unavailable
-from gateway.storage.journal import Journal
+from babelgate.canonical.event import ThreadChanged
+from babelgate.canonical.fault import FaultError
+from babelgate.gateway import demo
+from babelgate.gateway.runs import webhooks
+from babelgate.gateway.storage import unavailable
+from babelgate.gateway.storage.journal import Journal
 from tests.gateway.hubs import turned, within
 from tests.gateway.runs.test_webhooks import Receiver
 from tests.postgres_server import PostgresServer, postgres_server

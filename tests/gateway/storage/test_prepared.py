@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.exc import IntegrityError
 
-from gateway.storage.database import migrate, open_database
-from gateway.storage.prepared import Statement, inserting
-from gateway.storage.sqlite import open_engine
-from gateway.storage.statements import Sql, sql_of, table_of
-from gateway.storage.tables import MetaRow
+from babelgate.gateway.storage.database import migrate, open_database
+from babelgate.gateway.storage.prepared import Statement, inserting
+from babelgate.gateway.storage.sqlite import open_engine
+from babelgate.gateway.storage.statements import Sql, sql_of, table_of
+from babelgate.gateway.storage.tables import MetaRow
 
 _META = table_of(MetaRow)
 

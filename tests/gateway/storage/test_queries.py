@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from canonical import FaultCode, FaultError, TaskFilter, TaskState
-from gateway.clock import Clock
+from babelgate.canonical import FaultCode, FaultError, TaskFilter, TaskState
+from babelgate.gateway.clock import Clock
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True

@@ -9,17 +9,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
-from canonical import RunFilter, TaskFilter, ThreadFilter
-from canonical.hub import ThreadOrder, Turn
-from canonical.state import RunStatus
-from gateway.runs import expiry, lifecycle
-from gateway.storage import listing, queries
-from gateway.storage.database import migrate
-from gateway.storage.prepared import Statement
-from gateway.storage.run_page import run_page
-from gateway.storage.sqlite import open_engine
-from gateway.storage.statements import Sql
-from gateway.storage.turns import TurnRecords, find_records, find_turns, read_turns, removed_messages
+from babelgate.canonical import RunFilter, TaskFilter, ThreadFilter
+from babelgate.canonical.hub import ThreadOrder, Turn
+from babelgate.canonical.state import RunStatus
+from babelgate.gateway.runs import expiry, lifecycle
+from babelgate.gateway.storage import listing, queries
+from babelgate.gateway.storage.database import migrate
+from babelgate.gateway.storage.prepared import Statement
+from babelgate.gateway.storage.run_page import run_page
+from babelgate.gateway.storage.sqlite import open_engine
+from babelgate.gateway.storage.statements import Sql
+from babelgate.gateway.storage.turns import TurnRecords, find_records, find_turns, read_turns, removed_messages
 
 PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob", "thread_expires")
 """Indexes that hold only what is open, or that a sweep has to walk through."""

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import pytest
 
-from canonical import FaultError, Run, Task, TaskState, Thread
-from gateway.storage import queries
-from gateway.storage.row_cache import RowCache, RowChange
+from babelgate.canonical import FaultError, Run, Task, TaskState, Thread
+from babelgate.gateway.storage import queries
+from babelgate.gateway.storage.row_cache import RowCache, RowChange
 from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
 
 EACH_DATABASE: Final = True

@@ -4,10 +4,10 @@ from typing import Final
 
 import pytest
 
-from canonical import FaultCode, FaultError, Receipt, Scope, TaskState
-from canonical.event import RunCreated, StepStarted
-from canonical.hub import ThreadChange
-from gateway.storage import run_page
+from babelgate.canonical import FaultCode, FaultError, Receipt, Scope, TaskState
+from babelgate.canonical.event import RunCreated, StepStarted
+from babelgate.canonical.hub import ThreadChange
+from babelgate.gateway.storage import run_page
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, answer, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True

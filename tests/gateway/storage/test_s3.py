@@ -10,12 +10,12 @@ from uuid import uuid4
 
 import pytest
 
-from canonical import FaultCode, FaultError, FilePart, Message, RunInput, Submission
-from canonical.agent import DEFAULT_OWNER
-from gateway import demo
-from gateway.storage.blobs import FolderBlobs
-from gateway.storage.queries import blobs_in_use
-from gateway.storage.s3 import S3Blobs
+from babelgate.canonical import FaultCode, FaultError, FilePart, Message, RunInput, Submission
+from babelgate.canonical.agent import DEFAULT_OWNER
+from babelgate.gateway import demo
+from babelgate.gateway.storage.blobs import FolderBlobs
+from babelgate.gateway.storage.queries import blobs_in_use
+from babelgate.gateway.storage.s3 import S3Blobs
 from tests.gateway.command import ROOT, babelgate, bound_socket
 from tests.gateway.hubs import ends, submit, within
 from tests.gateway.storage.s3_server import BUCKET, SECRET, Way, s3_server, variables

@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Connection
 
-from canonical import Answers, FaultCode, FaultError, Message, RunStatus, Submission, TaskState
-from canonical.event import InterruptRaised, ThreadChanged, encode_event
-from canonical.hub import ThreadChange
-from canonical.run_input import RunInput
-from gateway.runs import deletion, lifecycle, thread_commands
-from gateway.runs import submission as command
-from gateway.runs.lifecycle import Outcome, Start
-from gateway.runs.submission import Ids, Submitted
-from gateway.settings.model import Limits, Queue
-from gateway.storage import database, postgres, queries
-from gateway.storage.journal import Journal
-from gateway.storage.transaction import Erased, Transaction
+from babelgate.canonical import Answers, FaultCode, FaultError, Message, RunStatus, Submission, TaskState
+from babelgate.canonical.event import InterruptRaised, ThreadChanged, encode_event
+from babelgate.canonical.hub import ThreadChange
+from babelgate.canonical.run_input import RunInput
+from babelgate.gateway.runs import deletion, lifecycle, thread_commands
+from babelgate.gateway.runs import submission as command
+from babelgate.gateway.runs.lifecycle import Outcome, Start
+from babelgate.gateway.runs.submission import Ids, Submitted
+from babelgate.gateway.settings.model import Limits, Queue
+from babelgate.gateway.storage import database, postgres, queries
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.transaction import Erased, Transaction
 from tests.gateway.hubs import turned, within
 from tests.gateway.invariant import check_database
 from tests.postgres import connect, empty, new_schema, url_of

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canonical import Message, RunStatus, TaskState
-from canonical.event import Event, Record, encode_event
-from canonical.stored import encode_snapshot
-from canonical.thread import Interrupt, Run, Task, Thread
-from canonical.value import JsonObject
-from gateway.storage.short_form import (
+from babelgate.canonical import Message, RunStatus, TaskState
+from babelgate.canonical.event import Event, Record, encode_event
+from babelgate.canonical.stored import encode_snapshot
+from babelgate.canonical.thread import Interrupt, Run, Task, Thread
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.storage.short_form import (
     KINDS,
     created_id,
     decode_row,

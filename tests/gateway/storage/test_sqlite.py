@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from canonical import FaultCode, FaultError
-from gateway.storage.sqlite import LockFile, open_engine, sqlite_path
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.gateway.storage.sqlite import LockFile, open_engine, sqlite_path
 
 
 def test_only_a_file_can_hold_a_journal() -> None:
@@ -46,7 +46,9 @@ def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(tmp_path: 
 def test_the_lock_holds_against_another_process(tmp_path: Path) -> None:
     lock = LockFile(tmp_path / "a.db")
     lock.acquire()
-    script = "import pathlib, sys, gateway.storage.sqlite as d; d.LockFile(pathlib.Path(sys.argv[1])).acquire()"
+    script = (
+        "import pathlib, sys, babelgate.gateway.storage.sqlite as d; d.LockFile(pathlib.Path(sys.argv[1])).acquire()"
+    )
     root = Path(__file__).parents[3]
     command = [sys.executable, "-c", script, str(tmp_path / "a.db")]
     refused = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=30)

@@ -4,10 +4,10 @@ from typing import Any, Final
 
 from sqlalchemy import select
 
-from canonical import StateUpdate, ThreadChange, ThreadFilter
-from gateway.hub import Hub
-from gateway.storage.statements import table_of
-from gateway.storage.tables import ThreadValueRow
+from babelgate.canonical import StateUpdate, ThreadChange, ThreadFilter
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import ThreadValueRow
 from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
 
 EACH_DATABASE: Final = True

@@ -6,8 +6,8 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from canonical import FaultError, Message, RunStatus, TaskState
-from canonical.event import (
+from babelgate.canonical import FaultError, Message, RunStatus, TaskState
+from babelgate.canonical.event import (
     InterruptAnswered,
     InterruptRaised,
     RunCreated,
@@ -18,9 +18,9 @@ from canonical.event import (
     TaskCreated,
     ThreadChanged,
 )
-from gateway.clock import Clock
-from gateway.storage.journal import Journal
-from gateway.storage.transaction import ThreadState, Transaction, latest_pk
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.transaction import ThreadState, Transaction, latest_pk
 from tests.gateway.hubs import within
 from tests.gateway.invariant import check_database
 

@@ -5,10 +5,10 @@ from typing import Final
 
 import pytest
 
-from canonical import FaultCode, FaultError, Message, Scope
-from canonical.event import RunCreated
-from canonical.hub import StateUpdate, ThreadChange
-from canonical.state import RunStatus
+from babelgate.canonical import FaultCode, FaultError, Message, Scope
+from babelgate.canonical.event import RunCreated
+from babelgate.canonical.hub import StateUpdate, ThreadChange
+from babelgate.canonical.state import RunStatus
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, registered, run_is, submit
 
 EACH_DATABASE: Final = True

@@ -1,7 +1,7 @@
 import pytest
 
-from canonical.fault import FaultError
-from gateway.storage.unavailable import Unreachable, Unstored, keep_trying
+from babelgate.canonical.fault import FaultError
+from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying
 
 
 class Database:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.across.play import play
-from conformance.across.verdict import judge
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers, read_triggers
+from babelgate.conformance.across.play import play
+from babelgate.conformance.across.verdict import judge
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers, read_triggers
 from tests.interop.driver import start_server
 from tests.running import running
 

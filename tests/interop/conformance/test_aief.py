@@ -4,10 +4,10 @@ from typing import Final
 
 import pytest
 
-from conformance.examine import Selection, examine
-from conformance.probe import Options
-from conformance.trigger import Trigger, Triggers
-from conformance.verdict import Verdict
+from babelgate.conformance.examine import Selection, examine
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import Trigger, Triggers
+from babelgate.conformance.verdict import Verdict
 from tests.conformance.recorded import assert_recorded
 from tests.interop.driver import start_server
 

@@ -6,11 +6,11 @@ from typing import Final
 
 import pytest
 
-from conformance.baseline import apply, read_baseline
-from conformance.examine import Selection, examine
-from conformance.probe import Options
-from conformance.trigger import read_triggers
-from conformance.verdict import Verdict
+from babelgate.conformance.baseline import apply, read_baseline
+from babelgate.conformance.examine import Selection, examine
+from babelgate.conformance.probe import Options
+from babelgate.conformance.trigger import read_triggers
+from babelgate.conformance.verdict import Verdict
 from tests.conformance.recorded import assert_recorded
 from tests.interop.langgraph_dev import langgraph_dev
 

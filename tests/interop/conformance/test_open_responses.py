@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from canonical import Invocation, ReasoningPart, UseTool
+from babelgate.canonical import Invocation, ReasoningPart, UseTool
 from tests.interop.driver import OfficialClient, start_client
 from tests.interop.peers import peer_python
 from tests.running import Running, running

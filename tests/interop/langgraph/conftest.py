@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 import pytest_asyncio
 
-from gateway import demo
+from babelgate.gateway import demo
 from tests.interop.driver import OfficialClient, start_client
 from tests.running import Running, running
 

@@ -9,9 +9,9 @@ from langgraph.pregel.remote import RemoteGraph  # pyright: ignore[reportMissing
 from langgraph.types import Command
 from langgraph_sdk import get_client
 
-from gateway import demo
-from gateway.agents.langgraph.agent import wrap_graph
-from gateway.registered_agent import RegisteredAgent
+from babelgate.gateway import demo
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.behaviour.test_graph_platform import asking
 from tests.gateway.graphs import GRAPHS
 from tests.gateway.hubs import within

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, NoReturn
 
 import httpx
 
-from canonical import Feature
+from babelgate.canonical import Feature
 from tests.pairs.acp import named
 from tests.pairs.caller import Caller, Feed, Following, Ids, Said, Seen, View
 

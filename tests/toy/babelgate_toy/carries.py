@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped
+from babelgate.canonical import FULL, Carry, Feature, dropped
 
 VERSION: Final = "1"
 

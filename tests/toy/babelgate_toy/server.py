@@ -8,11 +8,10 @@ from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
-from adapters._json import read_json, validate
-from adapters._server.caller import caller, loss_header, run_headers
-from adapters._server.handlers import Handlers
-from babelgate_toy.carries import CARRIES, VERSION
-from canonical import (
+from babelgate.adapters._json import read_json, validate
+from babelgate.adapters._server.caller import caller, loss_header, run_headers
+from babelgate.adapters._server.handlers import Handlers
+from babelgate.canonical import (
     AnnotationPart,
     Fault,
     FaultCode,
@@ -31,9 +30,10 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import Custom, MessageEnded, PartAdded, RunEnded, StepStarted, ToolStarted
-from canonical.thread import Loss
-from canonical.value import is_uuid
+from babelgate.canonical.event import Custom, MessageEnded, PartAdded, RunEnded, StepStarted, ToolStarted
+from babelgate.canonical.thread import Loss
+from babelgate.canonical.value import is_uuid
+from babelgate_toy.carries import CARRIES, VERSION
 
 Asked = Request[Any, Any, Any]
 

@@ -3,10 +3,10 @@
 from typing import Final
 from uuid import uuid4
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for
-from conformance.protocols.a2a.binding import TERMINAL, state_of
-from conformance.protocols.a2a.scenes import (
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for
+from babelgate.conformance.protocols.a2a.binding import TERMINAL, state_of
+from babelgate.conformance.protocols.a2a.scenes import (
     check_refusal,
     each_binding,
     final_reply,
@@ -16,8 +16,8 @@ from conformance.protocols.a2a.scenes import (
     plain,
     plain_task,
 )
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import dig
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Agent]()
 

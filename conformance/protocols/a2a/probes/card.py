@@ -4,12 +4,12 @@ import base64
 import json
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx
-from conformance.protocols.a2a.discovery import WELL_KNOWN
-from conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
-from conformance.verdict import NotObserved, Prerequisite, check
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx
+from babelgate.conformance.protocols.a2a.discovery import WELL_KNOWN
+from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
+from babelgate.conformance.verdict import NotObserved, Prerequisite, check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 probes: Final = Probes[Agent]()
 

@@ -3,12 +3,12 @@
 import base64
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.binding import TERMINAL, Reply, is_reason, state_of
-from conformance.protocols.a2a.scenes import each_binding, final_reply, plain
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import TERMINAL, Reply, is_reason, state_of
+from babelgate.conformance.protocols.a2a.scenes import each_binding, final_reply, plain
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Agent]()
 

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.binding import state_of
-from conformance.protocols.a2a.probes.push import webhook
-from conformance.protocols.a2a.scenes import check_refusal, each_binding, long_task, plain, plain_task
-from conformance.verdict import NotObserved, check
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import state_of
+from babelgate.conformance.protocols.a2a.probes.push import webhook
+from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, long_task, plain, plain_task
+from babelgate.conformance.verdict import NotObserved, check
 
 probes: Final = Probes[Agent]()
 

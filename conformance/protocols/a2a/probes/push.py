@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.binding import Binding, Reply, state_of
-from conformance.protocols.a2a.scenes import check_refusal, each_binding, final_reply, long_task, plain_task
-from conformance.verdict import NotObserved, Prerequisite, check
-from conformance.wire.exchange import Exchange, as_list, dig
-from conformance.wire.receiver import Hook, receiver
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import Binding, Reply, state_of
+from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, final_reply, long_task, plain_task
+from babelgate.conformance.verdict import NotObserved, Prerequisite, check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.wire.receiver import Hook, receiver
 
 probes: Final = Probes[Agent]()
 

@@ -2,12 +2,19 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for
-from conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, state_of
-from conformance.protocols.a2a.scenes import answer_question, each_binding, final_reply, follow_up, get, stream_message
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for
+from babelgate.conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, state_of
+from babelgate.conformance.protocols.a2a.scenes import (
+    answer_question,
+    each_binding,
+    final_reply,
+    follow_up,
+    get,
+    stream_message,
+)
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Agent]()
 

@@ -3,13 +3,13 @@
 from typing import Any, Final
 from uuid import uuid4
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.jsonrpc import JsonRpcBinding
-from conformance.protocols.a2a.scenes import plain, stream_message
-from conformance.verdict import check
-from conformance.wire.exchange import NotJson, as_object, dig
-from conformance.wire.jsonrpc import Answer
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.jsonrpc import JsonRpcBinding
+from babelgate.conformance.protocols.a2a.scenes import plain, stream_message
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import NotJson, as_object, dig
+from babelgate.conformance.wire.jsonrpc import Answer
 
 probes: Final = Probes[Agent]()
 

@@ -4,10 +4,10 @@ import asyncio
 from typing import Final
 from uuid import uuid4
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, state_of
-from conformance.protocols.a2a.scenes import (
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, state_of
+from babelgate.conformance.protocols.a2a.scenes import (
     check_refusal,
     context_of,
     each_binding,
@@ -17,8 +17,8 @@ from conformance.protocols.a2a.scenes import (
     plain,
     plain_task,
 )
-from conformance.verdict import Failed, Prerequisite, check
-from conformance.wire.exchange import as_list, dig
+from babelgate.conformance.verdict import Failed, Prerequisite, check
+from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Agent]()
 

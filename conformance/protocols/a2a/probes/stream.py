@@ -2,13 +2,13 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, EventStream, state_of
-from conformance.protocols.a2a.scenes import Streamed, each_binding, get, is_streaming, plain, stream_message
-from conformance.verdict import Failed, NotObserved, Prerequisite, check
-from conformance.wire.exchange import as_list, dig
-from conformance.wire.http import Unanswered
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, EventStream, state_of
+from babelgate.conformance.protocols.a2a.scenes import Streamed, each_binding, get, is_streaming, plain, stream_message
+from babelgate.conformance.verdict import Failed, NotObserved, Prerequisite, check
+from babelgate.conformance.wire.exchange import as_list, dig
+from babelgate.conformance.wire.http import Unanswered
 
 probes: Final = Probes[Agent]()
 

@@ -4,13 +4,20 @@ from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for
-from conformance.protocols.a2a.binding import EventStream, state_of
-from conformance.protocols.a2a.scenes import check_refusal, each_binding, is_streaming, long_task, plain, plain_task
-from conformance.verdict import check
-from conformance.wire.exchange import dig
-from conformance.wire.http import Unanswered
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for
+from babelgate.conformance.protocols.a2a.binding import EventStream, state_of
+from babelgate.conformance.protocols.a2a.scenes import (
+    check_refusal,
+    each_binding,
+    is_streaming,
+    long_task,
+    plain,
+    plain_task,
+)
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import dig
+from babelgate.conformance.wire.http import Unanswered
 
 probes: Final = Probes[Agent]()
 snapshot_probes: Final = Probes[Agent]()

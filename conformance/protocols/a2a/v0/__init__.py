@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from conformance.probe import Probes, Suite
-from conformance.protocols.a2a.agent import Agent
-from conformance.protocols.a2a.probes import (
+from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.protocols.a2a.agent import Agent
+from babelgate.conformance.protocols.a2a.probes import (
     cancel,
     card,
     content,
@@ -18,8 +18,8 @@ from conformance.protocols.a2a.probes import (
     stream,
     subscribe,
 )
-from conformance.protocols.a2a.v0 import http, shape
-from conformance.protocols.a2a.v0.opening import open_agent
+from babelgate.conformance.protocols.a2a.v0 import http, shape
+from babelgate.conformance.protocols.a2a.v0.opening import open_agent
 
 __all__ = ("SUITE",)
 

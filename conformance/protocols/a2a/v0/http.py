@@ -3,13 +3,13 @@
 from typing import Final
 from uuid import uuid4
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.binding import Reply, state_of
-from conformance.protocols.a2a.scenes import plain, plain_task
-from conformance.protocols.a2a.v0.rest import RestBinding
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import Reply, state_of
+from babelgate.conformance.protocols.a2a.scenes import plain, plain_task
+from babelgate.conformance.protocols.a2a.v0.rest import RestBinding
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Agent]()
 _JSON: Final = "application/json"

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urljoin
 
-from conformance.probe import NotSpoken, Opened, Options
-from conformance.protocols.a2a.agent import Agent
-from conformance.protocols.a2a.binding import Binding
-from conformance.protocols.a2a.discovery import UNJUDGED, Found, find_card, why_not_spoken
-from conformance.protocols.a2a.jsonrpc import Dialect, JsonRpcBinding
-from conformance.protocols.a2a.v0.rest import RestBinding
-from conformance.protocols.a2a.v0.translation import event_of, method_of, params_of, result_of
-from conformance.verdict import Prerequisite
-from conformance.wire.exchange import as_list, dig
-from conformance.wire.http import Wire
+from babelgate.conformance.probe import NotSpoken, Opened, Options
+from babelgate.conformance.protocols.a2a.agent import Agent
+from babelgate.conformance.protocols.a2a.binding import Binding
+from babelgate.conformance.protocols.a2a.discovery import UNJUDGED, Found, find_card, why_not_spoken
+from babelgate.conformance.protocols.a2a.jsonrpc import Dialect, JsonRpcBinding
+from babelgate.conformance.protocols.a2a.v0.rest import RestBinding
+from babelgate.conformance.protocols.a2a.v0.translation import event_of, method_of, params_of, result_of
+from babelgate.conformance.verdict import Prerequisite
+from babelgate.conformance.wire.exchange import as_list, dig
+from babelgate.conformance.wire.http import Wire
 
 DIALECT: Final = Dialect(is_first_generation=True, method=method_of, params=params_of, result=result_of, event=event_of)
 

@@ -10,8 +10,8 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from conformance.protocols.a2a.v0 import translation
-from conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.protocols.a2a.v0 import translation
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 # From 1.0
 

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from conformance.protocols.a2a.binding import CODES, EventStream, Reply, reason_of
-from conformance.protocols.a2a.v0.proto import config_params, event_of, result_of, send_params
-from conformance.wire.exchange import Exchange, Frame, NotJson, as_object, dig
-from conformance.wire.http import Wire
+from babelgate.conformance.protocols.a2a.binding import CODES, EventStream, Reply, reason_of
+from babelgate.conformance.protocols.a2a.v0.proto import config_params, event_of, result_of, send_params
+from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_object, dig
+from babelgate.conformance.wire.http import Wire
 
 PATHS: Final[Mapping[str, tuple[str, str]]] = {
     "SendMessage": ("POST", "/message:send"),

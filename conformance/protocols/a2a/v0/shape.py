@@ -3,19 +3,19 @@
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.binding import TERMINAL, state_of
-from conformance.protocols.a2a.discovery import origin_of
-from conformance.protocols.a2a.probes.card import card_of
-from conformance.protocols.a2a.probes.push import create_config
-from conformance.protocols.a2a.probes.rpc import rpc_of
-from conformance.protocols.a2a.probes.stream import task_stream
-from conformance.protocols.a2a.scenes import each_binding, plain, stream_message
-from conformance.protocols.a2a.v0.opening import every_binding
-from conformance.protocols.a2a.v0.translation import result_of
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import TERMINAL, state_of
+from babelgate.conformance.protocols.a2a.discovery import origin_of
+from babelgate.conformance.protocols.a2a.probes.card import card_of
+from babelgate.conformance.protocols.a2a.probes.push import create_config
+from babelgate.conformance.protocols.a2a.probes.rpc import rpc_of
+from babelgate.conformance.protocols.a2a.probes.stream import task_stream
+from babelgate.conformance.protocols.a2a.scenes import each_binding, plain, stream_message
+from babelgate.conformance.protocols.a2a.v0.opening import every_binding
+from babelgate.conformance.protocols.a2a.v0.translation import result_of
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 probes: Final = Probes[Agent]()
 _RPC: Final = "JSONRPC"

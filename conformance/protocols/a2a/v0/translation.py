@@ -6,7 +6,7 @@ What is not as specified is left as it is: the messages have been held against t
 from collections.abc import Mapping
 from typing import Any, Final
 
-from conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 METHODS: Final[Mapping[str, str]] = {
     "SendMessage": "message/send",

@@ -3,15 +3,15 @@
 from typing import Any, Final
 from uuid import uuid4
 
-from conformance.leak import find_leak
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.binding import Reply, state_of
-from conformance.protocols.a2a.probes.rpc import rpc_of
-from conformance.protocols.a2a.scenes import get, plain, plain_task
-from conformance.protocols.a2a.v1.rest import RestBinding
-from conformance.verdict import Prerequisite, check
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.leak import find_leak
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import Reply, state_of
+from babelgate.conformance.protocols.a2a.probes.rpc import rpc_of
+from babelgate.conformance.protocols.a2a.scenes import get, plain, plain_task
+from babelgate.conformance.protocols.a2a.v1.rest import RestBinding
+from babelgate.conformance.verdict import Prerequisite, check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 probes: Final = Probes[Agent]()
 

@@ -4,12 +4,12 @@ import json
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, message
-from conformance.protocols.a2a.probes.card import card_of
-from conformance.protocols.a2a.v1.opening import every_binding
-from conformance.verdict import check
-from conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, message
+from babelgate.conformance.protocols.a2a.probes.card import card_of
+from babelgate.conformance.protocols.a2a.v1.opening import every_binding
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 probes: Final = Probes[Agent]()
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.binding import Binding, Reply, state_of
-from conformance.protocols.a2a.probes.owner import other
-from conformance.protocols.a2a.scenes import context_of, each_binding, plain_task
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import Binding, Reply, state_of
+from babelgate.conformance.protocols.a2a.probes.owner import other
+from babelgate.conformance.protocols.a2a.scenes import context_of, each_binding, plain_task
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Agent]()
 _NUMBER: Final = 3

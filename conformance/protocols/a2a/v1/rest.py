@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from conformance.protocols.a2a.binding import EventStream, Reply, reason_of
-from conformance.wire.exchange import Exchange, Frame, NotJson, dig
-from conformance.wire.http import Wire
+from babelgate.conformance.protocols.a2a.binding import EventStream, Reply, reason_of
+from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, dig
+from babelgate.conformance.wire.http import Wire
 
 PATHS: Final[Mapping[str, tuple[str, str]]] = {
     "SendMessage": ("POST", "/message:send"),

@@ -3,12 +3,12 @@
 from typing import Final
 from uuid import uuid4
 
-from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
-from conformance.protocols.a2a.v1.opening import headers_of
-from conformance.verdict import check
-from conformance.wire.exchange import as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
+from babelgate.conformance.protocols.a2a.v1.opening import headers_of
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Agent]()
 

@@ -2,11 +2,20 @@
 
 from typing import Final
 
-from conformance.probe import Probes, Suite
-from conformance.protocols.langchain.agent_protocol import agents, below, listing, outcome, patch
-from conformance.protocols.langchain.agent_protocol.opening import open_server
-from conformance.protocols.langchain.probes import cancel, commands, errors, history, runs, store, streams, threads
-from conformance.protocols.langchain.server import Server
+from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.protocols.langchain.agent_protocol import agents, below, listing, outcome, patch
+from babelgate.conformance.protocols.langchain.agent_protocol.opening import open_server
+from babelgate.conformance.protocols.langchain.probes import (
+    cancel,
+    commands,
+    errors,
+    history,
+    runs,
+    store,
+    streams,
+    threads,
+)
+from babelgate.conformance.protocols.langchain.server import Server
 
 __all__ = ("SUITE",)
 

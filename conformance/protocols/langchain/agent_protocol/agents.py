@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 probes: Final = Probes[Server]()
 

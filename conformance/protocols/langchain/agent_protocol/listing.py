@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.agent_protocol.opening import OPENAPI, README
-from conformance.protocols.langchain.scenes import MARK, run_in_background, run_of
-from conformance.protocols.langchain.server import Ctx, Layout, Server, ids_of, trigger_for
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.agent_protocol.opening import OPENAPI, README
+from babelgate.conformance.protocols.langchain.scenes import MARK, run_in_background, run_of
+from babelgate.conformance.protocols.langchain.server import Ctx, Layout, Server, ids_of, trigger_for
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Server]()
 

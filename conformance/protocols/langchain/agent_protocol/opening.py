@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from conformance.probe import NotSpoken, Opened, Options
-from conformance.protocols.langchain.server import AGENT_PROTOCOL, Layout, Server, base_of
-from conformance.wire.exchange import Exchange, as_list, dig
-from conformance.wire.http import Wire
+from babelgate.conformance.probe import NotSpoken, Opened, Options
+from babelgate.conformance.protocols.langchain.server import AGENT_PROTOCOL, Layout, Server, base_of
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.wire.http import Wire
 
 OPENAPI: Final = Layout("OpenAPI", is_below=False)
 README: Final = Layout(

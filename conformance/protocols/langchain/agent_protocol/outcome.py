@@ -3,11 +3,16 @@
 import asyncio
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.scenes import at_work, run_and_wait, run_until_failure, run_until_question
-from conformance.protocols.langchain.server import Ctx, Server, trigger_for
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.scenes import (
+    at_work,
+    run_and_wait,
+    run_until_failure,
+    run_until_question,
+)
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, trigger_for
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Server]()
 

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.scenes import create_thread
-from conformance.protocols.langchain.server import Ctx, Server, text_of
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.scenes import create_thread
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, text_of
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Server]()
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from conformance.probe import Probes, Suite
-from conformance.protocols.langchain.platform import (
+from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.protocols.langchain.platform import (
     assistants,
     beside,
     listing,
@@ -13,9 +13,18 @@ from conformance.protocols.langchain.platform import (
     state,
     told,
 )
-from conformance.protocols.langchain.platform.opening import open_server
-from conformance.protocols.langchain.probes import cancel, commands, errors, history, runs, store, streams, threads
-from conformance.protocols.langchain.server import Server
+from babelgate.conformance.protocols.langchain.platform.opening import open_server
+from babelgate.conformance.protocols.langchain.probes import (
+    cancel,
+    commands,
+    errors,
+    history,
+    runs,
+    store,
+    streams,
+    threads,
+)
+from babelgate.conformance.protocols.langchain.server import Server
 
 __all__ = ("SUITE",)
 

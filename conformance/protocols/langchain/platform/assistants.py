@@ -3,11 +3,11 @@
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.platform.opening import LAYOUT
-from conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
-from conformance.verdict import NotApplicable, check
-from conformance.wire.exchange import Exchange, as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
+from babelgate.conformance.verdict import NotApplicable, check
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

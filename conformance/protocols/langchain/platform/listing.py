@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.platform.opening import LAYOUT
-from conformance.protocols.langchain.scenes import MARK, at_work, create_marked_threads, create_thread, run_of
-from conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
+from babelgate.conformance.protocols.langchain.scenes import MARK, at_work, create_marked_threads, create_thread, run_of
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from conformance.probe import NotSpoken, Opened, Options
-from conformance.protocols.langchain.server import PLATFORM, Layout, Server, base_of
-from conformance.wire.exchange import as_list, dig
-from conformance.wire.http import Wire
+from babelgate.conformance.probe import NotSpoken, Opened, Options
+from babelgate.conformance.protocols.langchain.server import PLATFORM, Layout, Server, base_of
+from babelgate.conformance.wire.exchange import as_list, dig
+from babelgate.conformance.wire.http import Wire
 
 LAYOUT: Final = Layout("LangGraph", is_below=True, waited="Values", wait="join", tuples="messages-tuple")
 _NOBODY: Final = "00000000-0000-4000-8000-000000000000"

@@ -2,18 +2,18 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.platform.opening import LAYOUT
-from conformance.protocols.langchain.scenes import (
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
+from babelgate.conformance.protocols.langchain.scenes import (
     run_and_wait,
     run_in_background,
     run_of,
     run_until_failure,
     stream_run,
 )
-from conformance.protocols.langchain.server import Ctx, Server, is_refused, trigger_for, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, is_refused, trigger_for, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Server]()
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.platform.opening import LAYOUT
-from conformance.protocols.langchain.scenes import Waited, run_of, run_until_question, stream_run
-from conformance.protocols.langchain.server import Ctx, Server, json_of, trigger_for
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
+from babelgate.conformance.protocols.langchain.scenes import Waited, run_of, run_until_question, stream_run
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, json_of, trigger_for
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

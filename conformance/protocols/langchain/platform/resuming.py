@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.platform.opening import LAYOUT
-from conformance.protocols.langchain.scenes import at_work
-from conformance.protocols.langchain.server import Ctx, Server, speaking_trigger, trigger_for
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import Exchange, Frame, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
+from babelgate.conformance.protocols.langchain.scenes import at_work
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, speaking_trigger, trigger_for
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import Exchange, Frame, dig
 
 probes: Final = Probes[Server]()
 

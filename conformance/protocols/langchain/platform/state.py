@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.platform.opening import LAYOUT
-from conformance.protocols.langchain.scenes import at_work, create_thread, run_and_wait
-from conformance.protocols.langchain.server import Ctx, Server, text_of, trigger_for, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
+from babelgate.conformance.protocols.langchain.scenes import at_work, create_thread, run_and_wait
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, text_of, trigger_for, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 probes: Final = Probes[Server]()
 

@@ -3,12 +3,12 @@
 from itertools import pairwise
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.platform.opening import LAYOUT
-from conformance.protocols.langchain.scenes import Streamed, stream_run
-from conformance.protocols.langchain.server import Ctx, Server, json_of, text_of, trigger_for
-from conformance.verdict import NotApplicable, check
-from conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
+from babelgate.conformance.protocols.langchain.scenes import Streamed, stream_run
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, json_of, text_of, trigger_for
+from babelgate.conformance.verdict import NotApplicable, check
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.scenes import at_work, run_in_background
-from conformance.protocols.langchain.server import Ctx, Server, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.scenes import at_work, run_in_background
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Server]()
 

@@ -4,11 +4,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.server import Ctx, Server, is_refused, json_of, speaking_trigger, trigger_for
-from conformance.trigger import Trigger
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.server import (
+    Ctx,
+    Server,
+    is_refused,
+    json_of,
+    speaking_trigger,
+    trigger_for,
+)
+from babelgate.conformance.trigger import Trigger
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

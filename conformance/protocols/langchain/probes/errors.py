@@ -2,13 +2,19 @@
 
 from typing import Any, Final
 
-from conformance.leak import find_leak
-from conformance.probe import Probes
-from conformance.protocols.langchain.probes.store import get_item, store_items
-from conformance.protocols.langchain.scenes import MARK, at_work, create_thread, run_and_wait, run_in_background
-from conformance.protocols.langchain.server import Ctx, Server, ids_of, is_refused, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.leak import find_leak
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.probes.store import get_item, store_items
+from babelgate.conformance.protocols.langchain.scenes import (
+    MARK,
+    at_work,
+    create_thread,
+    run_and_wait,
+    run_in_background,
+)
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, is_refused, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Server]()
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.scenes import run_and_wait, run_of
-from conformance.protocols.langchain.server import Ctx, Server, trigger_for
-from conformance.verdict import check
-from conformance.wire.exchange import dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.scenes import run_and_wait, run_of
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, trigger_for
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Server]()
 

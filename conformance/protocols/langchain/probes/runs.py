@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.scenes import (
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.scenes import (
     MARK,
     at_work,
     run_and_wait,
@@ -14,10 +14,18 @@ from conformance.protocols.langchain.scenes import (
     run_until_failure,
     run_until_question,
 )
-from conformance.protocols.langchain.server import Ctx, Server, is_refused, json_of, text_of, trigger_for, unknown_id
-from conformance.verdict import NotObserved, check
-from conformance.wire.exchange import as_list, dig
-from conformance.wire.receiver import receiver
+from babelgate.conformance.protocols.langchain.server import (
+    Ctx,
+    Server,
+    is_refused,
+    json_of,
+    text_of,
+    trigger_for,
+    unknown_id,
+)
+from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.wire.exchange import as_list, dig
+from babelgate.conformance.wire.receiver import receiver
 
 probes: Final = Probes[Server]()
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.server import Ctx, Server
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.server import Ctx, Server
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 probes: Final = Probes[Server]()
 

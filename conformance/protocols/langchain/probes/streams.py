@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.scenes import Streamed, at_work, run_in_background, stream_run
-from conformance.protocols.langchain.server import (
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.scenes import Streamed, at_work, run_in_background, stream_run
+from babelgate.conformance.protocols.langchain.server import (
     Ctx,
     Layout,
     Server,
@@ -14,8 +14,8 @@ from conformance.protocols.langchain.server import (
     trigger_for,
     unknown_id,
 )
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, as_object, dig
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

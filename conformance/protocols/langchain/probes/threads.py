@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.langchain.scenes import MARK, create_marked_threads, create_thread
-from conformance.protocols.langchain.server import Ctx, Server, ids_of, is_refused, unknown_id
-from conformance.verdict import check
-from conformance.wire.exchange import dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.langchain.scenes import MARK, create_marked_threads, create_thread
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, is_refused, unknown_id
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Server]()
 

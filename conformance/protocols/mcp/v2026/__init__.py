@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from conformance.probe import Probes, Suite
-from conformance.protocols.mcp import calls, tools, transport
-from conformance.protocols.mcp.target import Server
-from conformance.protocols.mcp.v2026 import envelope, questions, results
-from conformance.protocols.mcp.v2026.target import open_server
+from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.protocols.mcp import calls, tools, transport
+from babelgate.conformance.protocols.mcp.target import Server
+from babelgate.conformance.protocols.mcp.v2026 import envelope, questions, results
+from babelgate.conformance.protocols.mcp.v2026.target import open_server
 
 __all__ = ("SUITE",)
 

@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.mcp.scenes import call_of
-from conformance.protocols.mcp.target import Ctx, Reply, Server, request
-from conformance.protocols.mcp.v2026.target import VERSION, envelope
-from conformance.verdict import check
-from conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.mcp.scenes import call_of
+from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server, request
+from babelgate.conformance.protocols.mcp.v2026.target import VERSION, envelope
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

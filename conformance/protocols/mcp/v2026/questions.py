@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.mcp.scenes import call_of
-from conformance.protocols.mcp.target import Ctx, Reply, Server
-from conformance.verdict import NotApplicable, check
-from conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.mcp.scenes import call_of
+from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server
+from babelgate.conformance.verdict import NotApplicable, check
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator, SchemaError, ValidationError
 
-from conformance.probe import Probes
-from conformance.protocols.mcp.scenes import Called, call_plainly
-from conformance.protocols.mcp.target import Ctx, Reply, Server
-from conformance.protocols.mcp.v2026.target import OF_MCP
-from conformance.verdict import Failed, NotApplicable, Prerequisite, check
-from conformance.wire.exchange import as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.mcp.scenes import Called, call_plainly
+from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server
+from babelgate.conformance.protocols.mcp.v2026.target import OF_MCP
+from babelgate.conformance.verdict import Failed, NotApplicable, Prerequisite, check
+from babelgate.conformance.wire.exchange import as_object, dig
 
 probes: Final = Probes[Server]()
 

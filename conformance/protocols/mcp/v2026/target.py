@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 
-from conformance.probe import NotSpoken, Opened, Options
-from conformance.protocols.mcp.target import Reply, Server
-from conformance.wire.exchange import Exchange, as_list, as_object, dig
-from conformance.wire.http import Stream, Wire
+from babelgate.conformance.probe import NotSpoken, Opened, Options
+from babelgate.conformance.protocols.mcp.target import Reply, Server
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
+from babelgate.conformance.wire.http import Stream, Wire
 
 VERSION: Final = "2026-07-28"
 OF_MCP: Final = "io.modelcontextprotocol/"

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from conformance.probe import Opened, Options, Probes, Suite
-from conformance.protocols.openai import common
-from conformance.protocols.openai.chat import answers, calls, errors, streams
-from conformance.protocols.openai.target import Server, base_of, open_at
-from conformance.wire.http import Wire
+from babelgate.conformance.probe import Opened, Options, Probes, Suite
+from babelgate.conformance.protocols.openai import common
+from babelgate.conformance.protocols.openai.chat import answers, calls, errors, streams
+from babelgate.conformance.protocols.openai.target import Server, base_of, open_at
+from babelgate.conformance.wire.http import Wire
 
 __all__ = ("SUITE",)
 

@@ -5,11 +5,18 @@ import json
 import time
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.openai.chat.scenes import answer_plainly, body_of, check_sum, complete, text_of, user
-from conformance.protocols.openai.target import PARAMETERS, Ctx, Server
-from conformance.verdict import check
-from conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.chat.scenes import (
+    answer_plainly,
+    body_of,
+    check_sum,
+    complete,
+    text_of,
+    user,
+)
+from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, Server
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
 
 probes: Final = Probes[Server]()
 

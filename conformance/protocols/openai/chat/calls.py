@@ -2,11 +2,18 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.openai.chat.scenes import TOOL, answer_with_call, body_of, complete, offer, streamed_call
-from conformance.protocols.openai.target import TOOL_NAME, Ctx, Server
-from conformance.verdict import Failed, check
-from conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.chat.scenes import (
+    TOOL,
+    answer_with_call,
+    body_of,
+    complete,
+    offer,
+    streamed_call,
+)
+from babelgate.conformance.protocols.openai.target import TOOL_NAME, Ctx, Server
+from babelgate.conformance.verdict import Failed, check
+from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
 
 probes: Final = Probes[Server]()
 

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.openai.chat.scenes import answer_plainly, body_of, stream_plainly, user
-from conformance.protocols.openai.target import Ctx, Server, events_of, refused
-from conformance.verdict import check
-from conformance.wire.exchange import as_list, as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.chat.scenes import answer_plainly, body_of, stream_plainly, user
+from babelgate.conformance.protocols.openai.target import Ctx, Server, events_of, refused
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 

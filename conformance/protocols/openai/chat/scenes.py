@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.protocols.openai.target import (
+from babelgate.conformance.protocols.openai.target import (
     PARAMETERS,
     TOOL_NAME,
     Ctx,
     read,
     trigger_of,
 )
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, as_object, dig
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 TOOL: Mapping[str, Any] = {
     "type": "function",

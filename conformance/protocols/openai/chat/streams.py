@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.openai.chat.scenes import Streamed, check_sum, stream_plainly
-from conformance.protocols.openai.target import DONE, Ctx, Server
-from conformance.verdict import check
-from conformance.wire.exchange import as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.chat.scenes import Streamed, check_sum, stream_plainly
+from babelgate.conformance.protocols.openai.target import DONE, Ctx, Server
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_object, dig
 
 probes: Final = Probes[Server]()
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Final
 
-from conformance.probe import Opened, Options, Probes, Suite
-from conformance.protocols.openai import common
-from conformance.protocols.openai.responses import answers, background, calls, errors, stored, streams
-from conformance.protocols.openai.target import Server, base_of, open_at
-from conformance.wire.exchange import as_object, dig
-from conformance.wire.http import Wire
+from babelgate.conformance.probe import Opened, Options, Probes, Suite
+from babelgate.conformance.protocols.openai import common
+from babelgate.conformance.protocols.openai.responses import answers, background, calls, errors, stored, streams
+from babelgate.conformance.protocols.openai.target import Server, base_of, open_at
+from babelgate.conformance.wire.exchange import as_object, dig
+from babelgate.conformance.wire.http import Wire
 
 __all__ = ("SUITE",)
 

@@ -5,8 +5,8 @@ import json
 import time
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import (
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.responses.scenes import (
     TOOL,
     answer_plainly,
     body_of,
@@ -15,9 +15,9 @@ from conformance.protocols.openai.responses.scenes import (
     respond,
     text_of,
 )
-from conformance.protocols.openai.target import PARAMETERS, Ctx, Server
-from conformance.verdict import check
-from conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, Server
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
 
 probes: Final = Probes[Server]()
 

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import answer_plainly, body_of, text_of
-from conformance.protocols.openai.target import Ctx, Server, refused
-from conformance.verdict import NotApplicable, check
-from conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.responses.scenes import answer_plainly, body_of, text_of
+from babelgate.conformance.protocols.openai.target import Ctx, Server, refused
+from babelgate.conformance.verdict import NotApplicable, check
+from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Server]()
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import (
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.responses.scenes import (
     TOOL,
     answer_with_call,
     body_of,
@@ -13,9 +13,9 @@ from conformance.protocols.openai.responses.scenes import (
     streamed_call,
     text_of,
 )
-from conformance.protocols.openai.target import TOOL_NAME, Ctx, Server, refused
-from conformance.verdict import Failed, check
-from conformance.wire.exchange import Exchange, NotJson, dig, parse_json
+from babelgate.conformance.protocols.openai.target import TOOL_NAME, Ctx, Server, refused
+from babelgate.conformance.verdict import Failed, check
+from babelgate.conformance.wire.exchange import Exchange, NotJson, dig, parse_json
 
 probes: Final = Probes[Server]()
 

@@ -2,11 +2,17 @@
 
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import Streamed, answer_plainly, body_of, message, stream_plainly
-from conformance.protocols.openai.target import Ctx, Server, events_of, refused
-from conformance.verdict import check
-from conformance.wire.exchange import as_object, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.responses.scenes import (
+    Streamed,
+    answer_plainly,
+    body_of,
+    message,
+    stream_plainly,
+)
+from babelgate.conformance.protocols.openai.target import Ctx, Server, events_of, refused
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_object, dig
 
 probes: Final = Probes[Server]()
 

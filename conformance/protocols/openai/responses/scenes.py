@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.protocols.openai.target import DONE, PARAMETERS, TOOL_NAME, Ctx, read, trigger_of
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.protocols.openai.target import DONE, PARAMETERS, TOOL_NAME, Ctx, read, trigger_of
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 TOOL: Mapping[str, Any] = {
     "type": "function",

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import answer_plainly, body_of, respond, stream_plainly
-from conformance.protocols.openai.target import Ctx, Server, events_of, refused
-from conformance.verdict import check
-from conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.responses.scenes import answer_plainly, body_of, respond, stream_plainly
+from babelgate.conformance.protocols.openai.target import Ctx, Server, events_of, refused
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 probes: Final = Probes[Server]()
 

@@ -3,11 +3,17 @@
 from itertools import pairwise
 from typing import Any, Final
 
-from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import TERMINAL, Streamed, has_done_at_end, stream_plainly, text_of
-from conformance.protocols.openai.target import DONE, Ctx, Server
-from conformance.verdict import check
-from conformance.wire.exchange import as_list, dig
+from babelgate.conformance.probe import Probes
+from babelgate.conformance.protocols.openai.responses.scenes import (
+    TERMINAL,
+    Streamed,
+    has_done_at_end,
+    stream_plainly,
+    text_of,
+)
+from babelgate.conformance.protocols.openai.target import DONE, Ctx, Server
+from babelgate.conformance.verdict import check
+from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Server]()
 

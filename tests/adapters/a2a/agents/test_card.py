@@ -2,11 +2,11 @@ from typing import Any
 
 import pytest
 
-from adapters._extension import URI, params
-from adapters.a2a.agents.card import card_0_3, card_1_0, etag, merged_card, versions_of
-from adapters.a2a.agents.interface import describe
-from canonical import AgentInfo, Skill
-from canonical.value import JsonObject
+from babelgate.adapters._extension import URI, params
+from babelgate.adapters.a2a.agents.card import card_0_3, card_1_0, etag, merged_card, versions_of
+from babelgate.adapters.a2a.agents.interface import describe
+from babelgate.canonical import AgentInfo, Skill
+from babelgate.canonical.value import JsonObject
 from tests.adapters.a2a.schema import check
 
 BASE = "https://agents.example.com"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from adapters.a2a.agents.interface import Interface, card_urls, describe, find_interface, is_card
-from adapters.a2a.client import Client, discover
-from canonical import FaultCode, FaultError, Skill
+from babelgate.adapters.a2a.agents.interface import Interface, card_urls, describe, find_interface, is_card
+from babelgate.adapters.a2a.client import Client, discover
+from babelgate.canonical import FaultCode, FaultError, Skill
 from tests import loopback
 from tests.adapters.a2a.far import CARD, Far, card_0_3, card_1_0, far_server
 from tests.adapters.a2a.talk import Talk

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from adapters.a2a.agents.interface import Interface
-from adapters.a2a.client import Client, discover
-from canonical import (
+from babelgate.adapters.a2a.agents.interface import Interface
+from babelgate.adapters.a2a.client import Client, discover
+from babelgate.canonical import (
     AgentInfo,
     Answers,
     Artifact,
@@ -30,11 +30,11 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.event import InterruptRaised, TaskChanged
-from canonical.fold import Fold
-from canonical.state import TERMINAL, WAITING
-from conformance.contract import check_agent
-from gateway.registered_agent import RegisteredAgent
+from babelgate.canonical.event import InterruptRaised, TaskChanged
+from babelgate.canonical.fold import Fold
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.conformance.contract import check_agent
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.site import AGENTS
 from tests.adapters.a2a.talk import Reminded

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from adapters.a2a.codec import v1_0
-from adapters.a2a.codec.asks import encode_answers
-from adapters.a2a.read.task_events import EventReader
-from adapters.a2a.request import request
-from canonical import Invocation, Message, Record
-from canonical.event import InterruptAnswered, InterruptRaised
-from canonical.message import DataPart, Part
-from canonical.run_input import RunInput
-from canonical.value import JsonObject
+from babelgate.adapters.a2a.codec import v1_0
+from babelgate.adapters.a2a.codec.asks import encode_answers
+from babelgate.adapters.a2a.read.task_events import EventReader
+from babelgate.adapters.a2a.request import request
+from babelgate.canonical import Invocation, Message, Record
+from babelgate.canonical.event import InterruptAnswered, InterruptRaised
+from babelgate.canonical.message import DataPart, Part
+from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.value import JsonObject
 from tests.adapters.a2a.recorded import recorded
 
 RUN = "22222222-2222-4222-8222-222222222222"

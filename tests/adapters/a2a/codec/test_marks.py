@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from adapters.a2a.codec.marks import add_usage, decode_marks, usage_of_message, usage_of_task
-from adapters.a2a.read.task_events import EventReader
-from canonical import AnnotationPart, DataPart, Event, ReasoningPart, Record, RunStatus, TextPart
-from canonical.event import (
+from babelgate.adapters.a2a.codec.marks import add_usage, decode_marks, usage_of_message, usage_of_task
+from babelgate.adapters.a2a.read.task_events import EventReader
+from babelgate.canonical import AnnotationPart, DataPart, Event, ReasoningPart, Record, RunStatus, TextPart
+from babelgate.canonical.event import (
     Custom,
     LossNoted,
     MessageStarted,
@@ -19,9 +19,9 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.value import Json, JsonObject
-from conformance.contract import Transcript
-from conformance.contract.referee import Referee
+from babelgate.canonical.value import Json, JsonObject
+from babelgate.conformance.contract import Transcript
+from babelgate.conformance.contract.referee import Referee
 from tests.adapters.a2a.recorded import recorded
 
 RUN = "22222222-2222-4222-8222-222222222222"

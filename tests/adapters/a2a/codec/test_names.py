@@ -1,5 +1,5 @@
-from adapters.a2a.codec.names import to_camel_case, to_snake_case
-from canonical.value import JsonObject
+from babelgate.adapters.a2a.codec.names import to_camel_case, to_snake_case
+from babelgate.canonical.value import JsonObject
 
 USAGE: JsonObject = {"input_tokens": 3, "input_token_details": {"cache_read": [{"of_which": 1}]}, "total": None}
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._json import validate
-from adapters.a2a.codec.dialect import decode_message
-from adapters.a2a.codec.v0_3 import Codec
-from adapters.a2a.wire import v0_3 as w
-from adapters.a2a.wire.requests import Push, PushName
-from canonical import DataPart, FaultCode, FaultError, Feature, Message
+from babelgate.adapters._json import validate
+from babelgate.adapters.a2a.codec.dialect import decode_message
+from babelgate.adapters.a2a.codec.v0_3 import Codec
+from babelgate.adapters.a2a.wire import v0_3 as w
+from babelgate.adapters.a2a.wire.requests import Push, PushName
+from babelgate.canonical import DataPart, FaultCode, FaultError, Feature, Message
 from tests.adapters.a2a.codec.test_v1_0 import TASK
 from tests.adapters.a2a.schema import check
 from tests.examples import examples

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._json import validate
-from adapters.a2a.codec.dialect import decode_message
-from adapters.a2a.codec.v0_3_rest import STATES, Codec
-from adapters.a2a.wire import v0_3 as w
-from canonical import DataPart, Feature, FilePart, Message, TaskState, TextPart
+from babelgate.adapters._json import validate
+from babelgate.adapters.a2a.codec.dialect import decode_message
+from babelgate.adapters.a2a.codec.v0_3_rest import STATES, Codec
+from babelgate.adapters.a2a.wire import v0_3 as w
+from babelgate.canonical import DataPart, Feature, FilePart, Message, TaskState, TextPart
 from tests.adapters.a2a.codec.test_v1_0 import TASK
 from tests.adapters.a2a.schema import check
 from tests.strategies import json_values, messages

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._json import parse_json, validate
-from adapters.a2a.codec.dialect import decode_message
-from adapters.a2a.codec.v1_0 import Codec
-from adapters.a2a.wire import v1_0 as w
-from adapters.a2a.wire.requests import Push
-from adapters.a2a.wire.task import Status, TaskSnapshot
-from canonical import DataPart, FaultCode, FaultError, Feature, FilePart, Message, TaskState
+from babelgate.adapters._json import parse_json, validate
+from babelgate.adapters.a2a.codec.dialect import decode_message
+from babelgate.adapters.a2a.codec.v1_0 import Codec
+from babelgate.adapters.a2a.wire import v1_0 as w
+from babelgate.adapters.a2a.wire.requests import Push
+from babelgate.adapters.a2a.wire.task import Status, TaskSnapshot
+from babelgate.canonical import DataPart, FaultCode, FaultError, Feature, FilePart, Message, TaskState
 from tests.adapters.a2a.schema import check
 from tests.examples import examples
 from tests.strategies import json_objects, json_values, messages, texts

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from adapters.a2a.read.draft import Draft
-from adapters.a2a.read.task_events import EventReader
-from adapters.a2a.wire.task import DRAFT
-from canonical import Event, ReasoningPart, Record, TextPart
-from canonical.event import (
+from babelgate.adapters.a2a.read.draft import Draft
+from babelgate.adapters.a2a.read.task_events import EventReader
+from babelgate.adapters.a2a.wire.task import DRAFT
+from babelgate.canonical import Event, ReasoningPart, Record, TextPart
+from babelgate.canonical.event import (
     InterruptRaised,
     LossNoted,
     MessageStarted,

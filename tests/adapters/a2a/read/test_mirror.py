@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from adapters.a2a.read.task_events import EventReader
-from canonical import Event, Record
-from canonical.event import LossNoted, Native
+from babelgate.adapters.a2a.read.task_events import EventReader
+from babelgate.canonical import Event, Record
+from babelgate.canonical.event import LossNoted, Native
 
 
 def kept(events: list[Event]) -> list[tuple[str, Any]]:

@@ -5,9 +5,19 @@ from typing import Any, TypeVar
 
 import pytest
 
-from adapters.a2a.read.task_events import EventReader
-from canonical import DataPart, Event, FaultCode, FaultError, FilePart, Record, RefusalPart, RunStatus, TextPart
-from canonical.event import (
+from babelgate.adapters.a2a.read.task_events import EventReader
+from babelgate.canonical import (
+    DataPart,
+    Event,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Record,
+    RefusalPart,
+    RunStatus,
+    TextPart,
+)
+from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptRaised,
     LossNoted,
@@ -20,9 +30,9 @@ from canonical.event import (
     RunStarted,
     UpstreamBound,
 )
-from canonical.replay import standing
-from conformance.contract import Transcript
-from conformance.contract.referee import Referee
+from babelgate.canonical.replay import standing
+from babelgate.conformance.contract import Transcript
+from babelgate.conformance.contract.referee import Referee
 
 T = TypeVar("T")
 RUN = "22222222-2222-4222-8222-222222222222"

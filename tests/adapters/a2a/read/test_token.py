@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.a2a.read.task_events import EventReader
-from adapters.a2a.read.token import TokenReader
-from canonical import Event
-from canonical.event import PartDelta
-from canonical.value import Json
+from babelgate.adapters.a2a.read.task_events import EventReader
+from babelgate.adapters.a2a.read.token import TokenReader
+from babelgate.canonical import Event
+from babelgate.canonical.event import PartDelta
+from babelgate.canonical.value import Json
 
 RUN = "01a217c3-6e41-7327-a262-c35c66819b1e"
 IDS = {"taskId": "t", "contextId": "c"}

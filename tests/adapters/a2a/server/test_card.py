@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agents.registry import agent_uuid
+from babelgate.gateway.agents.registry import agent_uuid
 from tests import bridge
 from tests.adapters.a2a.schema import check
 from tests.adapters.a2a.site import URL as GATEWAY

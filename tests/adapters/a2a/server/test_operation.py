@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from canonical import TaskState
+from babelgate.canonical import TaskState
 from tests.adapters.a2a.schema import check
 from tests.adapters.a2a.site import BOUND, MALLORY, OWNER, Site, answer_of, events_of, message, message_0_3, until
 from tests.adapters.a2a.site import URL as GATEWAY

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from adapters.a2a.codec.marks import DecodedContent, ToolUse, decode_marks, usage_of_task
-from adapters.a2a.write import activity
-from canonical import AnnotationPart, Fault, FaultCode, Part, ReasoningPart, ToolCallPart, ToolResultPart
-from canonical.event import ToolEnded, ToolStarted
-from canonical.value import JsonObject
+from babelgate.adapters.a2a.codec.marks import DecodedContent, ToolUse, decode_marks, usage_of_task
+from babelgate.adapters.a2a.write import activity
+from babelgate.canonical import AnnotationPart, Fault, FaultCode, Part, ReasoningPart, ToolCallPart, ToolResultPart
+from babelgate.canonical.event import ToolEnded, ToolStarted
+from babelgate.canonical.value import JsonObject
 
 
 def read(shown: tuple[Part, JsonObject]) -> DecodedContent:

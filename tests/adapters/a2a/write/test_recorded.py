@@ -1,10 +1,10 @@
 """A finished task with its records."""
 
-from adapters._extension import URI
-from adapters.a2a.write.recorded import RecordedWriter
-from adapters.a2a.write.task_events import EventWriter
-from canonical import Record, Task, TaskState
-from canonical.event import Custom, TaskChanged
+from babelgate.adapters._extension import URI
+from babelgate.adapters.a2a.write.recorded import RecordedWriter
+from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.canonical import Record, Task, TaskState
+from babelgate.canonical.event import Custom, TaskChanged
 
 
 def test_a_task_has_its_records_beside_what_it_is_shown_as() -> None:

@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.codec.v0_3 import Codec as Codec_0_3
-from adapters.a2a.codec.v0_3_rest import Codec as RestCodec
-from adapters.a2a.codec.v1_0 import Codec
-from adapters.a2a.read.questions import questions
-from adapters.a2a.wire.task import Artifact, ArtifactUpdate, StatusUpdate, TaskSnapshot, Update
-from adapters.a2a.write.activity import CITATION, TRAJECTORY, USAGE
-from adapters.a2a.write.task_events import EventWriter
-from canonical import (
+from babelgate.adapters.a2a.codec.dialect import Dialect
+from babelgate.adapters.a2a.codec.v0_3 import Codec as Codec_0_3
+from babelgate.adapters.a2a.codec.v0_3_rest import Codec as RestCodec
+from babelgate.adapters.a2a.codec.v1_0 import Codec
+from babelgate.adapters.a2a.read.questions import questions
+from babelgate.adapters.a2a.wire.task import Artifact, ArtifactUpdate, StatusUpdate, TaskSnapshot, Update
+from babelgate.adapters.a2a.write.activity import CITATION, TRAJECTORY, USAGE
+from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.canonical import (
     DataPart,
     Fault,
     FaultCode,
@@ -26,7 +26,7 @@ from canonical import (
     TextPart,
     ToolCallPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -43,7 +43,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.message import AnnotationPart, ReasoningPart, ToolResultPart, text_of
+from babelgate.canonical.message import AnnotationPart, ReasoningPart, ToolResultPart, text_of
 from tests.adapters.a2a.log import CONTEXT, RUN, TASK, THREAD, Log, said, streamed, task_of
 from tests.adapters.a2a.schema import Form, check
 from tests.examples import examples

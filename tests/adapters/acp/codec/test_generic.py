@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.acp.codec.generic import decode_generic, join_pieces
+from babelgate.adapters.acp.codec.generic import decode_generic, join_pieces
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from adapters._extension import MORE_REQUESTS, URI, params
-from adapters._json import parse_json, validate
-from adapters.acp import wire as w
-from adapters.acp.agents import decode_agents, encode_agent, label, labels, preferred_name, upstream_name
-from adapters.acp.codec.messages import (
+from babelgate.adapters._extension import MORE_REQUESTS, URI, params
+from babelgate.adapters._json import parse_json, validate
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.agents import decode_agents, encode_agent, label, labels, preferred_name, upstream_name
+from babelgate.adapters.acp.codec.messages import (
     decode_answer,
     decode_message,
     decode_question,
@@ -24,10 +24,10 @@ from adapters.acp.codec.messages import (
     encode_role,
     encode_time,
 )
-from adapters.acp.codec.parts import View
-from adapters.acp.errors import decode_error, encode_error, encode_fault
-from adapters.acp.read import decode_event
-from canonical import (
+from babelgate.adapters.acp.codec.parts import View
+from babelgate.adapters.acp.errors import decode_error, encode_error, encode_fault
+from babelgate.adapters.acp.read import decode_event
+from babelgate.canonical import (
     AgentInfo,
     DataPart,
     Fault,
@@ -39,8 +39,8 @@ from canonical import (
     Skill,
     TextPart,
 )
-from canonical.agent import AGENT_NAME
-from canonical.event import InterruptAnswered, InterruptRaised
+from babelgate.canonical.agent import AGENT_NAME
+from babelgate.canonical.event import InterruptAnswered, InterruptRaised
 from tests.given import make
 from tests.strategies import T0, json_values, messages
 

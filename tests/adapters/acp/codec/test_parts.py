@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from adapters._json import parse_json
-from adapters.acp import wire as w
-from adapters.acp.codec.messages import decode_message
-from adapters.acp.codec.parts import View, decode_part, encode_part, encode_parts, part_extra
-from canonical import (
+from babelgate.adapters._json import parse_json
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.codec.messages import decode_message
+from babelgate.adapters.acp.codec.parts import View, decode_part, encode_part, encode_parts, part_extra
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Feature,

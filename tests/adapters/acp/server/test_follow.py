@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._json import parse_json
-from adapters.acp import wire as w
-from adapters.acp.codec.messages import View
-from adapters.acp.read import EventReader, decode_event
-from adapters.acp.wire import TERMINAL
-from adapters.acp.write.run_events import EventWriter
-from canonical import (
+from babelgate.adapters._json import parse_json
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.codec.messages import View
+from babelgate.adapters.acp.read import EventReader, decode_event
+from babelgate.adapters.acp.wire import TERMINAL
+from babelgate.adapters.acp.write.run_events import EventWriter
+from babelgate.canonical import (
     DataPart,
     Event,
     Fault,
@@ -32,7 +32,7 @@ from canonical import (
     TaskState,
     TextPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -53,7 +53,7 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from canonical.thread import Loss
+from babelgate.canonical.thread import Loss
 from tests.examples import examples
 from tests.strategies import EVERYTHING, T0, records, started_over, taken_up
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from litestar import Litestar, Request, Response, get
 
-from adapters.acp.write.session import SessionUrls, Transcript
-from canonical import Invocation, Message, Record, RunFilter, Scope
-from canonical.hub import StateUpdate
+from babelgate.adapters.acp.write.session import SessionUrls, Transcript
+from babelgate.canonical import Invocation, Message, Record, RunFilter, Scope
+from babelgate.canonical.hub import StateUpdate
 from tests import strategies
 from tests.adapters.acp.site import NOBODY, Site, message, opened, texts
 from tests.serving import serving

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from adapters.aief import Client, discover, upstream_name
-from canonical import FaultCode
-from canonical.event import ArtifactAdded, LossNoted, PartAdded, StepStarted, UpstreamBound
-from conformance.contract import Dialogue, Transcript
-from gateway.registered_agent import RegisteredAgent
+from babelgate.adapters.aief import Client, discover, upstream_name
+from babelgate.canonical import FaultCode
+from babelgate.canonical.event import ArtifactAdded, LossNoted, PartAdded, StepStarted, UpstreamBound
+from babelgate.conformance.contract import Dialogue, Transcript
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.talk import Talk
 from tests.adapters.aief.site import BOUND, Site, opened, within

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from canonical import FilePart
+from babelgate.canonical import FilePart
 from tests.adapters.aief.site import OWNER, Site, opened
 
 NAMES = [

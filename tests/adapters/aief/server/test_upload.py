@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.aief.server.upload import decode_upload
-from canonical import FaultCode, FaultError
+from babelgate.adapters.aief.server.upload import decode_upload
+from babelgate.canonical import FaultCode, FaultError
 
 TYPE = "multipart/form-data; boundary=b"
 

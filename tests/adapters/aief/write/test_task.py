@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from adapters.aief.wire import types as w
-from adapters.aief.write.task import TaskView, step_id
-from canonical import (
+from babelgate.adapters.aief.wire import types as w
+from babelgate.adapters.aief.write.task import TaskView, step_id
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Event,
@@ -27,7 +27,7 @@ from canonical import (
     ToolCallPart,
     ToolResultPart,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptAnswered,
     InterruptRaised,
@@ -49,7 +49,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.thread import next_run_id
+from babelgate.canonical.thread import next_run_id
 from tests.examples import examples
 from tests.strategies import started_over, taken_up
 

@@ -6,9 +6,9 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from adapters.langchain.client import Client, resume
-from canonical import FaultCode, FaultError
-from canonical.event import InterruptRaised, LossNoted, RunEnded, StateSaved, UpstreamBound
+from babelgate.adapters.langchain.client import Client, resume
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.event import InterruptRaised, LossNoted, RunEnded, StateSaved, UpstreamBound
 from tests.adapters.langchain.far import RUN, THREAD, Far, Frames, Kept, call, interrupts, numbered
 from tests.adapters.langchain.test_client import answering, asked, attached, of, reply, words
 from tests.bridge import client as bridge

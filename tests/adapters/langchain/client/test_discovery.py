@@ -6,11 +6,11 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from adapters.langchain import agent_protocol_upstream, upstream
-from adapters.langchain.agents import upstream_dialect, upstream_name
-from adapters.langchain.client import discover
-from canonical import FaultCode, FaultError
-from canonical.agent import AGENT_NAME
+from babelgate.adapters.langchain import agent_protocol_upstream, upstream
+from babelgate.adapters.langchain.agents import upstream_dialect, upstream_name
+from babelgate.adapters.langchain.client import discover
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.agent import AGENT_NAME
 from tests.adapters.langchain.far import Far
 from tests.bridge import client as bridge
 

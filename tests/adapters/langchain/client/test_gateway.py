@@ -11,11 +11,11 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from adapters.langchain.agents import upstream_name
-from adapters.langchain.client import Client, discover
-from adapters.langchain.codec.stream_modes import Dialect
-from canonical import Event, FilePart, Message, TextPart
-from canonical.event import (
+from babelgate.adapters.langchain.agents import upstream_name
+from babelgate.adapters.langchain.client import Client, discover
+from babelgate.adapters.langchain.codec.stream_modes import Dialect
+from babelgate.canonical import Event, FilePart, Message, TextPart
+from babelgate.canonical.event import (
     ArtifactAdded,
     PartAdded,
     PartDelta,
@@ -25,11 +25,11 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from canonical.json import to_json
-from conformance.contract import check_agent
-from gateway import demo
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import DEMO
+from babelgate.canonical.json import to_json
+from babelgate.conformance.contract import check_agent
+from babelgate.gateway import demo
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import DEMO
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.gateway.hubs import Scripted, say, within
 from tests.interop.proxy import CUT, cutting

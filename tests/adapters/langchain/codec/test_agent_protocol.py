@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from adapters.langchain.codec.agent_protocol import (
+from babelgate.adapters.langchain.codec.agent_protocol import (
     encode_agent,
     encode_message,
     encode_run,
@@ -17,8 +17,8 @@ from adapters.langchain.codec.agent_protocol import (
     encode_wait,
     run_status,
 )
-from adapters.langchain.codec.state import decode_messages
-from canonical import (
+from babelgate.adapters.langchain.codec.state import decode_messages
+from babelgate.canonical import (
     AgentInfo,
     Fault,
     FaultCode,
@@ -31,7 +31,7 @@ from canonical import (
     TextPart,
     ThreadView,
 )
-from canonical.event import InterruptRaised, StateSaved
+from babelgate.canonical.event import InterruptRaised, StateSaved
 from tests.adapters.langchain.log import RUN, THREAD, Log
 from tests.strategies import records
 

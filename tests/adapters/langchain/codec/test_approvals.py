@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from adapters.langchain.codec.approvals import answer_approval, decode_approval
-from adapters.langchain.codec.interrupts import encode_answer
-from canonical.event import InterruptAnswered
+from babelgate.adapters.langchain.codec.approvals import answer_approval, decode_approval
+from babelgate.adapters.langchain.codec.interrupts import encode_answer
+from babelgate.canonical.event import InterruptAnswered
 
 WIPE: dict[str, Any] = {"name": "wipe", "args": {"disk": "sda"}}
 REVIEWED: dict[str, Any] = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.langchain.codec.caller_tools import encode_declared, encode_input
+from babelgate.adapters.langchain.codec.caller_tools import encode_declared, encode_input
 
 WEATHER = {"name": "weather", "description": "Of a city.", "parameters": {"type": "object"}}
 CONFIG: Any = {"tools": [WEATHER]}

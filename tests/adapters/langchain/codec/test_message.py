@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._json import parse_json
-from adapters.langchain.codec.content import is_plain
-from adapters.langchain.codec.message import encode_said, encode_usage
-from adapters.langchain.codec.state import decode_message, decode_messages, encode_message
-from canonical import (
+from babelgate.adapters._json import parse_json
+from babelgate.adapters.langchain.codec.content import is_plain
+from babelgate.adapters.langchain.codec.message import encode_said, encode_usage
+from babelgate.adapters.langchain.codec.state import decode_message, decode_messages, encode_message
+from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     FaultCode,

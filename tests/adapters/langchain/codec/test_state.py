@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.langchain.codec.interrupts import encode_interrupts
-from adapters.langchain.codec.state import (
+from babelgate.adapters.langchain.codec.interrupts import encode_interrupts
+from babelgate.adapters.langchain.codec.state import (
     assistant_id,
     decode_input,
     decode_update,
@@ -20,8 +20,8 @@ from adapters.langchain.codec.state import (
     run_status,
     wait_result,
 )
-from adapters.langchain.errors.encode import BAD_REQUEST, encode_error, encode_fault
-from canonical import (
+from babelgate.adapters.langchain.errors.encode import BAD_REQUEST, encode_error, encode_fault
+from babelgate.canonical import (
     DataPart,
     Fault,
     FaultCode,
@@ -35,8 +35,15 @@ from canonical import (
     Thread,
     ThreadView,
 )
-from canonical.event import InterruptAnswered, InterruptRaised, LossNoted, MessageStarted, RunRemoved, StateSaved
-from canonical.thread import ThreadStatus
+from babelgate.canonical.event import (
+    InterruptAnswered,
+    InterruptRaised,
+    LossNoted,
+    MessageStarted,
+    RunRemoved,
+    StateSaved,
+)
+from babelgate.canonical.thread import ThreadStatus
 from tests.adapters.langchain.log import RUN, RUN_2, TASK, THREAD, Log, interrupt
 from tests.strategies import T0, json_values, records
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapters.langchain.codec.subscription import CHANNELS, parse_subscription
-from canonical import FaultError
+from babelgate.adapters.langchain.codec.subscription import CHANNELS, parse_subscription
+from babelgate.canonical import FaultError
 
 
 def test_channels_are_named() -> None:

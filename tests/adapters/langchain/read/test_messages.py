@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from adapters.langchain.codec.message import encode_message
-from adapters.langchain.read.messages import MessageDecoder, add_usage
-from canonical import AnnotationPart, Event, Message, ReasoningPart, RefusalPart, TextPart, ToolCallPart
-from canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded, Record
-from canonical.fold import Fold
-from canonical.message import ToolResultPart
-from gateway.agents.langgraph.jsonable import plain_object
-from gateway.runs.event_check import EventValidator
+from babelgate.adapters.langchain.codec.message import encode_message
+from babelgate.adapters.langchain.read.messages import MessageDecoder, add_usage
+from babelgate.canonical import AnnotationPart, Event, Message, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from babelgate.canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded, Record
+from babelgate.canonical.fold import Fold
+from babelgate.canonical.message import ToolResultPart
+from babelgate.gateway.agents.langgraph.jsonable import plain_object
+from babelgate.gateway.runs.event_check import EventValidator
 
 ABOUT = {"langgraph_node": "talk", "langgraph_step": 1, "langgraph_checkpoint_ns": "talk:t1", "secret": "s"}
 LAST: Any = {"chunk_position": "last"}

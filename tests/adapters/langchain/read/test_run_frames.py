@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from adapters.langchain.read.run_frames import EventReader
-from canonical import Event, FaultCode, FaultError, FilePart, Message, Record, RunReason, RunStatus, TextPart
-from canonical.difference import StateChange
-from canonical.event import (
+from babelgate.adapters.langchain.read.run_frames import EventReader
+from babelgate.canonical import Event, FaultCode, FaultError, FilePart, Message, Record, RunReason, RunStatus, TextPart
+from babelgate.canonical.difference import StateChange
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -25,7 +25,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from conformance.contract.referee import Referee
+from babelgate.conformance.contract.referee import Referee
 from tests.adapters.langchain.far import (
     CHECKPOINT,
     RUN,

@@ -4,11 +4,11 @@ from typing import Any
 
 from litestar import Response
 
-from adapters._server.listed import Pieces
-from adapters.langchain.server.answers import answer, empty_answer, ids, pagination, run_paths, select_members
-from canonical import Run, RunStatus
-from canonical.feature import Feature
-from canonical.thread import Loss
+from babelgate.adapters._server.listed import Pieces
+from babelgate.adapters.langchain.server.answers import answer, empty_answer, ids, pagination, run_paths, select_members
+from babelgate.canonical import Run, RunStatus
+from babelgate.canonical.feature import Feature
+from babelgate.canonical.thread import Loss
 
 
 def shown(response: Response[Any]) -> tuple[int, Any, dict[str, str]]:

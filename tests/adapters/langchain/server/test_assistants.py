@@ -8,8 +8,8 @@ from uuid import UUID, uuid4, uuid5
 import httpx
 import pytest
 
-from canonical import AgentInfo, Invocation
-from gateway.registered_agent import RegisteredAgent
+from babelgate.canonical import AgentInfo, Invocation
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.gateway.hubs import Echo
 from tests.running import running
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapters.langchain.codec.state import assistant_id
-from adapters.langchain.server.crons import submit
+from babelgate.adapters.langchain.codec.state import assistant_id
+from babelgate.adapters.langchain.server.crons import submit
 from tests.adapters.langchain.site import NOBODY, Site, new_id, said
 
 FIELDS = {

@@ -3,7 +3,7 @@
 import pytest
 from litestar.testing import RequestFactory
 
-from adapters.langchain.server.dialect import PREFIX, both, dialect_of
+from babelgate.adapters.langchain.server.dialect import PREFIX, both, dialect_of
 
 
 @pytest.mark.parametrize("path", ["/agent-protocol", "/agent-protocol/runs", "/agent-protocol/threads/a/runs"])

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from adapters.langchain.write.thread_events import EVENTS_PER_RECORD
-from canonical import Fault, FaultCode, FilePart, StateHistory
-from canonical.event import (
+from babelgate.adapters.langchain.write.thread_events import EVENTS_PER_RECORD
+from babelgate.canonical import Fault, FaultCode, FilePart, StateHistory
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -22,7 +22,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.message import Message, TextPart, ToolCallPart, ToolResultPart
+from babelgate.canonical.message import Message, TextPart, ToolCallPart, ToolResultPart
 from tests.adapters.langchain.site import NOBODY, Site, Stream, new_id, said
 from tests.adapters.langchain.watching import ALL, command, socket, watching
 from tests.gateway.hubs import Activation, within
@@ -699,7 +699,7 @@ async def test_a_websocket_that_fails_is_closed_and_the_log_says_why(
 
     async with socket(site, thread_id) as talk:
         await talk.tell("subscription.subscribe", channels=["lifecycle"])
-        monkeypatch.setattr("adapters.langchain.write.thread_events.encode", broken)
+        monkeypatch.setattr("babelgate.adapters.langchain.write.thread_events.encode", broken)
         await site.run(thread_id, "echo")
         with pytest.raises(ConnectionClosed):
             await talk.next()

@@ -4,8 +4,8 @@ from uuid import uuid4
 
 import pytest
 
-from adapters.langchain.server.lookup import apply_task_cancel, find_agent, find_run, not_found, read_history
-from canonical import Fault, FaultCode, FaultError, RunStatus, TaskState
+from babelgate.adapters.langchain.server.lookup import apply_task_cancel, find_agent, find_run, not_found, read_history
+from babelgate.canonical import Fault, FaultCode, FaultError, RunStatus, TaskState
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, asked, ends, reaches, registered, submit
 
 

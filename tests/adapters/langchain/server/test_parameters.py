@@ -6,7 +6,7 @@ import pytest
 from litestar.testing import RequestFactory
 from pydantic import BaseModel
 
-from adapters.langchain.server.parameters import (
+from babelgate.adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
     checkpoint_of,
@@ -18,8 +18,8 @@ from adapters.langchain.server.parameters import (
     uuid,
     words,
 )
-from adapters.langchain.wire.requests import Checkpoint
-from canonical import FaultCode, FaultError
+from babelgate.adapters.langchain.wire.requests import Checkpoint
+from babelgate.canonical import FaultCode, FaultError
 
 ID = "0b6c4b32-7e4c-4a52-9d0b-7f7f0d6b1c11"
 

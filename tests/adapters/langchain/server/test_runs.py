@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from adapters.langchain.server import wait
-from canonical import Event, FilePart, Message, RunInput, Scope, TextPart
-from canonical.event import (
+from babelgate.adapters.langchain.server import wait
+from babelgate.canonical import Event, FilePart, Message, RunInput, Scope, TextPart
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     MessageEnded,
@@ -23,7 +23,7 @@ from canonical.event import (
     ToolStarted,
     encode_event,
 )
-from canonical.hub import Submission
+from babelgate.canonical.hub import Submission
 from tests.adapters.langchain.site import NOBODY, Site, new_id, opened, said
 from tests.gateway.hubs import within
 

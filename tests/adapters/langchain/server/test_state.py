@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from canonical.event import StateSaved
+from babelgate.canonical.event import StateSaved
 from tests.adapters.langchain.site import NOBODY, Site, said
 
 

@@ -193,7 +193,7 @@ async def test_below_the_agent_protocol_faults_are_in_its_words(http: httpx.Asyn
 @pytest.fixture
 async def minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[tuple[httpx.AsyncClient, Any]]:
     steady, passed = time.monotonic_ns, [0]
-    monkeypatch.setattr("gateway.clock.time.monotonic_ns", lambda: steady() + passed[0])
+    monkeypatch.setattr("babelgate.gateway.clock.time.monotonic_ns", lambda: steady() + passed[0])
 
     def later(much: float) -> None:
         passed[0] += int(much * 60 * 10**9)

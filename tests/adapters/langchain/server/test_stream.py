@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from adapters._client.sse import Frames
-from adapters.langchain.server import stream
-from canonical.event import (
+from babelgate.adapters._client.sse import Frames
+from babelgate.adapters.langchain.server import stream
+from babelgate.canonical.event import (
     Custom,
     MessageEnded,
     MessageStarted,

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from adapters.langchain.write.content_blocks import Blocks
-from canonical import DataPart, FilePart, ReasoningPart, RefusalPart, TextPart, ToolCallPart
-from canonical.event import PartAdded, PartDelta, PartEnded
+from babelgate.adapters.langchain.write.content_blocks import Blocks
+from babelgate.canonical import DataPart, FilePart, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from babelgate.canonical.event import PartAdded, PartDelta, PartEnded
 
 
 def told(blocks: Blocks, *events: PartAdded | PartDelta | PartEnded) -> list[Any]:

@@ -7,12 +7,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.langchain.codec.state import encode_values
-from adapters.langchain.codec.stream_modes import View, base_mode, parse_event_id, parse_modes, parse_thread_modes
-from adapters.langchain.write.run_frames import EventWriter
-from adapters.langchain.write.thread_events import ThreadEvents
-from canonical import Fault, FaultCode, FaultError, Message, Record, RunReason, RunStatus, StateHistory, TextPart
-from canonical.event import (
+from babelgate.adapters.langchain.codec.state import encode_values
+from babelgate.adapters.langchain.codec.stream_modes import (
+    View,
+    base_mode,
+    parse_event_id,
+    parse_modes,
+    parse_thread_modes,
+)
+from babelgate.adapters.langchain.write.run_frames import EventWriter
+from babelgate.adapters.langchain.write.thread_events import ThreadEvents
+from babelgate.canonical import (
+    Fault,
+    FaultCode,
+    FaultError,
+    Message,
+    Record,
+    RunReason,
+    RunStatus,
+    StateHistory,
+    TextPart,
+)
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptAnswered,
@@ -29,7 +45,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
+from babelgate.canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
 from tests.adapters.langchain.log import EVERYTHING, RUN, RUN_2, THREAD, Log, frames, ids_of, small_frames
 from tests.strategies import records, started_over, taken_up
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapters.mcp.codec.questions import (
+from babelgate.adapters.mcp.codec.questions import (
     Form,
     decode_form,
     decode_response,
@@ -15,9 +15,9 @@ from adapters.mcp.codec.questions import (
     form_text,
     method_of,
 )
-from canonical import Message, ToolCallPart
-from canonical.event import InterruptRaised
-from canonical.value import Json
+from babelgate.canonical import Message, ToolCallPart
+from babelgate.canonical.event import InterruptRaised
+from babelgate.canonical.value import Json
 
 FLAT = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}, "required": ["name"]}
 NESTED = {"type": "object", "properties": {"of": {"type": "object"}}}

@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_run_id, encode_state
-from canonical import FaultCode, FaultError
+from babelgate.adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_run_id, encode_state
+from babelgate.canonical import FaultCode, FaultError
 
 TASK = "5f0c1d0e-8a4b-4c2f-9d3e-7b6a1c2d3e4f"
 

@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from adapters.mcp.codec.session_id import is_session_of, is_stateless, make_session_id
+from babelgate.adapters.mcp.codec.session_id import is_session_of, is_stateless, make_session_id
 
 
 def test_a_session_is_of_whom_it_was_given_to() -> None:

@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from canonical import Ask, Invocation, Message, Scope, TaskState
-from canonical.thread import Artifact
-from gateway.agents.python.agent import wrap
-from gateway.registered_agent import RegisteredAgent
+from babelgate.canonical import Ask, Invocation, Message, Scope, TaskState
+from babelgate.canonical.thread import Artifact
+from babelgate.gateway.agents.python.agent import wrap
+from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.adapters.mcp.site import (
     ACCEPT,
     TASKS,
@@ -648,7 +648,8 @@ async def test_white_space_around_a_header_is_no_part_of_it(gateway: Running) ->
 
 async def test_the_sdk_is_loaded_by_the_first_request_and_not_before() -> None:
     source = (
-        "import sys, gateway.cli.serve, gateway.http.app; sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules)"
+        "import sys, babelgate.gateway.cli.serve, babelgate.gateway.http.app; "
+        "sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules)"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", source)
     async with asyncio.timeout(BOUND):

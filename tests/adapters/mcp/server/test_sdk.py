@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from canonical import AgentInfo, FaultCode, FaultError, Message, Scope, TaskState, UseTool
+from babelgate.canonical import AgentInfo, FaultCode, FaultError, Message, Scope, TaskState, UseTool
 from tests.adapters.mcp.site import TASKS, Client, Modern, Wire, calling, enter, messages_of, say, text_of
 from tests.running import Running, running
 

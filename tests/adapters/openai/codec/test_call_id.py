@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.openai.codec.call_id import decode_task_id, encode_call_id, find_interrupt
-from canonical import FaultCode, FaultError
+from babelgate.adapters.openai.codec.call_id import decode_task_id, encode_call_id, find_interrupt
+from babelgate.canonical import FaultCode, FaultError
 
 TASK = "0b5b3b0a-3a55-4a5e-9a4e-1f0e0a5ad001"
 

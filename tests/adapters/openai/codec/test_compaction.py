@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from adapters.openai.codec.compaction import encode_compaction, expand_items, is_compaction
-from canonical import FaultCode, FaultError
-from canonical.value import JsonObject
+from babelgate.adapters.openai.codec.compaction import encode_compaction, expand_items, is_compaction
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
 
 ITEMS = [
     {"type": "message", "role": "user", "content": "é" * 1000},

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._json import validate
-from adapters.openai.codec.call_id import encode_call_id
-from adapters.openai.codec.messages import Conversation, decode_answer, decode_messages
-from adapters.openai.wire import requests as w
-from canonical import (
+from babelgate.adapters._json import validate
+from babelgate.adapters.openai.codec.call_id import encode_call_id
+from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages
+from babelgate.adapters.openai.wire import requests as w
+from babelgate.canonical import (
     DataPart,
     FaultCode,
     FaultError,

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.openai.read.chat import ChatReader
-from adapters.openai.read.responses import ResponseReader
-from canonical import Event, FaultCode, FaultError, ReasoningPart, RunStatus, TextPart
-from canonical.event import InterruptRaised, LossNoted, PartAdded, PartDelta, RunEnded, ToolEnded, ToolStarted
-from canonical.value import JsonObject
-from conformance.contract.referee import Referee, Transcript
+from babelgate.adapters.openai.read.chat import ChatReader
+from babelgate.adapters.openai.read.responses import ResponseReader
+from babelgate.canonical import Event, FaultCode, FaultError, ReasoningPart, RunStatus, TextPart
+from babelgate.canonical.event import InterruptRaised, LossNoted, PartAdded, PartDelta, RunEnded, ToolEnded, ToolStarted
+from babelgate.canonical.value import JsonObject
+from babelgate.conformance.contract.referee import Referee, Transcript
 from tests.adapters.openai.model import Answer, Call, Response, chunks, completion
 
 RUN = "22222222-2222-4222-8222-222222222222"

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from adapters.openai.agents import decode_models, upstream_name
-from adapters.openai.carries import CARRIES
-from adapters.openai.codec.model import Losses, data_url, decode_usage, is_approved, output_of
-from adapters.openai.errors.decode import decode_error_response, without
-from adapters.openai.request.chat import encode_chat
-from adapters.openai.request.responses import encode_response
-from adapters.openai.wire.answers import Error
-from canonical import FaultError, Feature, FilePart, Message
-from canonical.agent import AGENT_NAME
+from babelgate.adapters.openai.agents import decode_models, upstream_name
+from babelgate.adapters.openai.carries import CARRIES
+from babelgate.adapters.openai.codec.model import Losses, data_url, decode_usage, is_approved, output_of
+from babelgate.adapters.openai.errors.decode import decode_error_response, without
+from babelgate.adapters.openai.request.chat import encode_chat
+from babelgate.adapters.openai.request.responses import encode_response
+from babelgate.adapters.openai.wire.answers import Error
+from babelgate.canonical import FaultError, Feature, FilePart, Message
+from babelgate.canonical.agent import AGENT_NAME
 
 SAID = (Message.of("Hi", "user"),)
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from adapters.openai.codec.model import Losses
-from adapters.openai.request.chat import encode_messages
-from adapters.openai.request.transcript import transcript
-from canonical import Event, FilePart, Invocation, Message, Record, TextPart, ToolCallPart, ToolResultPart
-from canonical.event import (
+from babelgate.adapters.openai.codec.model import Losses
+from babelgate.adapters.openai.request.chat import encode_messages
+from babelgate.adapters.openai.request.transcript import transcript
+from babelgate.canonical import Event, FilePart, Invocation, Message, Record, TextPart, ToolCallPart, ToolResultPart
+from babelgate.canonical.event import (
     InterruptAnswered,
     InterruptRaised,
     MessageEnded,

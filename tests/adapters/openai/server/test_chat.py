@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from canonical import (
+from babelgate.canonical import (
     AnnotationPart,
     Ask,
     Invocation,
@@ -21,8 +21,8 @@ from canonical import (
     TextPart,
     UseTool,
 )
-from canonical.event import MessageEnded, MessageStarted, PartAdded, RunEnded
-from gateway import demo
+from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, RunEnded
+from babelgate.gateway import demo
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from canonical import Invocation
-from gateway import demo
+from babelgate.canonical import Invocation
+from babelgate.gateway import demo
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.openai.server.item_pages import ItemPages
-from adapters.openai.server.page import page_of
-from adapters.openai.write.conversation import ConversationWriter
-from canonical import FaultCode, FaultError, FilePart, Message, Receipt, RunStatus, Scope, TaskState, TextPart
-from canonical.event import (
+from babelgate.adapters.openai.server.item_pages import ItemPages
+from babelgate.adapters.openai.server.page import page_of
+from babelgate.adapters.openai.write.conversation import ConversationWriter
+from babelgate.canonical import FaultCode, FaultError, FilePart, Message, Receipt, RunStatus, Scope, TaskState, TextPart
+from babelgate.canonical.event import (
     MessageEnded,
     MessageStarted,
     PartAdded,
@@ -21,11 +21,11 @@ from canonical.event import (
     ToolStarted,
     encode_event,
 )
-from canonical.hub import StateUpdate, ThreadChange
-from canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
-from canonical.value import JsonObject
-from gateway.hub import Hub
-from gateway.storage import turns
+from babelgate.canonical.hub import StateUpdate, ThreadChange
+from babelgate.canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.storage import turns
 from tests.gateway.hubs import (
     OWNER,
     Echo,

@@ -13,11 +13,11 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
-from adapters._extension import HEADER, URI, RecordReader
-from adapters.openai.codec.names import RESPONSE, decode_id
-from adapters.openai.server import response_socket, socket_memory
-from canonical.value import Json
-from gateway import demo
+from babelgate.adapters._extension import HEADER, URI, RecordReader
+from babelgate.adapters.openai.codec.names import RESPONSE, decode_id
+from babelgate.adapters.openai.server import response_socket, socket_memory
+from babelgate.canonical.value import Json
+from babelgate.gateway import demo
 from tests.adapters.openai.server.test_responses import calls_of, history, output, rich, settings, text_of
 from tests.gateway.command import served
 from tests.gateway.conversing import connected, refusal

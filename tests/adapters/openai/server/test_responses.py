@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from canonical import (
+from babelgate.canonical import (
     AnnotationPart,
     Ask,
     DataPart,
@@ -21,8 +21,8 @@ from canonical import (
     ToolCall,
     UseTool,
 )
-from canonical.event import MessageEnded, MessageStarted, PartAdded, RunEnded
-from gateway import demo
+from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, RunEnded
+from babelgate.gateway import demo
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

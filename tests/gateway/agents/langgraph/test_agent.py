@@ -12,12 +12,12 @@ from typing import Annotated, Any, TypedDict
 import httpx
 import pytest
 
-from adapters.langchain.server.create_run import open_questions
-from canonical import AgentInfo, FaultCode, FaultError, Invocation
-from gateway.agents.langgraph.agent import wrap_graph
-from gateway.agents.registry import connect
-from gateway.registered_agent import RegisteredAgent
-from gateway.settings.model import Settings
+from babelgate.adapters.langchain.server.create_run import open_questions
+from babelgate.canonical import AgentInfo, FaultCode, FaultError, Invocation
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.settings.model import Settings
 from tests.gateway.graphs import GRAPHS, State, asks, builder, chat
 from tests.gateway.hubs import Echo, within
 from tests.gateway.platform import Caller, graphs_running
@@ -652,7 +652,10 @@ def test_what_cannot_be_compiled_is_no_agent() -> None:
 
 
 def test_without_a_graph_nothing_needs_langgraph() -> None:
-    program = "import sys, gateway.http.app, gateway.agents.registry; sys.exit('langgraph' in sys.modules)"
+    program = (
+        "import sys, babelgate.gateway.http.app, babelgate.gateway.agents.registry; "
+        "sys.exit('langgraph' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0
 
 

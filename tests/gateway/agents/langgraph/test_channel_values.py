@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from gateway.agents.langgraph.channel_values import KeptValue, decode_value, encode_value
-from gateway.storage.checkpoints import ChannelValue
+from babelgate.gateway.agents.langgraph.channel_values import KeptValue, decode_value, encode_value
+from babelgate.gateway.storage.checkpoints import ChannelValue
 
 SERDE = JsonPlusSerializer()
 

@@ -9,11 +9,11 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 
-from canonical import FaultCode, FaultError, Invocation
-from canonical.hub import Submission, ThreadChange
-from gateway.agents.langgraph.agent import wrap_graph
-from gateway.agents.langgraph.checkpointer import Saver
-from gateway.storage import checkpoints
+from babelgate.canonical import FaultCode, FaultError, Invocation
+from babelgate.canonical.hub import Submission, ThreadChange
+from babelgate.gateway.agents.langgraph.agent import wrap_graph
+from babelgate.gateway.agents.langgraph.checkpointer import Saver
+from babelgate.gateway.storage import checkpoints
 from tests.gateway.graphs import Listed, builder, writes
 from tests.gateway.hubs import within
 from tests.gateway.platform import Caller, graphs_running

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.agents.langgraph.signature import can_make_graphs
-from gateway.agents.registry import connect
-from gateway.settings.model import Settings
+from babelgate.gateway.agents.langgraph.signature import can_make_graphs
+from babelgate.gateway.agents.registry import connect
+from babelgate.gateway.settings.model import Settings
 from tests.gateway import factories
 from tests.gateway.hubs import turned, within
 from tests.gateway.platform import Caller

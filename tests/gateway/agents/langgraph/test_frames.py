@@ -11,13 +11,13 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessageChunk,
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from adapters.langchain.read.run_frames import EventReader
-from canonical import AnnotationPart, Event, Part, RefusalPart, TextPart
-from canonical.event import Custom, InterruptRaised, MessageStarted, Native, Record, StateSaved, StepStarted
-from canonical.fold import Fold
-from canonical.hub import Scope
-from gateway.agents.langgraph.frames import GraphStreamReader, ResumedRun
-from gateway.agents.langgraph.jsonable import plain
+from babelgate.adapters.langchain.read.run_frames import EventReader
+from babelgate.canonical import AnnotationPart, Event, Part, RefusalPart, TextPart
+from babelgate.canonical.event import Custom, InterruptRaised, MessageStarted, Native, Record, StateSaved, StepStarted
+from babelgate.canonical.fold import Fold
+from babelgate.canonical.hub import Scope
+from babelgate.gateway.agents.langgraph.frames import GraphStreamReader, ResumedRun
+from babelgate.gateway.agents.langgraph.jsonable import plain
 from tests.gateway.graphs import GRAPHS
 from tests.gateway.platform import Frame, graphs_running
 

@@ -6,12 +6,12 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, Send
 
-from adapters.langchain.codec.interrupts import BREAKPOINT
-from adapters.langchain.codec.state import assistant_id
-from canonical import DataPart, FaultError, FilePart, Invocation, Message, TextPart, ToolCallPart
-from canonical.event import InterruptAnswered
-from canonical.message import ToolResultPart
-from gateway.agents.langgraph.inputs import (
+from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT
+from babelgate.adapters.langchain.codec.state import assistant_id
+from babelgate.canonical import DataPart, FaultError, FilePart, Invocation, Message, TextPart, ToolCallPart
+from babelgate.canonical.event import InterruptAnswered
+from babelgate.canonical.message import ToolResultPart
+from babelgate.gateway.agents.langgraph.inputs import (
     InputSchema,
     command_of,
     configuration,

@@ -18,9 +18,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.types import Command, Interrupt, Send
 from pydantic import BaseModel
 
-from adapters.langchain.codec.message import decode_message, encode_message
-from canonical.json import check_json
-from gateway.agents.langgraph.jsonable import plain, plain_object
+from babelgate.adapters.langchain.codec.message import decode_message, encode_message
+from babelgate.canonical.json import check_json
+from babelgate.gateway.agents.langgraph.jsonable import plain, plain_object
 
 USED: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
 

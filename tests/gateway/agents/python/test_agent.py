@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from canonical import Ask, Event, FaultCode, FaultError
-from canonical.agent import DETACH
-from conformance.contract import Dialogue
-from conformance.contract.dialogue import start_run
+from babelgate.canonical import Ask, Event, FaultCode, FaultError
+from babelgate.canonical.agent import DETACH
+from babelgate.conformance.contract import Dialogue
+from babelgate.conformance.contract.dialogue import start_run
 from tests.gateway.talk import agent, tell, within
 
 # Failing

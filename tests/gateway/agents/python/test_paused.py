@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.agents.python.paused import PausedGenerators
+from babelgate.gateway.agents.python.paused import PausedGenerators
 from tests.gateway.talk import within
 
 

@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from canonical import AgentInfo, FaultError, Invocation, Record, TextPart
-from canonical.event import Event, MessageEnded, MessageStarted, PartAdded, RunCreated, RunEnded
-from canonical.json import to_json
-from gateway.agents.python.recording import FORMAT, Recorded, Recording, RecordingError, read_recording, recording_of
+from babelgate.canonical import AgentInfo, FaultError, Invocation, Record, TextPart
+from babelgate.canonical.event import Event, MessageEnded, MessageStarted, PartAdded, RunCreated, RunEnded
+from babelgate.canonical.json import to_json
+from babelgate.gateway.agents.python.recording import (
+    FORMAT,
+    Recorded,
+    Recording,
+    RecordingError,
+    read_recording,
+    recording_of,
+)
 
 CALL = Invocation(agent="one", thread_id="th", task_id="ta", run_id="new")
 

@@ -8,10 +8,10 @@ from typing import Any, TypedDict
 import pytest
 from pydantic import BaseModel
 
-from canonical import AgentInfo, Event, Invocation
-from canonical.event import Custom
-from conformance.contract import check_agent
-from gateway.agents.python.agent import wrap
+from babelgate.canonical import AgentInfo, Event, Invocation
+from babelgate.canonical.event import Custom
+from babelgate.conformance.contract import check_agent
+from babelgate.gateway.agents.python.agent import wrap
 from tests.gateway.talk import agent, tell
 
 

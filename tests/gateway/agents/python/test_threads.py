@@ -6,8 +6,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from canonical.agent import DETACH
-from gateway.agents.python.threads import Workers
+from babelgate.canonical.agent import DETACH
+from babelgate.gateway.agents.python.threads import Workers
 from tests.gateway.talk import within
 
 

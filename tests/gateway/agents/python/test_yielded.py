@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from canonical import (
+from babelgate.canonical import (
     Artifact,
     Ask,
     DataPart,
@@ -24,7 +24,7 @@ from canonical import (
     ToolCallPart,
     UseTool,
 )
-from canonical.event import (
+from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
     InterruptRaised,
@@ -40,8 +40,8 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.json import to_json
-from gateway.agents.python.yielded import YieldEncoder
+from babelgate.canonical.json import to_json
+from babelgate.gateway.agents.python.yielded import YieldEncoder
 from tests import strategies
 from tests.examples import examples
 from tests.gateway.talk import tell

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from canonical.event import Event, TaskCreated, ThreadChanged, encode_event
-from gateway.runs.transfer.form import VERSION, Header, RecordLine, ThreadLine, Writer
-from gateway.storage.database import HEAD
+from babelgate.canonical.event import Event, TaskCreated, ThreadChanged, encode_event
+from babelgate.gateway.runs.transfer.form import VERSION, Header, RecordLine, ThreadLine, Writer
+from babelgate.gateway.storage.database import HEAD
 
 Line = dict[str, Any]
 

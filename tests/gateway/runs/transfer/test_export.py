@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from canonical.event import MessageStarted, PartAdded, PartDelta, ThreadChanged
-from canonical.message import TextPart
-from gateway.cli.transfer import export_threads, import_threads
-from gateway.ids import new_id
+from babelgate.canonical.event import MessageStarted, PartAdded, PartDelta, ThreadChanged
+from babelgate.canonical.message import TextPart
+from babelgate.gateway.cli.transfer import export_threads, import_threads
+from babelgate.gateway.ids import new_id
 from tests.gateway.runs.transfer.lines import record, write_threads
 
 EVENTS = 10_000

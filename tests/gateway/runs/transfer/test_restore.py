@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from canonical.event import RunCreated, RunEnded, RunStarted, TaskChanged, TaskCreated, ThreadChanged
-from canonical.fault import FaultCode, FaultError
-from canonical.state import TaskState
-from gateway.hub import Hub
-from gateway.ids import new_id
-from gateway.runs.transfer.form import Reader, RecordLine, ThreadLine, TransferError
-from gateway.runs.transfer.restore import Restored, check_section, restore_thread
-from gateway.storage.blobs import FolderBlobs
+from babelgate.canonical.event import RunCreated, RunEnded, RunStarted, TaskChanged, TaskCreated, ThreadChanged
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.state import TaskState
+from babelgate.gateway.hub import Hub
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.runs.transfer.form import Reader, RecordLine, ThreadLine, TransferError
+from babelgate.gateway.runs.transfer.restore import Restored, check_section, restore_thread
+from babelgate.gateway.storage.blobs import FolderBlobs
 from tests.gateway.hubs import Echo, House, ends, registered, submit, within
 from tests.gateway.runs.transfer.lines import Line, read_lines, record, short_log, write_lines, write_threads
 

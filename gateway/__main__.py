@@ -1,5 +1,0 @@
-"""`python -m gateway` is `babelgate`."""
-
-from gateway.cli import main
-
-main()

@@ -1,0 +1,100 @@
+"""The calls, examples and outputs of the README and the page on protocols are real; the README has short sentences."""
+
+import json
+import re
+import shlex
+import statistics
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_check import pattern
+from tests.gateway.command import BOUND, ROOT, Served, babelgate, served
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROTOCOLS = (ROOT / "docs" / "protocols" / "README.md").read_text(encoding="utf-8")
+ORIGINS = re.compile(r"(?:http://)?(?:localhost|127\.0\.0\.1):8000")
+AVERAGE_WORDS, MOST_WORDS = 15, 25
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def run(command: str, folder: Path, gateway: Served) -> str:
+    """The output of a command of a page, with the URL of the page for that of the gateway."""
+    command = ORIGINS.sub(gateway.url, command)
+    if command.startswith(".venv/bin/babelgate "):
+        said = babelgate(folder, *shlex.split(command)[1:], bound=120).stdout
+    else:
+        said = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, timeout=BOUND, check=True, cwd=folder
+        ).stdout
+    return said.replace(gateway.url, "http://127.0.0.1:8000").strip()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
+    network = '{"allow": ["127.0.0.0/8"]}'
+    with served(tmp_path_factory.mktemp("gateway"), BABELGATE_NETWORK=network) as running:
+        yield running
+
+
+def test_each_call_of_the_readme_is_answered_with_what_it_says(gateway: Served, tmp_path: Path) -> None:
+    (calls,) = blocks(README, "bash")
+    commands = [line for line in calls.splitlines() if line.startswith("curl ")]
+    assert len(commands) == 10
+    for command in commands:
+        answer = run(command, tmp_path, gateway).rpartition("\ndata: ")[2]
+        assert not {"error", "detail"} & {name for name, value in json.loads(answer).items() if value is not None}
+        assert "Hello" in answer, command
+
+
+@pytest.mark.timeout(180)
+def test_each_output_of_the_readme_is_that_of_its_command(gateway: Served, tmp_path: Path) -> None:
+    examples = blocks(README, "console")
+    assert len(examples) == 3
+    for example in examples:
+        command, _, shown = example.removeprefix("$ ").partition("\n")
+        said = run(command, tmp_path, gateway)
+        assert re.fullmatch(pattern(shown), said), f"{command}\n{said}"
+
+
+def test_a_run_is_found_in_another_protocol_as_the_page_shows(gateway: Served, tmp_path: Path) -> None:
+    (example,) = blocks(PROTOCOLS, "console")
+    lines = example.splitlines()
+    shown_id = re.findall(r"[0-9a-f-]{36}", example)[0]
+    found = run(lines[0].removeprefix("$ "), tmp_path, gateway)
+    assert re.fullmatch(pattern(lines[1].replace(shown_id, "…")), found)
+    task_id = found.rpartition(" ")[2]
+    said = run(lines[2].removeprefix("$ ").replace(shown_id, task_id), tmp_path, gateway)
+    assert re.fullmatch(pattern(lines[3].replace(shown_id, task_id)), said), said
+
+
+def test_the_agent_of_the_readme_asks_and_greets(tmp_path: Path) -> None:
+    (source,) = blocks(README, "python")
+    (tmp_path / "greeter.py").write_text(source, encoding="utf-8")
+    with served(tmp_path, "greeter:agent") as running:
+        done = babelgate(tmp_path, "run", "agent", "Hello", "--as", "a2a", "--url", running.url, stdin="Ada\n")
+    assert (done.returncode, done.stdout.strip()) == (0, "Hello, Ada!"), done.stderr
+
+
+def sentences(page: str) -> list[str]:
+    """The sentences of the running text: without code, tables, headings and the generated lines."""
+    text = re.sub(r"^```.*?^```$|^    .*?$|^#.*?$|^\|.*?$|<!-- (\w+).*?<!-- /\1 -->", "", page, flags=re.M | re.S)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)|`([^`]*)`", r"\1\2", text)
+    paragraphs = re.split(r"\n\s*\n|\n- ", text)
+    return [
+        sentence
+        for paragraph in paragraphs
+        for sentence in re.split(r"(?<=[.!?:])\s+", " ".join(paragraph.split()))
+        if sentence and " · " not in sentence
+    ]
+
+
+def test_the_sentences_of_the_readme_are_short() -> None:
+    lengths = {sentence: len(sentence.split()) for sentence in sentences(README)}
+    assert {sentence: count for sentence, count in lengths.items() if count > MOST_WORDS} == {}
+    assert statistics.mean(lengths.values()) <= AVERAGE_WORDS
