@@ -34,6 +34,7 @@ def refuse_former_name(module: str) -> None:
 
 def _hint(name: str) -> str:
     return (
-        f"The package {name!r} is now 'babelgate.{name}'. "
-        "What agents need is in 'babelgate' itself: from babelgate import Ask"
+        f"The package {name!r} is now 'babelgate.{name}'; agents import from 'babelgate', as in: "
+        "from babelgate import Ask. "
+        f"If you mean a package of your own, start in the folder that contains {name!r}."
     )

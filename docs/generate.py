@@ -64,18 +64,18 @@ def summary() -> str:
     counts = {title: sum(carry.level == "full" for carry in carries.values()) for title, carries in _columns()}
     least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
     everywhere = [f"`{name}`" for name in Feature if all(told[name].level == "full" for _, told in _columns())]
-    extended = [
+    levels = [
         carry.level
         for adapter, version in _versions()
         for carry in adapter.extended.get(version, adapter.carries[version]).values()
     ]
+    share = levels.count("full") / len(levels)
     return "\n".join(
         (
-            f"- Every protocol carries {', '.join(everywhere[:-1])} and {everywhere[-1]} whole.",
-            f"- Of {len(Feature)} features, a protocol carries between {counts[least]} ({least}) and {counts[most]} "
-            f"({most}) whole. The others have a declared loss, or do not exist in it.",
-            f"- [The extension](docs/extension.md) carries {extended.count('full') / len(extended):.0%} of them "
-            "between parties that know it.",
+            f"- There are {len(Feature)} features. Every protocol carries {', '.join(everywhere)} whole.",
+            f"- They differ in the others: {most} carries {counts[most]} features whole, {least} {counts[least]}.",
+            f"- Clients and servers that know [the extension](docs/extension.md) exchange {share:.0%} of all features "
+            "whole.",
         )
     )
 

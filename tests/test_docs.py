@@ -74,7 +74,7 @@ def test_every_heading_that_a_loss_cites_exists() -> None:
 
 
 def test_the_readme_is_short_enough_to_be_read() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 160
 
 
 def test_links_between_documents_lead_somewhere() -> None:

@@ -14,7 +14,7 @@ from babelgate.gateway.settings.model import Settings
 
 
 def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[str]:
-    """Yield the lines of the text. The first one names the URL; the last one follows when everything is printed."""
+    """Yield the lines of the text; the first one names the URL."""
     yield click.style(f"Babelgate {version('babelgate')} serves {base_url}", bold=True)
     working = [each for each in registry.all() if each.broken is None]
     shown = next((each.info.name for each in working if each.info.name == registry.default), None)
@@ -32,8 +32,10 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
     if not settings.keys:
         callers = "every program on this machine" if is_loopback(settings.host) else "everyone who reaches this address"
         yield from _row("access", f"no API keys: {callers} can call the agents")
+    if shown is not None:
+        yield from _row("call", f'babelgate run {shown} "Hello" --url {base_url}')
     if settings.has_demo_agents:
-        yield from _row("next", "serve your own agent: babelgate serve name=http://HOST:PORT, or module:name")
+        yield from _row("next", "serve your own agent: babelgate serve name=http://HOST:PORT, or name=module:function")
     yield ""
     yield "Press Ctrl-C to stop."
 

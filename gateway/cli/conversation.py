@@ -2,11 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from babelgate.canonical.value import JsonObject
-
-ABSENT: Final = "no gateway answers there: start one with babelgate serve, or name another with --url"
 
 
 @dataclass(frozen=True, slots=True)

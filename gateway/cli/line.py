@@ -48,7 +48,6 @@ from babelgate.canonical.state import ERRED, RunStatus
 from babelgate.canonical.thread import next_run_id
 from babelgate.canonical.value import Json
 from babelgate.gateway.cli.conversation import (
-    ABSENT,
     ConversationError,
     OpenQuestion,
     Output,
@@ -74,6 +73,7 @@ class ClientConversation:
         at = url + (upstream.own_path or "").format(agent=agent)
         self._client = upstream.client(at, agent, headers=bearer(key), **options)
         self._whole = whole
+        self._url = url
         ids = [str(uuid4()) for _ in range(3)]
         self._call = Invocation(agent=agent, thread_id=ids[0], task_id=ids[1], run_id=ids[2], past=self._past)
         self._records: list[Record] = []
@@ -111,17 +111,17 @@ class ClientConversation:
                     if output is not None:
                         yield output
         except FaultError as error:
-            raise ConversationError(_words(error)) from error
+            raise ConversationError(_words(error, self._url)) from error
 
     def _record(self, event: Event) -> None:
         call = self._call
         self._records.append(Record(len(self._records) + 1, 0, call.task_id, call.run_id, 1, event))
 
 
-def _words(error: FaultError) -> str:
-    """Clients speak of an agent's server: here it is the gateway that the user knows."""
+def _words(error: FaultError, url: str) -> str:
+    """Return the text of a fault for the user, who knows the server of the agent as the gateway at `url`."""
     if isinstance(error.__cause__, (httpx.ConnectError, httpx.InvalidURL)):
-        return ABSENT
+        return f"no gateway answers at {url}: start one with babelgate serve, or name another with --url"
     if "answered 401" in error.fault.message:
         return "the gateway wants an API key: give one with --key or in BABELGATE_KEY"
     return error.fault.message

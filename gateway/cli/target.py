@@ -45,7 +45,7 @@ def read_targets(texts: Iterable[str]) -> Targets:
             entry = {"python": source}
             name = name or source.rpartition(":")[2].rpartition(".")[2].lower().strip("_")
         else:
-            raise _wrong(text, "this is neither a URL nor module:name")
+            raise _wrong(text, f"this is neither a URL nor module:name{_hint_for_file(source)}")
         if not AGENT_NAME.fullmatch(name):
             raise _wrong(
                 text,
@@ -55,6 +55,12 @@ def read_targets(texts: Iterable[str]) -> Targets:
             raise _wrong(text, f"there is another agent {name}: give one of them another name, as in {name}-2=")
         agents[name] = entry
     return Targets(agents, tuple(dict.fromkeys(servers)))
+
+
+def _hint_for_file(text: str) -> str:
+    """Return how to name an agent that is in the file, if `text` is the name of a Python file."""
+    path = Path(text)
+    return f"; for an agent in that file, write {path.stem}:NAME" if path.suffix == ".py" and path.is_file() else ""
 
 
 @dataclass(frozen=True, slots=True)

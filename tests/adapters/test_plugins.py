@@ -56,8 +56,9 @@ def test_what_packages_offer_comes_after_what_is_built_in(folder: Path) -> None:
         (
             "plug_former",
             "from adapters import acp",
-            "ModuleNotFoundError: No module named 'adapters'. The package 'adapters' is now 'babelgate.adapters'. "
-            "What agents need is in 'babelgate' itself: from babelgate import Ask",
+            "ModuleNotFoundError: No module named 'adapters'. The package 'adapters' is now 'babelgate.adapters'; "
+            "agents import from 'babelgate', as in: from babelgate import Ask. "
+            "If you mean a package of your own, start in the folder that contains 'adapters'.",
         ),
         ("plug_name", "from babelgate.adapters.acp import adapter", "/acp, acp is already taken"),
         (

@@ -128,6 +128,11 @@ def test_the_table_names_the_agents_the_database_and_a_url_of_every_protocol(dem
         assert re.search(rf"^  {re.escape(label)}\s+{re.escape(demo.url + url)}$", demo.table, re.MULTILINE)
 
 
+def test_the_table_says_how_to_call_and_how_to_serve_your_own_agent(demo: Served) -> None:
+    assert f'  call      babelgate run echo "Hello" --url {demo.url}\n' in demo.table
+    assert "  next      serve your own agent: babelgate serve name=" in demo.table
+
+
 def test_every_call_of_the_table_can_be_pasted(demo: Served) -> None:
     calls = [line.strip() for line in demo.lines if line.strip().startswith("curl ")]
     assert len(calls) == sum(len(adapter.examples("", "echo")) for adapter in ADAPTERS)
@@ -286,6 +291,11 @@ def test_a_mistake_on_the_command_line_is_one_line(
     done = here("serve", *(arguments if "--port" in arguments else ("--port", "0", *arguments)))
     refused(done, 1 if "192.0.2.1" in arguments else 2, *words)
     assert "secret" not in done.stderr
+
+
+def test_the_name_of_a_python_file_is_told_how_to_name_its_agent(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "greeter.py").write_text(AGENT)
+    refused(here("serve", "--port", "0", "greeter.py"), 2, "neither a URL nor module:name", "write greeter:NAME")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
@@ -507,7 +517,7 @@ def test_the_reason_of_a_failure_goes_to_stderr(here: Here, demo: Served, protoc
 def test_a_gateway_that_does_not_run_is_one_line(here: Here, protocol: str) -> None:
     with bound_socket() as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        refused(here("run", "echo", "Hi", "--as", protocol, "--url", url), 1, "babelgate serve")
+        refused(here("run", "echo", "Hi", "--as", protocol, "--url", url), 1, "babelgate serve", f"answers at {url}: ")
     refused(here("run", "echo", "Hi", "--as", protocol, "--url", "localhost:8000"), 2, "--url")
 
 
