@@ -35,7 +35,7 @@ DATA = (
 
 
 def modules() -> set[str]:
-    """The paths of all modules within the distribution."""
+    """Return the paths of all modules within the distribution."""
     own = {str(path.relative_to(ROOT)) for path in (ROOT / "babelgate").glob("*.py")}
     return own | {
         f"babelgate/{path.relative_to(ROOT)}" for package in PACKAGES for path in (ROOT / package).rglob("*.py")
@@ -50,7 +50,7 @@ def pip(*arguments: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy of the tree: setuptools leaves files where it builds, and puts what it finds there into the next wheel."""
+    """Copy the tree: setuptools leaves files where it builds, and adds what it finds there to the next wheel."""
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -114,7 +114,8 @@ def test_the_sdist_holds_real_files(source: Path, tmp_path: Path) -> None:
 
 
 def test_the_wheel_serves_where_there_is_no_tree(program: Path, tmp_path: Path) -> None:
-    with served(tmp_path, program=(str(program),), PYTHONPATH="") as gateway:
+    with served(tmp_path, program=(str(program),), PYTHONPATH="", PATH="") as gateway:
+        assert f'  call      {program} run echo "Hello" --url {gateway.url}\n' in gateway.table
         run = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "Hello"}]}]}
         answer = httpx.post(f"{gateway.url}/acp/runs", json=run, timeout=60).json()
         assert answer["output"][0]["parts"][0]["content"] == "Hello"
@@ -133,7 +134,6 @@ def test_the_installed_schema_is_the_one_that_is_printed(program: Path, tmp_path
 
 
 def test_a_project_with_packages_of_the_same_names_is_served(program: Path, tmp_path: Path) -> None:
-    """The user's packages are named as folders of the product are."""
     for package in PACKAGES:
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("")
@@ -150,7 +150,7 @@ def test_a_project_with_packages_of_the_same_names_is_served(program: Path, tmp_
     assert (done.returncode, done.stdout.strip()) == (0, "Hello from your gateway, Ann"), done.stderr
 
 
-def test_an_agent_with_a_former_import_is_told_the_new_one(program: Path, tmp_path: Path) -> None:
+def test_agent_with_a_former_import_fails_with_the_new_name(program: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("from canonical import Ask\n")
     done = babelgate(
         tmp_path, "record", "mine:agent", "Hi", "--out", "run.json", program=(str(program),), PYTHONPATH=""

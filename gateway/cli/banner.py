@@ -1,7 +1,10 @@
 """The text that `babelgate serve` prints when it is ready: the URL of each protocol, with a call to paste."""
 
+import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 
@@ -33,11 +36,19 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
         callers = "every program on this machine" if is_loopback(settings.host) else "everyone who reaches this address"
         yield from _row("access", f"no API keys: {callers} can call the agents")
     if shown is not None:
-        yield from _row("call", f'babelgate run {shown} "Hello" --url {base_url}')
+        yield from _row("call", f'{_command()} run {shown} "Hello" --url {base_url}')
     if settings.has_demo_agents:
-        yield from _row("next", "serve your own agent: babelgate serve name=http://HOST:PORT, or name=module:function")
+        yield from _row(
+            "next", f"serve your own agent: {_command()} serve name=http://HOST:PORT, or name=module:function"
+        )
     yield ""
     yield "Press Ctrl-C to stop."
+
+
+def _command() -> str:
+    """Return the command as the reader can type it: its path, if it was started by a path and is not on PATH."""
+    started = sys.argv[0]
+    return started if Path(started).name == "babelgate" and not shutil.which("babelgate") else "babelgate"
 
 
 def _calls(settings: Settings, base_url: str, agent: str) -> Iterator[str]:
