@@ -1,4 +1,4 @@
-"""The public API: its names, the examples that use it, and what an import under a former name is told."""
+"""The public API: its names, the examples that use it, and the error of an import under a former name."""
 
 import re
 import subprocess
@@ -58,7 +58,7 @@ def test_the_import_of_the_package_does_not_import_the_model() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FORMER))
-def test_an_import_under_a_former_name_is_told_the_new_one(name: str) -> None:
+def test_import_of_a_former_name_raises_with_the_new_name(name: str) -> None:
     """In a checkout Python finds the folder; elsewhere the package is absent."""
     for module in (name, f"{name}.any"):
         with pytest.raises(ModuleNotFoundError, match=rf"The package '{name}' is now 'babelgate\.{name}'") as raised:

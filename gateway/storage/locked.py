@@ -8,5 +8,6 @@ class Locked(FaultError):
         """`what` is locked, in words that hold no password."""
         super().__init__(
             FaultCode.CONFLICT,
-            f"{what} is locked: another gateway uses this database. Stop it, or use another, as in --database sqlite:///other.db.",
+            f"{what} is locked: another gateway uses this database. "
+            "Stop that gateway, or use another database, as in --database sqlite:///other.db.",
         )

@@ -68,7 +68,7 @@ async def test_nobody_at_the_url_is_wrong_usage(tmp_path: Path) -> None:
     assert "no server answers there" in done.stdout + done.stderr
 
 
-async def test_a_test_that_uses_a_former_name_is_told_the_new_one(tmp_path: Path) -> None:
+async def test_report_of_a_former_import_shows_the_new_name(tmp_path: Path) -> None:
     (tmp_path / "test_own.py").write_text("from conformance.contract import check_agent\n")
     done = await run(tmp_path)
     assert "The package 'conformance' is now 'babelgate.conformance'" in done.stdout

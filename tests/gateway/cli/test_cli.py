@@ -128,7 +128,7 @@ def test_the_table_names_the_agents_the_database_and_a_url_of_every_protocol(dem
         assert re.search(rf"^  {re.escape(label)}\s+{re.escape(demo.url + url)}$", demo.table, re.MULTILINE)
 
 
-def test_the_table_says_how_to_call_and_how_to_serve_your_own_agent(demo: Served) -> None:
+def test_the_table_shows_how_to_call_and_serve_agents(demo: Served) -> None:
     assert f'  call      babelgate run echo "Hello" --url {demo.url}\n' in demo.table
     assert "  next      serve your own agent: babelgate serve name=" in demo.table
 
@@ -293,7 +293,7 @@ def test_a_mistake_on_the_command_line_is_one_line(
     assert "secret" not in done.stderr
 
 
-def test_the_name_of_a_python_file_is_told_how_to_name_its_agent(here: Here, tmp_path: Path) -> None:
+def test_a_python_file_as_target_suggests_module_and_name(here: Here, tmp_path: Path) -> None:
     (tmp_path / "greeter.py").write_text(AGENT)
     refused(here("serve", "--port", "0", "greeter.py"), 2, "neither a URL nor module:name", "write greeter:NAME")
 
