@@ -1,4 +1,8 @@
-# serve: set up and start the gateway.  test: the tests but those marked slow, which slow-test runs.  check: what a change must pass: lint, test, slow-test.  quick: the tests that open no connection.  crash-test: gateways that are killed, ROUNDS times or for MINUTES.  cluster-test: the same with three on one PostgreSQL.  mutate-test: REQUESTS that chance has changed.
+# serve: set up and start the gateway.
+# test: a sample of the tests, for every day. whole-test: every test. slow-test: those of them that are marked slow.
+# check: what a change must pass, which is lint and whole-test. quick: the tests that open no connection.
+# crash-test: kill gateways, ROUNDS times or for MINUTES. cluster-test: the same with three on one PostgreSQL.
+# mutate-test: send REQUESTS that chance has changed.
 # fix, accept, docs, lock: rewrite what can be.
 PYTHON ?= python3
 BIN := .venv/bin
@@ -17,14 +21,19 @@ ROUNDS ?= 60
 CRASHES := $(if $(MINUTES),--minutes $(MINUTES),--rounds $(ROUNDS))
 REQUESTS ?= 10000
 SEED ?= 1
+# Which of many cases `make test` runs: other ones every day. The run prints it.
+SAMPLE ?= today
 
-.PHONY: serve test slow-test quick crash-test cluster-test mutate-test check lint fix accept docs lock
+.PHONY: serve test whole-test slow-test quick crash-test cluster-test mutate-test check lint fix accept docs lock
 
 serve: .venv/serve.stamp
 	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
 test: .venv/dev.stamp
+	@$(PYTEST) -m "not slow" -n $(PROCESSES) --dist loadfile --sample $(SAMPLE)
+whole-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
 	@$(PYTEST) -m "not slow" -n $(PROCESSES) --dist loadfile
+	@$(MAKE) --no-print-directory slow-test
 slow-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
 	@$(PYTEST) -m slow -n $(SLOW_PROCESSES) --dist loadfile
@@ -36,7 +45,7 @@ cluster-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.crash --nodes 3 $(CRASHES) --seed $(SEED)
 mutate-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.mutate --requests $(REQUESTS) --seed $(SEED)
-check: lint test slow-test
+check: lint whole-test
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -50,14 +59,19 @@ accept: .venv/dev.stamp
 docs: .venv/dev.stamp
 	@$(BIN)/python -m docs.generate
 lock: .venv/dev.stamp
-	@$(PIP) install uv
 	@$(BIN)/python tests/lock.py $(LOCK)
 
-.venv/serve.stamp: requirements.lock pyproject.toml
+.venv/pip.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "Babelgate needs Python 3.11 or newer, and '$(PYTHON)' is not: name one, as in 'make serve PYTHON=python3.12'." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "'$(PYTHON)' cannot make virtual environments: install its venv module (Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; }
 	@$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@touch $@
+.venv/serve.stamp: .venv/pip.stamp requirements.lock pyproject.toml
 	@echo "Setting up .venv; this happens once and takes about half a minute." >&2
 	@$(PIP) install --require-hashes -r requirements.lock && $(PIP) install --no-deps --no-build-isolation -e . && touch $@
-.venv/dev.stamp: .venv/serve.stamp requirements-dev.lock
-	@$(PIP) install --require-hashes -r requirements-dev.lock && touch $@
+.venv/dev.stamp: .venv/pip.stamp requirements-dev.lock requirements-uv.lock pyproject.toml
+	@echo "Setting up .venv for the tests; this happens once." >&2
+	@$(PIP) install --require-hashes -r requirements-uv.lock
+	@$(BIN)/python tests/install.py $(BIN)/python --lock requirements-dev.lock
+	@$(BIN)/python tests/install.py $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch .venv/serve.stamp $@

@@ -13,14 +13,18 @@ from typing import Any, Final, NoReturn
 import pytest
 
 from tests.order import Durations, LongestFirst, listed
+from tests.sample import Sample, today
 from tests.skip import SkipLock
 from tests.tier import TIERS, tier_of
 from tests.violations import ViolationScore
 
 MEMORY: Final = Path("/dev/shm")
 """A file system in memory, where there is one."""
-MUCH: Final = 2**30
-"""Bytes, of which a quick run needs a tenth."""
+MUCH: Final = 2**31
+"""Bytes, of which a sample needs a tenth."""
+
+INSTALLATION: Final = 180
+"""Seconds for a test of a peer: the first one makes its environment."""
 
 # Nothing that is imported or collected goes away again: to look for it is a fifth of the time of a collection.
 gc.disable()
@@ -43,6 +47,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="the tier `unit` alone, with few examples of each property")
+    parser.addoption("--sample", metavar="SEED", help="some cases of the tests that have many; `today` changes daily")
     parser.addoption("--accept", action="store_true", help="rewrite the goldens; read the diff before you commit it")
     parser.addoption("--time", action="store_true", help="write tests/durations.json, by which files are ordered")
     parser.addoption(
@@ -61,7 +66,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             modules = {each.func.__module__ for found in fixtures.values() for each in found} - {__name__}
             on_postgres = hasattr(item, "callspec") and item.callspec.params.get("postgres", False)
             # Not its own `__module__`: a state machine's is Hypothesis.
-            item.add_marker("sockets" if on_postgres else tier_of((*modules, item.module.__name__)))
+            tier = "sockets" if on_postgres else tier_of((*modules, item.module.__name__))
+            item.add_marker(tier)
+            if tier == "peers" and item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(INSTALLATION))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -145,16 +153,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.quick:
         config.option.markexpr = "unit and not slow"
+    if config.option.quick or config.option.sample:
         # A database that is made for one test waits for the disk again and again.
         if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MUCH:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: the tier of a test, see tests/tier.py")
+    if config.option.sample:
+        if config.option.sample == "today":  # processes that run tests get what the first one has made of it
+            config.option.sample = today()
+        config.pluginmanager.register(Sample(config.option.sample), "sample")
     hands_out = config.getoption("dist", "no") != "no" and config.getoption("tx", None)
     if hasattr(config, "workerinput") or not hands_out:
         from tests.ready import make_ready  # which takes a second
 
-        make_ready(config.option.quick)
+        make_ready(bool(config.option.quick or config.option.sample))
     if not hasattr(config, "workerinput"):  # reports of workers come here
         config.pluginmanager.register(SkipLock(config), "skip-lock")
         config.pluginmanager.register(ViolationScore(), "violation-score")

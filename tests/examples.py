@@ -7,8 +7,9 @@ from hypothesis import settings
 USUAL: Final = 50
 """To make an example often takes longer than what is shown of it."""
 FEW: Final = 5
-"""Of each property in a quick run."""
+"""Of each property in a quick run, and in one of a sample."""
 
 
 def examples(count: int) -> settings:
-    return settings(max_examples=min(count, settings().max_examples) if settings().max_examples == FEW else count)
+    """Return the settings of a property that takes `count` examples where the whole suite runs."""
+    return settings(max_examples=min(count, FEW) if settings().max_examples == FEW else count)

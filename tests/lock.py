@@ -1,5 +1,4 @@
-"""Write the lock files anew: the run-time one, on top of it the developer's and the image's, and one for each foreign
-SDK.
+"""Write the locks anew: for users, on top of it for developers and the image, for uv, and for each foreign SDK.
 
 Versions that still satisfy stay; `--upgrade` takes the newest.
 """
@@ -25,6 +24,7 @@ def main() -> None:
     compile_lock(
         "pyproject.toml", "requirements-dev.lock", "--group", "build", "--group", "dev", "-c", "requirements.lock"
     )
+    compile_lock("--group=uv", "requirements-uv.lock")
     extras = ("--extra", "postgres", "--extra", "s3")
     compile_lock("pyproject.toml", "deploy/requirements.lock", "--group", "build", *extras, "-c", "requirements.lock")
     for source in sorted((ROOT / PEERS).glob("*.in")):

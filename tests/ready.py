@@ -16,15 +16,15 @@ from tests.registration import quicken_registration
 _PROVIDERS: Final[Any] = providers
 
 
-def make_ready(quick: bool) -> None:
+def make_ready(few_examples: bool) -> None:
     # How long an example takes tells of the machine, not of the code.
     hypothesis.settings.register_profile(
         "any machine", max_examples=USUAL, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
     )
     any_machine = hypothesis.settings.get_profile("any machine")
-    hypothesis.settings.register_profile("quick", parent=any_machine, max_examples=FEW)
-    hypothesis.settings.load_profile("quick" if quick else "any machine")
-    if quick:
+    hypothesis.settings.register_profile("few", parent=any_machine, max_examples=FEW)
+    hypothesis.settings.load_profile("few" if few_examples else "any machine")
+    if few_examples:
         # Hypothesis looks for constants in the source of every module, for a second, and shows them one time in twenty.
         _PROVIDERS._get_local_constants = lambda: _PROVIDERS._local_constants
     quicken_registration()

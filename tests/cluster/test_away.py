@@ -1,12 +1,10 @@
 """Several gateways on one database, and one of them cannot read from it for a while: what it was to do then, it does
 when it can."""
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import Generator
 
 import pytest
-from sqlalchemy.engine import make_url
 
 from babelgate.canonical import FaultCode, TaskState
 from babelgate.gateway.runs.cluster import Cluster
@@ -14,22 +12,16 @@ from babelgate.gateway.storage import unavailable
 from tests.cluster.nodes import Nodes, ended, reached
 from tests.cluster.test_questions import agent, parked
 from tests.gateway.hubs import OWNER, Scripted, registered, submit, turned, within
-from tests.gateway.storage.test_postgres import Wire
+from tests.gateway.storage.wire import Wire
 from tests.postgres import url_of
 
 
 @pytest.fixture
-async def wire(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Wire]:
+def wire(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> Generator[Wire]:
     """What a node reads by; it writes and hears by another."""
     monkeypatch.setattr(unavailable, "PATIENCE", 0.05)
-    made, url = Wire(), make_url(url_of(postgres_tables))
-    place = (url.host or "127.0.0.1", url.port or 5432)
-    server = await asyncio.start_server(lambda reader, writer: made.join(reader, writer, place), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    made.url = url.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
-    yield made
-    made.cut()
-    server.close()
+    with Wire(url_of(postgres_tables)).running() as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

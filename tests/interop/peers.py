@@ -3,7 +3,7 @@
 One that is written in JavaScript is in such an environment, too: Node is a wheel, and a folder of the peer's name among
 the requirements has what npm installs.
 
-`python -m tests.interop.peers` makes them all beforehand; a test that asks for one that is not there makes it then.
+`python -m tests.interop.peers [NAME…]` makes them beforehand; a test that asks for one that is not there makes it then.
 Where one cannot be made, its tests are skipped with the reason, or fail if BABELGATE_PEERS=required is set; with
 BABELGATE_PEERS=off they are skipped without an attempt.
 """
@@ -24,6 +24,7 @@ from typing import Final
 
 import pytest
 
+from tests.install import OPTIONS, InstallError, install
 from tests.skip import missing
 
 REQUIREMENTS: Final = Path(__file__).parent / "requirements"
@@ -81,6 +82,7 @@ def _availability(name: str) -> str | None:
         return f"the official SDKs are switched off (BABELGATE_PEERS=off), so there is no {name} to talk to"
     try:
         make(name)
+        _start(name)
     except PeerMissing as missing:
         return str(missing)
     return None
@@ -98,22 +100,29 @@ def make(name: str) -> bool:
         if made_of.is_file() and made_of.read_text() == key:
             return False
         shutil.rmtree(home, ignore_errors=True)
-        # A pip for each, and to compile what nobody imports, take half of the time.
         _run(name, "could not be made", sys.executable, "-m", "venv", "--without-pip", str(home))
-        python = str(home / "bin" / "python")
-        pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-compile", "-qq"]
-        # --no-deps: the list is complete, and an older pip finds `fastapi[standard]` unpinned beside `fastapi==`.
-        pip += ["--disable-pip-version-check", "--no-input", "--retries", "1", "--no-deps", "--require-hashes"]
-        _run(name, "could not be installed", *pip, "-r", str(requirements))
-        _run(name, "does not start", python, "-c", IMPORTS[name])
+        python = home / "bin" / "python"
+        try:
+            install(python, *OPTIONS, "-r", str(requirements))
+        except InstallError as error:
+            raise PeerMissing(f"the official {name} SDK could not be installed here: {error}") from None
         if locked:
             for each in packages.glob("*.json"):
                 shutil.copy(each, home)
             # Nothing that the packages bring is run: neither needs what it would make.
-            npm = [python, "-c", NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]
+            npm = [str(python), "-c", NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]
             _run(name, "could not be installed", *npm, "--prefix", str(home))
         made_of.write_text(key)
     return True
+
+
+def _start(name: str) -> None:
+    """Import the peer once. This compiles it, which takes longer than its installation: whoever needs it waits."""
+    started = CACHE / name / "started"
+    with _alone(name):
+        if not started.exists():
+            _run(name, "does not start", str(CACHE / name / "bin" / "python"), "-c", IMPORTS[name])
+            started.touch()
 
 
 @contextmanager
@@ -147,11 +156,12 @@ def main() -> int:
     wanted = os.environ.get("BABELGATE_PEERS")
     if wanted == "off":
         return 0
-    stale = [name for name in IMPORTS if not (CACHE / name / "made-of").is_file()]
+    names = sys.argv[1:] or list(IMPORTS)
+    stale = [name for name in names if not (CACHE / name / "made-of").is_file()]
     if stale:
         print(f"Making the environments of the official SDKs, once: {', '.join(stale)}", flush=True)
     with ThreadPoolExecutor() as pool:
-        made = list(pool.map(_report, IMPORTS))
+        made = list(pool.map(_report, names))
     return int(wanted == "required" and not all(made))
 
 

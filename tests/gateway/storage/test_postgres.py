@@ -3,8 +3,8 @@ the journal does on it is what the other tests of this folder say of each databa
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, LiteralString, cast
 
@@ -30,6 +30,7 @@ from babelgate.gateway.storage.transaction import Published, Transaction
 from babelgate.gateway.storage.unavailable import Unreachable, Unstored
 from tests.gateway.hubs import turned, within
 from tests.gateway.storage.revisions import migrate_to
+from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, new_schema, new_tables, run, url_of
 from tests.running import running
 from tests.skip import missing
@@ -277,73 +278,10 @@ async def test_a_reader_whose_connection_is_lost_reads_all_the_same(journal: Jou
         assert all(len(page) == 1 for page in pages)
 
 
-class Wire:
-    """What stands between a gateway and its database, and can be cut."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.whole = True
-        self.cut_before = b""
-        """Words of the gateway that do not reach the database: the wire is cut there, and stays so."""
-        self.cut_after = b""
-        """Words of the gateway to which the answer does not come back."""
-        self._answered = False
-        self._going: set[asyncio.StreamWriter] = set()
-
-    def cut(self) -> None:
-        self.whole = False
-        for each in self._going:
-            each.transport.abort()
-
-    def mend(self) -> None:
-        self.whole = True
-
-    async def join(self, near_reader: asyncio.StreamReader, near: asyncio.StreamWriter, place: tuple[str, int]) -> None:
-        if not self.whole:
-            near.transport.abort()
-            return
-        far_reader, far = await asyncio.open_connection(*place)
-        self._going |= {near, far}
-        with suppress(ConnectionError):
-            await asyncio.gather(self._ask(near_reader, far), self._answer(far_reader, near))
-        self._going -= {near, far}
-        for each in (near, far):
-            each.transport.abort()
-
-    async def _ask(self, reader: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
-        while data := await reader.read(2**16):
-            if self.cut_before and self.cut_before in data:
-                self.cut_before = b""
-                self.cut()
-                return
-            if self.cut_after and self.cut_after in data:
-                self.cut_after = b""
-                self._answered = True
-            far.write(data)
-            await far.drain()
-        far.transport.abort()
-
-    async def _answer(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
-        while data := await reader.read(2**16):
-            if self._answered:
-                self._answered = False
-                self.cut()
-                return
-            near.write(data)
-            await near.drain()
-        near.transport.abort()
-
-
 @pytest.fixture
-async def wire(url: str) -> AsyncGenerator[Wire]:
-    made, parsed = Wire(), make_url(url)
-    place = (parsed.host or "127.0.0.1", parsed.port or 5432)
-    server = await asyncio.start_server(lambda reader, writer: made.join(reader, writer, place), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    made.url = parsed.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
-    yield made
-    made.cut()
-    server.close()
+def wire(url: str) -> Generator[Wire]:
+    with Wire(url).running() as made:
+        yield made
 
 
 @asynccontextmanager

@@ -1,0 +1,118 @@
+"""A proxy between a gateway and PostgreSQL that a test can cut.
+
+It runs in a thread of its own: a gateway that stops waits for its threads, and with it the loop of the test.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from sqlalchemy.engine import make_url
+
+BOUND: Final = 30.0
+"""Seconds for what the proxy does by itself."""
+
+
+class Wire:
+    """The proxy. Its methods may be called from any thread but its own."""
+
+    def __init__(self, url: str) -> None:
+        parsed = make_url(url)
+        self._server = (parsed.host or "127.0.0.1", parsed.port or 5432)
+        self._url = parsed.set(host="127.0.0.1")
+        self.url = ""
+        """Where the database is behind the proxy."""
+        self.cut_before = b""
+        """Words of the gateway that do not reach the database: the wire is cut there, and stays so."""
+        self.cut_after = b""
+        """Words of the gateway to which the answer does not come back."""
+        self._whole = True
+        self._answered = False
+        self._open: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+
+    def cut(self) -> None:
+        """Abort all connections, and refuse new ones."""
+        self._call(self._cut)
+
+    def mend(self) -> None:
+        """Let connections through again."""
+        self._whole = True
+
+    @contextmanager
+    def running(self) -> Generator["Wire"]:
+        thread = threading.Thread(target=self._loop.run_forever, name="wire")
+        thread.start()
+        listening: Future[asyncio.Server] = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._join, "127.0.0.1", 0), self._loop
+        )
+        try:
+            port = listening.result(BOUND).sockets[0].getsockname()[1]
+            self.url = self._url.set(port=port).render_as_string(hide_password=False)
+            yield self
+        finally:
+            asyncio.run_coroutine_threadsafe(self._close(listening.result(BOUND)), self._loop).result(BOUND)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join(BOUND)
+            self._loop.close()
+
+    def _call(self, what: Callable[[], None]) -> None:
+        done = Future[None]()
+
+        def call() -> None:
+            what()
+            done.set_result(None)
+
+        self._loop.call_soon_threadsafe(call)
+        done.result(BOUND)
+
+    def _cut(self) -> None:
+        self._whole = False
+        for each in self._open:
+            each.transport.abort()
+
+    async def _close(self, server: asyncio.Server) -> None:
+        server.close()
+        self._cut()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _join(self, near_reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+        if not self._whole:
+            near.transport.abort()
+            return
+        far_reader, far = await asyncio.open_connection(*self._server)
+        self._open |= {near, far}
+        with suppress(ConnectionError, asyncio.CancelledError):
+            await asyncio.gather(self._ask(near_reader, far), self._answer(far_reader, near))
+        self._open -= {near, far}
+        for each in (near, far):
+            each.transport.abort()
+
+    async def _ask(self, reader: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
+        while data := await reader.read(2**16):
+            if self.cut_before and self.cut_before in data:
+                self.cut_before = b""
+                self._cut()
+                return
+            if self.cut_after and self.cut_after in data:
+                self.cut_after = b""
+                self._answered = True
+            far.write(data)
+            await far.drain()
+        far.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+        while data := await reader.read(2**16):
+            if self._answered:
+                self._answered = False
+                self._cut()
+                return
+            near.write(data)
+            await near.drain()
+        near.transport.abort()

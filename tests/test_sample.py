@@ -1,0 +1,63 @@
+"""A sample has some cases of each test, which its seed chooses."""
+
+import itertools
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from tests.sample import MOST, PEERS, SHARE, sampled
+
+
+def items(test: str, *marks: str, **axes: Iterable[Any]) -> list[Any]:
+    """Items as pytest has collected them: a case for each combination of values."""
+    return [
+        SimpleNamespace(
+            nodeid=f"{test}[{'-'.join(map(str, values))}]",
+            callspec=SimpleNamespace(params=dict(zip(axes, values, strict=True)), indices=dict.fromkeys(axes, at)),
+            get_closest_marker=lambda name: name if name in marks else None,  # pyright: ignore[reportUnknownLambdaType]
+        )
+        for at, values in enumerate(itertools.product(*axes.values()))
+    ]
+
+
+def names(chosen: Iterable[Any]) -> set[str]:
+    return {each.nodeid for each in chosen}
+
+
+def test_each_value_of_each_axis_is_chosen() -> None:
+    chosen: Any = sampled(items("t.py::test", one="abcde", other="vwxyz"), "1")
+    for axis in ("one", "other"):
+        assert len({each.callspec.params[axis] for each in chosen}) == 5
+    assert len(chosen) < 12
+
+
+def test_one_in_several_of_a_list_is_chosen() -> None:
+    assert len(sampled(items("t.py::test", at=range(40)), "1")) == 40 // SHARE
+
+
+def test_no_more_than_so_many_cases_are_chosen() -> None:
+    assert len(sampled(items("t.py::test", at=range(40), other=range(20)), "1")) == MOST
+
+
+def test_one_database_stands_for_all() -> None:
+    assert len(sampled(items("t.py::test", postgres=[False, True]), "1")) == 1
+
+
+def test_a_test_of_the_tier_unit_runs_whole() -> None:
+    assert len(sampled(items("t.py::test", "unit", at=range(40)), "1")) == 40
+
+
+def test_a_skipped_case_is_not_chosen() -> None:
+    skipped = items("t.py::test", "skip", at=["skipped"])
+    assert names(sampled([*items("t.py::test", at=[1, 2]), *skipped], "1")) == {"t.py::test[1]", "t.py::test[2]"}
+
+
+def test_the_seed_decides() -> None:
+    cases = items("t.py::test", at=range(400))
+    assert sampled(cases, "1") == sampled(cases, "1")
+    assert sampled(cases, "1") != sampled(cases, "2")
+
+
+def test_one_in_several_modules_of_peers_is_chosen() -> None:
+    cases = [each for number in range(2 * PEERS) for each in items(f"t{number}.py::test", "peers", at=[1])]
+    assert len(sampled(cases, "1")) == 2
