@@ -243,7 +243,10 @@ class Engine:
         later: Later | None = None
         self._ending.add(pump.key)
         try:
-            closing, files = await pump.take_rest() or (await _keep_trying(partial(self._close_log, start)), [])
+            rest = await pump.take_rest()
+            if rest is None and outcome.status is RunStatus.SUCCESS:  # the agent ended before its words were refused
+                outcome = pump.stop_outcome or outcome
+            closing, files = rest or (await _keep_trying(partial(self._close_log, start)), [])
             later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
         except FaultError as error:
             if error.fault.code is FaultCode.SHUTTING_DOWN:  # as if the agent had not ended: the next start has the run

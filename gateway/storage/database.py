@@ -89,8 +89,22 @@ class Database(Protocol):
         """Whether the writer's connection was lost in the middle of a commit."""
         ...
 
-    def has_committed(self, connection: Connection) -> bool:
-        """What became of that commit, by a new connection."""
+    def settle(self, connection: Connection) -> bool:
+        """Find out on a new connection whether the last commit was stored. If it was not, it will not be: also not
+        where the server takes it only now. Raises OperationalError."""
+        ...
+
+    def leave(self, connection: Connection) -> None:
+        """Take away what no later gateway needs, when this one closes its journal."""
+        ...
+
+    def is_unstorable(self, error: Exception) -> bool:
+        """Whether the database or its disk refuses, whatever the command: it may succeed later, as it is. Takes errors
+        of the driver and those of SQLAlchemy."""
+        ...
+
+    def is_unreadable(self, error: Exception) -> bool:
+        """The same of a read."""
         ...
 
     def fault_of(self, error: Exception) -> FaultError | None:

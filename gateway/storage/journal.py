@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, func, select
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError
 
 from babelgate.canonical.event import Event, Record, RunCreated, TaskCreated
 from babelgate.canonical.fault import FaultCode, FaultError
@@ -41,7 +41,7 @@ from babelgate.gateway.storage.short_form import created_id, find_reference, len
 from babelgate.gateway.storage.statements import PAGE, sql_of, table_of
 from babelgate.gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
 from babelgate.gateway.storage.transaction import Published, Transaction, latest_pk
-from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying
+from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying, reason_of
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -102,6 +102,10 @@ class _Commit:
 
 def _refuse(results: "Iterable[_Result]") -> _Commit:
     return _Commit(results=[_Result(each.write, None, Unstored()) for each in results])
+
+
+def _refuse_all(writes: Iterable[_Write]) -> _Commit:
+    return _refuse(_Result(write, None, None) for write in writes)
 
 
 class _Spoiled(Exception):
@@ -280,6 +284,8 @@ class Journal:
             commit(group)
         if self._unclear is not None:
             self._hand_over(_refuse(self._unclear.results))
+        if self._connection is not None and not self._is_lost():
+            self.database.leave(self._connection)
 
     def _next_group(self) -> list[_Write] | None:
         """What waits to be written; nothing, now and then, while the connection is lost; None at the end."""
@@ -303,6 +309,16 @@ class Journal:
             group.append(write)
         return group
 
+    def _ready_connection(self, group: Sequence[_Write]) -> Connection | None:
+        """The writer's connection, made anew where it was lost. Where there is none, nothing of the group was begun,
+        and it is refused."""
+        try:
+            return self._reconnect() if self._is_lost() else self._connection
+        except Exception as error:
+            self._note_failure(error, len(group))
+            self._hand_over(_refuse_all(group))
+            return None
+
     def _is_lost(self) -> bool:
         return self._connection is None or self.database.is_lost(self._connection)
 
@@ -317,10 +333,10 @@ class Journal:
         self._tx.forget_all()
         connection = self.database.connect(self._writer)
         try:
+            is_stored = self.database.settle(connection)
             if self._unclear is not None:
-                committed = self.database.has_committed(connection)
                 unclear, self._unclear = self._unclear, None
-                self._hand_over(unclear if committed else _refuse(unclear.results))
+                self._hand_over(unclear if is_stored else _refuse(unclear.results))
             with self.database.writing(connection):
                 self.database.claim(connection)
         except BaseException as error:
@@ -338,8 +354,10 @@ class Journal:
         full disk, say) every command fails and nothing is shown."""
         tx, database = self._tx, self.database
         done = _Commit()
+        connection = self._ready_connection(group)
+        if connection is None:
+            return
         try:
-            connection = self._reconnect() if self._is_lost() else cast("Connection", self._connection)
             try:
                 with database.writing(connection):
                     tx.begin(connection)
@@ -359,10 +377,10 @@ class Journal:
         except Exception as error:
             self._note_failure(error, len(group))
             tx.forget()
-            if database.is_unclear and self._unclear is None:
+            if database.is_unclear:
                 self._unclear = done
                 return
-            done = _refuse(_Result(write, None, None) for write in group)
+            done = _refuse_all(group)
         self._hand_over(done)
 
     def _commit_shared(self, group: list[_Write]) -> None:
@@ -373,8 +391,10 @@ class Journal:
         while parts:
             part = parts.pop()
             done = _Commit()
+            connection = self._ready_connection([write for each in (part, *reversed(parts)) for write in each])
+            if connection is None:
+                return
             try:
-                connection = self._reconnect() if self._is_lost() else cast("Connection", self._connection)
                 with database.writing(connection):
                     tx.begin(connection)
                     tx.reserves = tries >= _TRIES_TOGETHER
@@ -388,15 +408,15 @@ class Journal:
                 if isinstance(error, FaultError) or self._is_unstorable(error):
                     left = [write for each in (part, *reversed(parts)) for write in each]
                     self._note_failure(error, len(left))
-                    if database.is_unclear and self._unclear is None:
+                    if database.is_unclear:
                         self._unclear = done
                         left = left[len(part) :]
-                    self._hand_over(_refuse(_Result(write, None, None) for write in left))
+                    self._hand_over(_refuse_all(left))
                     return
                 tries += 1
                 if self._is_race(error) and tries < (_TRIES if len(part) == 1 else _TRIES_TOGETHER):
                     self.races += 1
-                    database.make_way(cast("Connection", self._connection), error)
+                    database.make_way(connection, error)
                     parts.append(part)
                     continue
                 if len(part) > 1:
@@ -427,18 +447,13 @@ class Journal:
 
     def _is_unstorable(self, error: Exception) -> bool:
         """Whether it is the database's or the disk's, and not that of one command."""
-        return (
-            isinstance(error, OperationalError)
-            and self.database.fault_of(error) is None
-            and not self.database.is_race(error)
-        )
+        return self.database.is_unstorable(error) and self.database.fault_of(error) is None
 
     def _note_failure(self, error: Exception, commands: int) -> None:
-        reason = " ".join(str(error.__cause__ or error).split())
-        self._failed = f"{type(error).__name__}: {reason}"
+        self._failed = reason = reason_of(error)
         if not commands:
             return
-        if isinstance(error, OperationalError | FaultError):  # of the database or the disk, and none of ours
+        if isinstance(error, FaultError) or self._is_unstorable(error):  # of the database or the disk, and none of ours
             log.error(
                 "a group of %d commands could not be stored; callers are told, and runs try again: %s. Make room, or "
                 "see that the database can be written to; nothing has to be restarted",
@@ -579,21 +594,19 @@ class Journal:
             raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down.")
 
     def _query(self, read: Callable[..., T], args: tuple[Any, ...], named: Mapping[str, Any]) -> T:
-        connection = self._reader()
-        try:
-            return self._read(connection, read, args, named)
-        except OperationalError:
-            if not self.database.is_lost(connection):
-                raise
-        self._forget_reader(connection)
-        connection = self._reader()
-        try:
-            return self._read(connection, read, args, named)
-        except OperationalError as error:
-            if not self.database.is_lost(connection):
-                raise
-            self._forget_reader(connection)
-            raise Unreachable from error
+        for is_last in (False, True):
+            connection = self._reader()
+            try:
+                return self._read(connection, read, args, named)
+            except Exception as error:
+                if not self.database.is_unreadable(error):
+                    raise
+                is_lost = self.database.is_lost(connection)
+                if is_lost:
+                    self._forget_reader(connection)
+                if is_last or not is_lost:
+                    raise Unreachable from error
+        raise AssertionError
 
     def _read(
         self, connection: Connection, read: Callable[..., T], args: tuple[Any, ...], named: Mapping[str, Any]
@@ -616,7 +629,9 @@ class Journal:
             assert self._readers is not None
             try:
                 connection = self._readers.connect()
-            except OperationalError as error:
+            except Exception as error:
+                if not self.database.is_unreadable(error):
+                    raise
                 raise Unreachable from error
             self._reading.connection = connection
             self._open_connections.append(connection)

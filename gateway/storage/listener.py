@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy.exc import OperationalError
 
 from babelgate.gateway.storage.notices import Remote, decode_notice
+from babelgate.gateway.storage.unavailable import reason_of
 
 log = logging.getLogger("babelgate.journal")
 
@@ -65,8 +66,7 @@ class Listener:
                 if not begun:
                     raise
                 if self.listens.is_set():
-                    reason = " ".join(str(error.__cause__ or error).split())
-                    log.error("the connection that hears of other gateways was lost: %s", reason)
+                    log.error("the connection that hears of other gateways was lost: %s", reason_of(error))
                 self.listens.clear()
             await asyncio.sleep(_AGAIN)
 

@@ -19,7 +19,14 @@ from psycopg.types.numeric import Int8BinaryDumper
 from sqlalchemy import URL, Connection, Engine, create_engine, event, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    PendingRollbackError,
+    ProgrammingError,
+)
 
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.gateway.settings.model import hide_password
@@ -78,12 +85,24 @@ _RACES: Final = (
     psycopg.errors.SerializationFailure,
     psycopg.errors.LockNotAvailable,
 )
+_ELSEWHERE: Final = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.DivisionByZero)
+"""The server does not take writes any more, or another session has settled what became of this one's commit (`_COUNT`):
+another connection is needed."""
+_UNSTORABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError, *_ELSEWHERE)
+"""The server or its disk refuses, whatever the command. An InternalError is, for one, that of a server which turned
+read-only (25006), or of a damaged page (XX001)."""
 _WRITER: Final = "writer"
 """The name in `meta` under which the gateway stands that had the database last."""
 _COMMIT: Final = "commit "
 """With a gateway's UUID, the name in `meta` under which its last commit has its number: what became of one whose answer
 was lost is found there. PostgreSQL's own numbers (`pg_xact_status`) cannot tell after a server was killed: it may have
 given the number to another transaction since."""
+_COUNT: Final = (
+    "WITH counted AS (UPDATE meta SET value = '{number}' WHERE name = '{name}' AND value = '{before}' RETURNING 1) "
+    "SELECT 1 / count(*) FROM counted; COMMIT"
+)
+"""The end of a transaction that writes (compare-and-set). It fails by a division by zero, and with it the transaction,
+where another session has settled the number: a commit that was lost on its way and comes late stores nothing."""
 
 
 class Postgres:
@@ -100,6 +119,9 @@ class Postgres:
         self._shared = shared
         self._claimed = False
         self._commits = 0
+        """The number of the last commit that was sent."""
+        self._counted = "0"
+        """What stands in `meta` under `_COMMIT`."""
         self._entering = False
         self._committing = False
 
@@ -223,12 +245,10 @@ class Postgres:
 
     def _claim_with_others(self, connection: Connection) -> None:
         meta = table_of(MetaRow)
-        if not self._claimed and _is_alone(connection):  # what those that were killed have left
-            connection.execute(meta.delete().where(meta.c.name.startswith(_COMMIT)))
         self._claimed = True
         mine = upsert(meta).values(name=_WRITER, value=self._me)
         connection.execute(mine.on_conflict_do_update(index_elements=[meta.c.name], set_={"value": self._me}))
-        number = upsert(meta).values(name=_COMMIT + self._me, value=str(self._commits))
+        number = upsert(meta).values(name=_COMMIT + self._me, value=self._counted)
         connection.execute(number.on_conflict_do_nothing())
 
     @contextmanager
@@ -239,10 +259,12 @@ class Postgres:
             driver.execute("BEGIN")
             yield
             self._commits += 1
+            number = str(self._commits)
             self._committing = True
             # In one trip: the server takes both, or neither.
-            number = f"UPDATE meta SET value = '{self._commits}' WHERE name = '{_COMMIT}{self._me}'; COMMIT"
-            driver.execute(cast("LiteralString", number), prepare=False)
+            end = _COUNT.format(number=number, name=_COMMIT + self._me, before=self._counted)
+            driver.execute(cast("LiteralString", end), prepare=False)
+            self._counted = number
             _commit(connection, driver)
             self._committing = False
             if self._entering:
@@ -250,7 +272,11 @@ class Postgres:
                 self._entering = False
         except BaseException as error:
             self._committing = self._committing and driver.closed
-            _roll_back(connection, driver, error)
+            _roll_back(connection, driver)
+            if isinstance(_of_driver(error), _ELSEWHERE):
+                driver.close()
+            if (shown := _of_sqlalchemy(error)) is not error:
+                raise shown from error
             raise
 
     @contextmanager
@@ -273,7 +299,9 @@ class Postgres:
             yield
             _commit(connection, driver)
         except BaseException as error:
-            _roll_back(connection, driver, error)
+            _roll_back(connection, driver)
+            if (shown := _of_sqlalchemy(error)) is not error:
+                raise shown from error
             raise
 
     async def listen(self) -> AsyncGenerator[str | None]:
@@ -303,14 +331,38 @@ class Postgres:
     def is_unclear(self) -> bool:
         return self._committing
 
-    def has_committed(self, connection: Connection) -> bool:
-        self._committing = False
-        mine = (_COMMIT + self._me,)
-        row = _driver(connection).execute("SELECT value FROM meta WHERE name = %s", mine).fetchone()
-        return row is not None and row[0] == str(self._commits)
+    def settle(self, connection: Connection) -> bool:
+        driver, mine = _driver(connection), _COMMIT + self._me
+        number = str(self._commits)
+        try:
+            driver.execute("BEGIN")
+            # Waits for a session that is committing. One whose commit is on its way finds another number.
+            rows = driver.execute("SELECT value FROM meta WHERE name = %s FOR UPDATE", (mine,)).fetchall()
+            is_stored = rows == [(number,)]
+            counted = number if is_stored else f"-{number}"
+            if not is_stored:
+                driver.execute("UPDATE meta SET value = %s WHERE name = %s", (counted, mine))
+            driver.execute("COMMIT")
+        except psycopg.Error as error:
+            raise _of_sqlalchemy(error) from error
+        self._counted, self._committing = counted, False
+        return is_stored
+
+    def leave(self, connection: Connection) -> None:
+        if self._shared:
+            with suppress(psycopg.Error):  # a row that is left does no harm
+                _driver(connection).execute("DELETE FROM meta WHERE name = %s", (_COMMIT + self._me,))
+
+    def is_unstorable(self, error: Exception) -> bool:
+        return (
+            isinstance(error, PendingRollbackError) or isinstance(_of_driver(error), _UNSTORABLE)
+        ) and not self.is_race(error)
+
+    def is_unreadable(self, error: Exception) -> bool:
+        return self.is_unstorable(error) and not isinstance(_of_driver(error), _ELSEWHERE)
 
     def fault_of(self, error: Exception) -> FaultError | None:
-        of_driver = error.orig if isinstance(error, DBAPIError) else error
+        of_driver = _of_driver(error)
         if isinstance(of_driver, psycopg.errors.ProgramLimitExceeded):
             return FaultError(FaultCode.TOO_LARGE, "An id in this request is too long for the database.")
         if type(of_driver) is psycopg.DataError:  # the only one that psycopg raises by itself
@@ -318,12 +370,10 @@ class Postgres:
         return None
 
     def is_race(self, error: Exception) -> bool:
-        of_driver = error.orig if isinstance(error, DBAPIError) else error
-        return self._shared and isinstance(of_driver, _RACES)
+        return self._shared and isinstance(_of_driver(error), _RACES)
 
     def make_way(self, connection: Connection, error: Exception) -> None:
-        of_driver = error.orig if isinstance(error, DBAPIError) else error
-        if not isinstance(of_driver, psycopg.errors.LockNotAvailable):
+        if not isinstance(_of_driver(error), psycopg.errors.LockNotAvailable):
             return
         with suppress(psycopg.Error):  # of a connection that is lost: the next transaction says so
             ended = _driver(connection).execute(_END_STILL, (_STILL,)).fetchall()[0][0]
@@ -377,14 +427,24 @@ def _commit(connection: Connection, driver: psycopg.Connection[Any]) -> None:
         driver.commit()
 
 
-def _roll_back(connection: Connection, driver: psycopg.Connection[Any], error: BaseException) -> None:
-    """Raises OperationalError and IntegrityError of SQLAlchemy in the place of psycopg's."""
+def _of_driver(error: BaseException) -> BaseException | None:
+    """The error of psycopg, where SQLAlchemy's stands for it."""
+    return error.orig if isinstance(error, DBAPIError) else error
+
+
+def _roll_back(connection: Connection, driver: psycopg.Connection[Any]) -> None:
     with suppress(Exception):  # of a connection that is lost, too
-        if connection.in_transaction():
-            connection.rollback()
+        # Also one that SQLAlchemy calls inactive, because its commit failed: nothing could be done after it.
+        if (transaction := connection.get_transaction()) is not None:
+            transaction.rollback()
         if not driver.closed and not _is_idle(driver):
             driver.rollback()
-    if isinstance(error, psycopg.OperationalError):
-        raise OperationalError("transaction", None, error) from error
+
+
+def _of_sqlalchemy(error: BaseException) -> BaseException:
+    """The error of SQLAlchemy that stands for one of psycopg, where others look for it."""
     if isinstance(error, psycopg.IntegrityError):
-        raise IntegrityError("transaction", None, error) from error
+        return IntegrityError("transaction", None, error)
+    if isinstance(error, _UNSTORABLE):
+        return OperationalError("transaction", None, error)
+    return error

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Final, TypeVar
 
+from sqlalchemy.exc import DBAPIError
+
 from babelgate.canonical.fault import FaultCode, FaultError
 
 T = TypeVar("T")
@@ -32,6 +34,12 @@ class Unreachable(FaultError):
 
     def __init__(self) -> None:
         super().__init__(FaultCode.UNAVAILABLE, "The gateway could not reach its database.", retry_after=RETRY_AFTER)
+
+
+def reason_of(error: Exception) -> str:
+    """What the driver says is wrong, on one line: neither the statement nor an address of SQLAlchemy's manual."""
+    of_driver = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return " ".join(f"{type(of_driver).__name__}: {of_driver}".split())
 
 
 async def keep_trying(

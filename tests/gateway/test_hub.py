@@ -44,14 +44,20 @@ from tests.gateway.hubs import (
     House,
     Scripted,
     answer,
+    begin,
+    converse,
     ends,
+    finish,
     follow,
     log,
     reaches,
+    refused,
     registered,
     say,
     states,
     submit,
+    submit_and_ask,
+    submit_to_end,
     turned,
     within,
 )
@@ -60,8 +66,7 @@ from tests.gateway.hubs import (
 
 
 async def test_a_reader_gets_what_is_there_and_then_what_comes_until_the_task_ends(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).say("one")
     reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
@@ -71,8 +76,7 @@ async def test_a_reader_gets_what_is_there_and_then_what_comes_until_the_task_en
 
 
 async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     of_run = Scope(receipt.thread_id, "run", receipt.run_id)
     run = asyncio.ensure_future(follow(hub, of_run))
@@ -86,9 +90,7 @@ async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
     (await agent.called()).end()
     last = (await within(task))[-1].event
     assert isinstance(last, TaskChanged) and last.state is TaskState.COMPLETED
-    again = await submit(hub, "a", thread_id=receipt.thread_id)
-    (await agent.called()).end()
-    await ends(hub, again)
+    await converse(hub, agent, thread_id=receipt.thread_id)
     assert not thread.done()
     await hub.delete_thread(OWNER, receipt.thread_id)
     seen = await within(thread)
@@ -97,8 +99,7 @@ async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
 
 async def test_a_reader_of_what_has_ended_gets_all_of_it_and_ends(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     await ends(hub, await submit(hub, "echo", thread_id=receipt.thread_id))
     for kind, ident in (("task", receipt.task_id), ("run", receipt.run_id)):
         scope = Scope(receipt.thread_id, cast("Any", kind), ident)
@@ -111,12 +112,10 @@ async def test_a_reader_of_what_has_ended_gets_all_of_it_and_ends(hubs: House) -
 
 async def test_a_reader_of_what_does_not_exist_ends_at_once(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     assert await follow(hub, Scope(receipt.thread_id, "task", str(uuid4()))) == []
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await follow(hub, Scope(str(uuid4())))
-    assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_readers(hubs: House) -> None:
@@ -137,14 +136,11 @@ async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_reader
 
 
 async def test_the_metadata_of_an_ended_run_are_replaced_and_the_thread_tells_of_it(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a", metadata={"a": "1", "b": "2"})
-    call = await agent.called()
+    hub, agent = await hubs.scripted()
+    receipt, call = await begin(hub, agent, metadata={"a": "1", "b": "2"})
     with pytest.raises(FaultError, match="can be changed once it has ended"):
         await hub.change_run(OWNER, receipt.run_id, {"a": "3"})
-    call.end()
-    await ends(hub, receipt)
+    await finish(hub, call, receipt)
     of_task = await log(hub, receipt, "task")
     changed = await hub.change_run(OWNER, receipt.run_id, {"a": "3"})
     assert changed.metadata == {"a": "3"}
@@ -157,8 +153,7 @@ async def test_the_metadata_of_an_ended_run_are_replaced_and_the_thread_tells_of
 
 async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: House) -> None:
     """The log is longer than the ring and than a page while the reader stands still."""
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("")
     reading = hub.reads.follow(OWNER, Scope.task(receipt.task))
@@ -166,19 +161,15 @@ async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: Hou
         seen = list(await within(anext(reading)))
         for number in range(3000):
             going.more(f"{number} ")
-        going.end()
-        await ends(hub, receipt)
+        await finish(hub, going, receipt)
         seen += [record async for batch in reading for record in batch]
     assert seen == await log(hub, receipt, "task")
     assert len(seen) > 3000
 
 
 async def test_readers_that_come_and_go_leave_nothing_behind(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    (await agent.called()).ask("name").end()
-    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    receipt = await submit_and_ask(hub, agent, "name")
     for _ in range(20):
         reader = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
         await follow(hub, Scope.task(receipt.task), until=lambda r: r.event.kind == "interrupt_raised")
@@ -189,14 +180,11 @@ async def test_readers_that_come_and_go_leave_nothing_behind(hubs: House) -> Non
 
 
 async def test_records_are_the_whole_of_a_scope_however_long_it_is(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     first = await submit(hub, "a", "first")
     (await agent.called()).say(*(Custom(name=str(number)) for number in range(2500))).end()
     await ends(hub, first)
-    second = await submit(hub, "a", "second", thread_id=first.thread_id)
-    (await agent.called()).end()
-    await ends(hub, second)
+    second = await converse(hub, agent, "second", thread_id=first.thread_id)
     assert sum(isinstance(record.event, Custom) for record in await log(hub, first, "task")) == 2500
     assert {record.task_id for record in await log(hub, second, "task")} == {second.task_id}
     everything = await log(hub, first)
@@ -208,8 +196,7 @@ async def test_records_are_the_whole_of_a_scope_however_long_it_is(hubs: House) 
 
 
 async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent), limits=Limits(inline=10))
+    hub, agent = await hubs.scripted(limits=Limits(inline=10))
     parts = (TextPart(text="two files"), FilePart(name="s", inline=b"small"), FilePart(name="l", inline=b"x" * 11))
     receipt = await hub.submit(
         OWNER, Submission(agent="a", input=RunInput(messages=(Message(role="user", parts=parts),)))
@@ -243,18 +230,16 @@ async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: Ho
     found = await hub.reads.file(OWNER, part.blob)
     assert (found.name, found.media_type, found.inline) == ("a.txt", "text/plain", b"abc")
     for owner, blob in (("bob", part.blob), (OWNER, "0" * 64), (OWNER, "../../etc/passwd")):
-        with pytest.raises(FaultError) as error:
+        with refused(FaultCode.NOT_FOUND):
             await hub.reads.file(owner, blob)
-        assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     vars(hub)["_blobs"].limit = 10
     message = Message(role="user", parts=(FilePart(inline=b"x" * 11),))
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.TOO_LARGE):
         await hub.submit(OWNER, Submission(agent="echo", input=RunInput(messages=(message,))))
-    assert error.value.fault.code is FaultCode.TOO_LARGE
     assert (await hub.reads.tasks(OWNER, TaskFilter(), limit=1)).total == 0
 
 
@@ -262,12 +247,11 @@ async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -
 
 
 async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     thread_id, task_id, run_id = (str(uuid4()) for _ in range(3))
-    mine = await submit(hub, "a", thread_id=thread_id, task_id=task_id, run_id=run_id, alias="x", protocol="p")
-    (await agent.called()).ask("name").end()
-    await reaches(hub, mine, TaskState.INPUT_REQUIRED)
+    mine = await submit_and_ask(
+        hub, agent, "name", thread_id=thread_id, task_id=task_id, run_id=run_id, alias="x", protocol="p"
+    )
     hook = Webhook(webhook_id="w", task_id=task_id, dialect="d", url="http://127.0.0.1:1/")
     await hub.set_webhook(OWNER, hook)
     for call in (
@@ -289,9 +273,8 @@ async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House)
         submit(hub, "a", thread_id=thread_id, if_missing="reject", owner="bob"),
         follow(hub, Scope(thread_id), owner="bob"),
     ):
-        with pytest.raises(FaultError) as error:
+        with refused(FaultCode.NOT_FOUND):
             await within(call)
-        assert error.value.fault.code is FaultCode.NOT_FOUND
     assert await hub.reads.open_interrupts("bob", task_id) == []
     assert await hub.reads.aliases("bob", "p", [thread_id]) == {}
     assert (await hub.reads.tasks("bob", TaskFilter(), limit=10)).total == 0
@@ -344,9 +327,8 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when
     await ends(hub, await submit(hub, "echo"))
     assert await hub.ready() is None
     await disk.fill()
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.UNAVAILABLE) as error:
         await submit(hub, "echo", LARGE)
-    assert error.value.fault.code is FaultCode.UNAVAILABLE
     assert "x" * 50 not in error.value.fault.message
     assert "could not be stored" in caplog.text  # until something is that fits, the gateway is not ready
     disk.empty()
@@ -373,8 +355,7 @@ async def test_a_gateway_whose_database_cannot_be_written_to_is_not_ready(hubs: 
 
 
 async def test_what_an_agent_says_while_the_disk_is_full_is_stored_when_there_is_room(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("stored ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
@@ -393,8 +374,7 @@ async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room
     hubs: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.0)
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
+    hub, agent = await hubs.scripted(concurrency=1)
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("stored ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
@@ -408,14 +388,32 @@ async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room
     records = await log(hub, receipt)
     assert not any(isinstance(record.event, PartDelta) for record in records)
     assert "later" not in str(records)
-    following = await submit(hub, "a")
-    (await agent.called()).end()
-    await ends(hub, following)
+    await converse(hub, agent)
+
+
+async def test_a_run_fails_whose_agent_ended_before_its_words_were_refused(
+    hubs: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.2)
+    hub, agent = await hubs.scripted()
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("stored ")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
+    (pump,) = hub.engine.pumps()
+    disk = Disk(hub)
+    await disk.fill()
+    going.more(LARGE)
+    await within(turned(lambda: hub.journal.failure is not None), "the refusal")
+    going.end()
+    await within(turned(lambda: pump.refused is not None), "the end of all tries")
+    disk.empty()
+    task = await ends(hub, receipt)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None and task.fault.code is FaultCode.UNAVAILABLE
 
 
 async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
+    hub, agent = await hubs.scripted(concurrency=1)
     receipt, waiting = await submit(hub, "a"), await submit(hub, "a", "waiting")
     going = await agent.called()
     disk = Disk(hub)
@@ -427,8 +425,7 @@ async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: Ho
     disk.empty()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     assert (await hub.reads.run(OWNER, receipt.run_id)).output == LARGE
-    (await agent.called()).end()
-    await ends(hub, waiting)
+    await finish(hub, await agent.called(), waiting)
 
 
 # The end
@@ -436,8 +433,7 @@ async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: Ho
 
 async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     await hubs.stop(hub)
     for call in (
         submit(hub, "echo"),
@@ -445,9 +441,8 @@ async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs:
         hub.reads.task(OWNER, receipt.task_id),
         hub.delete_thread(OWNER, receipt.thread_id),
     ):
-        with pytest.raises(FaultError) as error:
+        with refused(FaultCode.SHUTTING_DOWN):
             await within(call)
-        assert error.value.fault.code is FaultCode.SHUTTING_DOWN
     assert (await follow(hub, Scope.task(receipt.task)))[-1].event.kind == "task_changed"  # from memory
     vars(hub.journal.channels)["_channels"].clear()
     assert await follow(hub, Scope.task(receipt.task)) == []
@@ -466,15 +461,12 @@ async def test_a_stop_with_everything_going_on_takes_no_longer_than_the_grace(hu
 
 
 async def test_what_an_agent_says_while_the_gateway_stops_is_stored_or_not_but_never_half(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, idempotent=True))
-    receipt = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted(idempotent=True)
+    receipt, going = await begin(hub, agent)
     going.say(*say("in time"))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "message_ended")
     going.say("on the edge")
     await hubs.stop(hub)
     hub = await hubs.start(registered("a", agent, idempotent=True))
-    (await agent.called()).end()
-    await ends(hub, receipt)
+    await finish(hub, await agent.called(), receipt)
     assert "in time" in str(await log(hub, receipt))

@@ -14,11 +14,12 @@ from sqlalchemy.exc import IntegrityError
 
 from babelgate.canonical import FaultCode, FaultError, Record
 from babelgate.canonical.event import Custom, TaskCreated, ThreadChanged
+from babelgate.gateway.storage import unavailable
 from babelgate.gateway.storage.journal import Journal, read_page
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import EventRow
 from babelgate.gateway.storage.transaction import Published, Transaction, read_meta, write_meta
-from babelgate.gateway.storage.unavailable import Unstored
+from babelgate.gateway.storage.unavailable import Unreachable, Unstored
 from tests.gateway.commits import Commits
 from tests.gateway.hubs import turned, within
 
@@ -393,6 +394,63 @@ async def test_a_commit_that_fails_is_forgotten_in_memory_too(writing: Writing) 
     raw.execute("PRAGMA query_only=OFF")
     assert await within(writing.journal.write(change("t"))) == 2
     assert [record.seq for record in await records(writing, pk)] == [1, 2]
+
+
+@pytest.mark.sqlite
+async def test_a_command_whose_commit_fails_does_not_fail_those_after_it(writing: Writing) -> None:
+    """A commit can fail though no statement did, as on a full disk; here by a constraint that is looked at then."""
+
+    def prepare(tx: Transaction) -> None:
+        tx.connection.exec_driver_sql("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
+        key = "INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED"
+        tx.connection.exec_driver_sql(f"CREATE TABLE child (parent {key})")
+
+    def fail(tx: Transaction) -> None:
+        tx.connection.exec_driver_sql("INSERT INTO child VALUES (1)")
+
+    await within(writing.journal.write(create("t")))
+    await within(writing.journal.write(prepare))
+    with pytest.raises(FaultError):
+        await within(writing.journal.write(fail))
+    assert await within(writing.journal.write(change("t"))) == 2
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_nothing_is_written_into_a_file_that_is_gone(writing: Writing, replaced: bool) -> None:
+    await within(writing.journal.write(create("t")))
+    aside = writing.path.with_name("aside.db")
+    writing.path.rename(aside)
+    if replaced:
+        writing.path.touch()
+    with pytest.raises(Unstored):
+        await within(writing.journal.write(change("t")))
+    assert "was deleted or replaced" in (writing.journal.failure or "")
+    aside.rename(writing.path)
+    assert await within(writing.journal.write(change("t"))) == 2
+    assert writing.journal.failure is None
+
+
+@pytest.mark.sqlite
+async def test_a_damaged_file_is_named_in_the_words_of_sqlite(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unavailable, "PATIENCE", 0.05)
+    pk = await within(writing.journal.write(create("t")))
+    for _ in range(30):
+        await within(writing.journal.write(large("t")))
+    await within(writing.journal.write(lambda tx: None))
+    with sqlite3.connect(writing.path) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    other.close()
+    with writing.path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (writing.path.stat().st_size - 8192))
+    with pytest.raises(Unreachable):
+        await within(writing.journal.page(pk, 0, 2048))
+    with pytest.raises(Unstored):
+        await within(writing.journal.write(large("u")))
+    assert writing.journal.failure == "DatabaseError: database disk image is malformed"
 
 
 # The end

@@ -2,6 +2,7 @@
 the journal does on it is what the other tests of this folder say of each database."""
 
 import asyncio
+import itertools
 import re
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from babelgate.canonical.event import ThreadChanged
 from babelgate.canonical.hub import RunFilter, ThreadFilter
 from babelgate.canonical.thread import Thread
 from babelgate.gateway import demo
+from babelgate.gateway.storage import journal as journals
 from babelgate.gateway.storage import unavailable
 from babelgate.gateway.storage.database import HEAD, open_database
 from babelgate.gateway.storage.journal import Journal
@@ -30,7 +32,7 @@ from babelgate.gateway.storage.transaction import Published, Transaction
 from babelgate.gateway.storage.unavailable import Unreachable, Unstored
 from tests.gateway.hubs import turned, within
 from tests.gateway.storage.revisions import migrate_to
-from tests.gateway.storage.wire import Wire
+from tests.gateway.storage.wire import Commit, Wire
 from tests.postgres import connect, empty, new_schema, new_tables, run, url_of
 from tests.running import running
 from tests.skip import missing
@@ -71,6 +73,11 @@ def end_sessions(*processes: int) -> None:
     with connect() as other:
         for each in processes:
             other.execute("SELECT pg_terminate_backend(%s, 10000)", (each,))
+
+
+def is_there(process: int) -> bool:
+    with connect() as other:
+        return other.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (process,)).fetchone() is not None
 
 
 # The schema
@@ -285,8 +292,8 @@ def wire(url: str) -> Generator[Wire]:
 
 
 @asynccontextmanager
-async def opened(url: str, shown: list[Published]) -> AsyncGenerator[Journal]:
-    journal = Journal(url, on_commit=shown.extend)
+async def opened(url: str, shown: list[Published], *, shared: bool = False) -> AsyncGenerator[Journal]:
+    journal = Journal(url, on_commit=shown.extend, shared=shared)
     await journal.open()
     try:
         yield journal
@@ -336,6 +343,42 @@ async def test_who_waits_for_a_commit_that_was_cut_is_told_what_became_of_it(wir
         seqs = list(range(1, following + 1))
         assert [record.seq for record in await within(journal.page(pk, 0))] == seqs
         assert [record.seq for each in shown for record in each.records] == seqs
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_each_commit_is_told_as_it_was_stored_however_often_the_connection_is_lost(
+    wire: Wire, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in the commits by which the gateway comes back: it settles what was lost, and claims the database."""
+    monkeypatch.setattr(journals, "_AGAIN", 0.02)
+    fates: tuple[Commit, ...] = ("stored", "lost before", "lost after")
+    async with opened(wire.url, [], shared=shared) as journal:
+        pk = await within(journal.write(create("t")))
+        stored = [1]
+        for plan in itertools.product(fates, repeat=3):
+            wire.commits.extend(plan)
+            writing = [journal.write(change("t"))]
+            while wire.commits:
+                await within(asyncio.wait(writing))  # each is answered
+                writing.append(journal.write(change("t")))
+            results = await within(asyncio.gather(*writing, return_exceptions=True))
+            stored += [each for each in results if isinstance(each, int)]
+            assert {type(each) for each in results} <= {int, Unstored}
+        assert [record.seq for record in await within(journal.page(pk, 0))] == stored
+
+
+async def test_a_commit_that_comes_late_stores_nothing_that_was_refused(wire: Wire) -> None:
+    async with opened(wire.url, [], shared=True) as journal:
+        pk = await within(journal.write(create("t")))
+        lost = await within(journal.write(process))
+        wire.commits.append("late")
+        refused = journal.write(change("t"))
+        with pytest.raises(Unstored):
+            await within(refused)
+        wire.deliver()
+        await within(turned(lambda: not is_there(lost)), "the end of the session that was lost")
+        assert await within(journal.write(change("t"))) == 2
+        assert [record.seq for record in await within(journal.page(pk, 0))] == [1, 2]
 
 
 async def test_who_waits_for_a_commit_that_was_cut_is_told_at_the_end(wire: Wire) -> None:

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from babelgate.canonical.event import ThreadChanged
@@ -120,9 +122,28 @@ async def test_what_an_agent_says_while_the_server_is_away_is_stored_when_it_is_
         await within(turned(lambda: gateway.hub.journal.failure is not None), "the loss")
         await asyncio.to_thread(server.start)
         talk.end.set()
-        run = (await within(gateway.http.get(f"/acp/runs/{run_id}"))).json()
-        while run.get("status") in (None, "in-progress"):
-            run = (await within(gateway.http.get(f"/acp/runs/{run_id}"))).json()
+        run = await _end(gateway, run_id)
+        assert run["status"] == "completed", run
+        assert [part["content"] for message in run["output"] for part in message["parts"]] == ["one", "two"]
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+async def test_a_run_outlives_a_time_in_which_the_server_takes_no_writes(
+    server: PostgresServer, tmp_path: Path, cluster: bool
+) -> None:
+    """As a primary that was demoted: its sessions live on, and refuse (25006)."""
+    talk, database = Talk(), server.add_schema(f"read_only_{cluster}".lower())
+    shared: dict[str, Any] = {"cluster": True, "blobs": str(tmp_path / "blobs")} if cluster else {}
+    async with running(tmp_path, {"talk": talk}, database=database, **shared) as gateway:
+        run_id = await _start(gateway)
+        await asyncio.to_thread(set_read_only, server, True)
+        talk.more.set()
+        await within(turned(lambda: gateway.hub.journal.failure is not None), "the refusal")
+        refused = await within(gateway.http.post("/acp/runs", json=_call("async")))
+        assert refused.status_code == 503, refused.text
+        await asyncio.to_thread(set_read_only, server, False)
+        talk.end.set()
+        run = await _end(gateway, run_id)
         assert run["status"] == "completed", run
         assert [part["content"] for message in run["output"] for part in message["parts"]] == ["one", "two"]
 
@@ -171,10 +192,26 @@ async def test_a_webhook_that_was_due_while_the_server_was_away_is_posted_when_i
     await receiver.stop()
 
 
+def set_read_only(server: PostgresServer, on: bool) -> None:
+    with psycopg.connect(server.url, autocommit=True, options="-c default_transaction_read_only=off") as connection:
+        connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {'on' if on else 'off'}")
+        connection.execute("SELECT pg_reload_conf()")
+
+
+def _call(mode: str) -> Any:
+    return {"input": [{"role": "user", "parts": [{"content": "Hi"}]}], "agent_name": "talk", "mode": mode}
+
+
+async def _end(gateway: Running, run_id: str) -> Any:
+    run = (await within(gateway.http.get(f"/acp/runs/{run_id}"))).json()
+    while run.get("status") in (None, "in-progress"):
+        run = (await within(gateway.http.get(f"/acp/runs/{run_id}"))).json()
+    return run
+
+
 async def _start(gateway: Running) -> str:
     """The run, when the first that the agent says is stored: a commit that is cut off is another story."""
-    body = {"input": [{"role": "user", "parts": [{"content": "Hi"}]}], "agent_name": "talk", "mode": "async"}
-    run_id = (await within(gateway.http.post("/acp/runs", json=body))).json()["run_id"]
+    run_id = (await within(gateway.http.post("/acp/runs", json=_call("async")))).json()["run_id"]
     async with gateway.http.stream(
         "GET", f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"}
     ) as response:

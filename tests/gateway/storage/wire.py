@@ -5,13 +5,18 @@ It runs in a thread of its own: a gateway that stops waits for its threads, and 
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from typing import Final
+from functools import partial
+from typing import Final, Literal
 
 from sqlalchemy.engine import make_url
 
+Commit = Literal["stored", "lost before", "lost after", "late"]
+"""It passes; it does not reach the server; its answer does not come back; it reaches the server when the gateway has
+lost the connection long ago (`Wire.deliver`)."""
 BOUND: Final = 30.0
 """Seconds for what the proxy does by itself."""
 
@@ -29,8 +34,11 @@ class Wire:
         """Words of the gateway that do not reach the database: the wire is cut there, and stays so."""
         self.cut_after = b""
         """Words of the gateway to which the answer does not come back."""
+        self.commits = deque[Commit]()
+        """What becomes of the next commits; those after them pass."""
         self._whole = True
         self._answered = False
+        self._late: Callable[[], None] | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
 
@@ -41,6 +49,11 @@ class Wire:
     def mend(self) -> None:
         """Let connections through again."""
         self._whole = True
+
+    def deliver(self) -> None:
+        """Pass on the commit that was held back, and end the connection that it came by."""
+        assert self._late is not None
+        self._call(self._late)
 
     @contextmanager
     def running(self) -> Generator["Wire"]:
@@ -88,14 +101,29 @@ class Wire:
             return
         far_reader, far = await asyncio.open_connection(*self._server)
         self._open |= {near, far}
+        lost = asyncio.Event()
         with suppress(ConnectionError, asyncio.CancelledError):
-            await asyncio.gather(self._ask(near_reader, far), self._answer(far_reader, near))
+            await asyncio.gather(self._ask(near_reader, near, far, lost), self._answer(far_reader, near, lost))
         self._open -= {near, far}
         for each in (near, far):
             each.transport.abort()
 
-    async def _ask(self, reader: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
+    async def _ask(
+        self, reader: asyncio.StreamReader, near: asyncio.StreamWriter, far: asyncio.StreamWriter, lost: asyncio.Event
+    ) -> None:
         while data := await reader.read(2**16):
+            if b"COMMIT" in data and self.commits:
+                match self.commits.popleft():
+                    case "lost before":
+                        break
+                    case "lost after":
+                        lost.set()
+                    case "late":
+                        near.transport.abort()
+                        self._late = partial(_pass_on_and_end, far, data)
+                        return
+                    case "stored":
+                        pass
             if self.cut_before and self.cut_before in data:
                 self.cut_before = b""
                 self._cut()
@@ -107,8 +135,10 @@ class Wire:
             await far.drain()
         far.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+    async def _answer(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter, lost: asyncio.Event) -> None:
         while data := await reader.read(2**16):
+            if lost.is_set():
+                break
             if self._answered:
                 self._answered = False
                 self._cut()
@@ -116,3 +146,8 @@ class Wire:
             near.write(data)
             await near.drain()
         near.transport.abort()
+
+
+def _pass_on_and_end(far: asyncio.StreamWriter, data: bytes) -> None:
+    far.write(data)
+    far.write_eof()
