@@ -4,7 +4,7 @@ implements it; an adapter's routes get one.
 Every call takes the owner first, and another owner's thing is not found. Whatever a call acknowledges is committed.
 """
 
-from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
@@ -329,6 +329,10 @@ class Reads(Protocol):
 
     async def open_interrupts(self, owner: str, task_id: str) -> Sequence[Interrupt]:
         """Unanswered questions of a task, oldest first."""
+        ...
+
+    async def known_interrupts(self, owner: str, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
+        """Those of the ids that are questions of the thread, answered or not."""
         ...
 
     async def tasks(self, owner: str, where: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:

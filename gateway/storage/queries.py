@@ -1,7 +1,7 @@
 """Read queries (read model): what readers ask of the rows, without the log."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, TextClause, exists, false, or_, select, text
@@ -106,6 +106,18 @@ def chain(connection: Connection, owner: str, task_id: str) -> list[Task]:
 def open_interrupts(connection: Connection, owner: str, task_id: str) -> list[Interrupt]:
     rows = sql_of(connection.dialect).questions.run(connection, (owner, task_id))
     return [decode_row(Interrupt, body) for (body,) in rows]
+
+
+def known_interrupts(
+    connection: Connection, owner: str, thread_id: str, interrupt_ids: Collection[str]
+) -> frozenset[str]:
+    found = connection.execute(
+        select(_INTERRUPT.c.interrupt_id)
+        .join(_THREAD, _THREAD.c.pk == _INTERRUPT.c.thread_pk)
+        .where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)
+        .where(_INTERRUPT.c.interrupt_id.in_(list(interrupt_ids)))
+    )
+    return frozenset(found.scalars())
 
 
 def thread_of(connection: Connection, owner: str, protocol: str, agent: str, alias: str) -> str | None:

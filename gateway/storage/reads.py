@@ -2,7 +2,7 @@
 the memory of the event loop, everything else from the database.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence, Set
 from functools import partial
 from typing import TypeVar
 
@@ -49,6 +49,9 @@ class Reads(LogReader):
 
     async def open_interrupts(self, owner: str, task_id: str) -> Sequence[Interrupt]:
         return await self._journal.query(queries.open_interrupts, owner, task_id)
+
+    async def known_interrupts(self, owner: str, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
+        return await self._journal.query(queries.known_interrupts, owner, thread_id, interrupt_ids)
 
     async def run(self, owner: str, run_id: str) -> Run:
         return _require_found(await self._journal.row(Run, owner, run_id), f"Run {run_id} not found")

@@ -4,6 +4,7 @@ on with.
 `prepare` finds everything that is wrong with a request and changes nothing; `PreparedRun.start` commits it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,6 +54,10 @@ from babelgate.canonical.value import Json, JsonObject
 WEBHOOK: Final = "langgraph"
 """The dialect of the bodies that are posted when a run ends."""
 
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+"""How a graph names a question (langgraph 1.2, pregel/_utils.py, is_xxh3_128_hexdigest)."""
+_NAMES: Final = 100
+"""As many questions an answer may name."""
 _NOT_KEPT: Final = frozenset(
     {
         "assistant_id",
@@ -378,8 +383,27 @@ async def _resume_answers(common: _Common, command: JsonObject) -> tuple[Answers
         view = await common.hub.reads.thread_view(common.owner, thread_id)
         if view.status == "busy":
             raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} is busy.", reason=BUSY)
+    await _check_names(common, thread_id, asked, value)
     by_task = _match_answers(asked, value)
     return tuple([await _answers(common, task_id, values, asked) for task_id, values in by_task.items()])
+
+
+async def _check_names(common: _Common, thread_id: str, asked: Sequence[Interrupt], value: Json) -> None:
+    """Refuse an answer by ids of questions that are not open: one that comes twice does not answer the next question.
+
+    Raises conflict.
+    """
+    is_open = {question.interrupt_id for question in asked}
+    if not isinstance(value, dict) or not value or value.keys() <= is_open or len(value) > _NAMES:
+        return
+    # langgraph 1.2, pregel/_loop.py: what has only such keys is answers by id.
+    if await common.hub.reads.known_interrupts(common.owner, thread_id, value.keys()) or all(map(_ID.fullmatch, value)):
+        closed = ", ".join(key[:100] for key in value if key not in is_open)
+        raise FaultError(
+            FaultCode.CONFLICT,
+            f"No question is open with the id {closed}: it was answered, or never asked. {_format_ids(asked)}",
+            interrupts=[question.interrupt_id for question in asked],
+        )
 
 
 def _match_answers(asked: Sequence[Interrupt], value: Json) -> Mapping[str, Mapping[str, Json]]:
