@@ -11,6 +11,8 @@ from babelgate.canonical.event import InterruptAnswered
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
+CALL: Final = "call-"
+"""With the id of a call, the id of the question that asks for its result."""
 BREAKPOINT: Final = "breakpoint-"
 """Begins the ids of questions that nobody asks: the graph was told to stop there. Any answer lets it go on."""
 

@@ -14,7 +14,7 @@ from babelgate.adapters._json import validate
 from babelgate.adapters.langchain.codec.approvals import decode_approval
 from babelgate.adapters.langchain.codec.caller_tools import decode_call, find_unanswered, question_of
 from babelgate.adapters.langchain.codec.content import decode_content
-from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, Turns, words_of
+from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, CALL, Turns, words_of
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.adapters.langchain.errors.decode import decode_error
 from babelgate.adapters.langchain.read.messages import MessageDecoder, is_agents
@@ -491,7 +491,7 @@ class EventReader:
             own = {"call_id": call.call_id, "name": call.name, "ended": True}
             asked.append(
                 InterruptRaised(
-                    interrupt_id=f"call-{call.call_id}", message=message, value=value, extra={"langchain": own}
+                    interrupt_id=f"{CALL}{call.call_id}", message=message, value=value, extra={"langchain": own}
                 )
             )
         return asked

@@ -18,7 +18,7 @@ from babelgate.adapters._server.caller import Caller, caller, loss_header
 from babelgate.adapters._server.own_files import resolve_own_files
 from babelgate.adapters.langchain.codec import state
 from babelgate.adapters.langchain.codec.caller_tools import decode_result
-from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT
+from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, CALL
 from babelgate.adapters.langchain.codec.stream_modes import Dialect, parse_modes
 from babelgate.adapters.langchain.errors.encode import BAD_REQUEST
 from babelgate.adapters.langchain.server.answers import ids
@@ -396,8 +396,10 @@ async def _check_names(common: _Common, thread_id: str, asked: Sequence[Interrup
     is_open = {question.interrupt_id for question in asked}
     if not isinstance(value, dict) or not value or value.keys() <= is_open or len(value) > _NAMES:
         return
+    names = [*value, *(f"{CALL}{key}" for key in value)]
     # langgraph 1.2, pregel/_loop.py: what has only such keys is answers by id.
-    if await common.hub.reads.known_interrupts(common.owner, thread_id, value.keys()) or all(map(_ID.fullmatch, value)):
+    known = await common.hub.reads.known_interrupts(common.owner, thread_id, names)
+    if known - is_open or all(map(_ID.fullmatch, value)):
         closed = ", ".join(key[:100] for key in value if key not in is_open)
         raise FaultError(
             FaultCode.CONFLICT,
