@@ -153,10 +153,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.quick:
         config.option.markexpr = "unit and not slow"
-    if config.option.quick or config.option.sample:
-        # A database that is made for one test waits for the disk again and again.
-        if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MUCH:
-            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    # A database that is made for one test waits for the disk again and again.
+    has_memory = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MUCH
+    if has_memory and (config.option.quick or config.option.sample):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: the tier of a test, see tests/tier.py")
     if config.option.sample:

@@ -67,6 +67,7 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "start_over": "whether anything of what is void had been shown",
     "take_news": "whether it goes on with what was told",
     "tell_states": "whether none was too large",
+    "settle": "what became of a commit, which is certain after it",
     "unregister": "whether there was one",
     "wait": "whether the deliveries came in time",
     # Names of others.
@@ -94,6 +95,7 @@ RAISES_BY_KIND: Final[Mapping[str, str]] = {
 TESTED_BY: Final[Mapping[str, str]] = {
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
+    "gateway/storage/log_pages.py": "tests/gateway/storage/test_journal.py",
     # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
     "adapters/_adapter.py": "tests/gateway/http/test_app.py",
     "adapters/_upstream.py": "tests/gateway/agents/test_registry.py",

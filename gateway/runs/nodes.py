@@ -37,6 +37,8 @@ stopped, or could not reach the database, cannot tell a silent node from one tha
 _STUCK: Final = 60.0
 """Seconds for which the event loop may do nothing before the node stops to say that it is there: agents that block the
 loop for some seconds cost the node none of its runs."""
+_LEAVING: Final = 5.0
+"""Seconds for which the node waits, when it leaves, for a statement that is on its way. Chosen, not measured."""
 _SOME: Final = 500
 """Runs, or webhooks, that are taken over in one transaction."""
 _REMEMBERED: Final = 10_000
@@ -123,6 +125,8 @@ class Nodes:
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
         self._lost = False
+        self._gave_up = False
+        """The database does not answer, and the node leaves."""
         self._heard = monotonic()
         """When the loop was told of a beat last."""
 
@@ -148,18 +152,28 @@ class Nodes:
         self._thread.start()
 
     async def leave(self) -> None:
-        """Be there no longer: the others take over at once what this node has not ended."""
+        """Be there no longer: the others take over at once what this node has not ended. A server that does not answer
+        keeps the node for `_LEAVING` seconds."""
         self._ends.set()
+        leaving = asyncio.ensure_future(asyncio.to_thread(self._leave))
+        while not (await asyncio.wait((leaving,), timeout=_LEAVING))[0]:
+            self._gave_up = True
+            if (connection := self._connection) is not None:
+                self._database.abort(connection)
+        await leaving
+
+    def _leave(self) -> None:
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            self._thread.join()
         if self._engine is None:
             return
         try:
-            await asyncio.to_thread(self._say_gone)
+            if not self._gave_up:
+                self._say_gone()
         except DBAPIError as error:  # then the others find out by themselves
             log.warning("node %s could not say that it leaves: %s", self.name, error.orig)
         finally:
-            await asyncio.to_thread(self._dispose)
+            self._dispose()
 
     # In the thread
 

@@ -23,7 +23,7 @@ from babelgate.canonical.thread import Run, Thread
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.runs.lifecycle import use_blob, use_blobs
 from babelgate.gateway.storage import checkpoints
-from babelgate.gateway.storage.journal import read_page
+from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.size import check_size
 from babelgate.gateway.storage.transaction import ThreadState, Transaction, need_idle_thread
 

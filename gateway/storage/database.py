@@ -98,6 +98,10 @@ class Database(Protocol):
         """Take away what no later gateway needs, when this one closes its journal."""
         ...
 
+    def abort(self, connection: Connection) -> None:
+        """End the statement that another thread waits for: it fails there."""
+        ...
+
     def is_unstorable(self, error: Exception) -> bool:
         """Whether the database or its disk refuses, whatever the command: it may succeed later, as it is. Takes errors
         of the driver and those of SQLAlchemy."""

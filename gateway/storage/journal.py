@@ -14,18 +14,15 @@ import queue
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import IntegrityError
 
-from babelgate.canonical.event import Event, Record, RunCreated, TaskCreated
+from babelgate.canonical.event import Record
 from babelgate.canonical.fault import FaultCode, FaultError
-from babelgate.canonical.state import TERMINAL
-from babelgate.canonical.stored import decode_event
 from babelgate.canonical.thread import Run, Task, Thread
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.ids import new_id
@@ -34,12 +31,12 @@ from babelgate.gateway.storage.database import migrate, open_database
 from babelgate.gateway.storage.listener import Listener
 from babelgate.gateway.storage.live import Channels
 from babelgate.gateway.storage.locked import Locked
+from babelgate.gateway.storage.log_pages import CreatedIds, read_ends, read_page
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.row_cache import Row, RowCache, RowChange
 from babelgate.gateway.storage.shared import SharedTransaction, Stale
-from babelgate.gateway.storage.short_form import created_id, find_reference, lengthen, plain_id, refer
-from babelgate.gateway.storage.statements import PAGE, sql_of, table_of
-from babelgate.gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
+from babelgate.gateway.storage.statements import sql_of, table_of
+from babelgate.gateway.storage.tables import InterruptRow, RunRow, TaskRow, ThreadRow
 from babelgate.gateway.storage.transaction import Published, Transaction, latest_pk
 from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying, reason_of
 
@@ -60,17 +57,13 @@ _READERS = 4
 """Threads, each with a connection of its own. Chosen, not measured."""
 _AGAIN: Final = 1.0
 """Seconds after which a lost connection is tried again, where nobody writes."""
+_CLOSING: Final = 5.0
+"""Seconds for which the gateway waits, when it stops, for a statement that is on its way. Chosen, not measured."""
 _TRIES: Final = 12
 """How often a command is done that meets those of other gateways. Nothing is waited for in between: whoever comes
 second has waited for the commit of the first already."""
 _TRIES_TOGETHER: Final = 3
 """How often several at once are; a single one reserves its thread after that."""
-_CREATED: Final = 4096
-"""Ids of tasks and runs that readers remember."""
-_ENDS: Final = 500
-"""Threads whose newest records are read at once."""
-_TOGETHER: Final = 2048
-"""Records of several tasks that are read at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +137,8 @@ class Journal:
         self._failed: str | None = None
         self._closed = False
         self._stopping = False
+        self._gave_up = False
+        """The database does not answer, and the gateway stops."""
         self._superseded: FaultError | None = None
         self._writer: Engine | None = None
         self._connection: Connection | None = None
@@ -209,16 +204,26 @@ class Journal:
         return SharedTransaction(sql, self._clock, self.node)
 
     async def close(self) -> None:
-        """Commit what is queued, then let go of the database."""
+        """Commit what is queued, then let go of the database. A statement that its server does not answer within
+        `_CLOSING` seconds is cut off: what it was to store is left to the next start."""
         self._closed = True
         if self._listener is not None:
             await self._listener.stop()
         if self._thread is not None:
             self._queue.put(None)
-            await asyncio.to_thread(self._thread.join)
+            await _until_ended(self._thread.join, self._give_up_writing)
             self._thread = None
-        self._pool.shutdown()
+        await _until_ended(self._pool.shutdown, self._give_up_reading)
         self._dispose()
+
+    def _give_up_writing(self) -> None:
+        self._gave_up = True
+        if self._connection is not None:
+            self.database.abort(self._connection)
+
+    def _give_up_reading(self) -> None:
+        for connection in list(self._open_connections):
+            self.database.abort(connection)
 
     def _dispose(self) -> None:
         for connection in (self._connection, *self._open_connections):
@@ -281,10 +286,13 @@ class Journal:
     def _write_forever(self) -> None:
         commit = self._commit_shared if self.is_shared else self._commit
         while (group := self._next_group()) is not None:
-            commit(group)
+            if self._gave_up:
+                self._hand_over(_refuse_all(group))
+            else:
+                commit(group)
         if self._unclear is not None:
             self._hand_over(_refuse(self._unclear.results))
-        if self._connection is not None and not self._is_lost():
+        if self._connection is not None and not (self._gave_up or self._is_lost()):
             self.database.leave(self._connection)
 
     def _next_group(self) -> list[_Write] | None:
@@ -648,6 +656,14 @@ class Journal:
         return await self.query(read_page, pk, after, limit, until, self._created)
 
 
+async def _until_ended(join: Callable[[], None], give_up: Callable[[], None]) -> None:
+    """Wait for threads without holding the loop up. What they wait for is given up if that takes too long."""
+    ended = asyncio.ensure_future(asyncio.to_thread(join))
+    while not (await asyncio.wait((ended,), timeout=_CLOSING))[0]:
+        give_up()
+    await ended
+
+
 def _discard(connection: Connection) -> None:
     """Close one that is of no use any more."""
     if not connection.closed:
@@ -678,130 +694,8 @@ def _read_row(connection: Connection, kind: type[Row], owner: str, row_id: str) 
     return cast("Row | None", _READ[kind](connection, owner, row_id))
 
 
-def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> dict[str, list[Record]]:
-    """The records of tasks that have ended, by task: of as many as are together no longer than a page."""
-    task, event = table_of(TaskRow), table_of(EventRow)
-    its = (event.c.thread_pk == task.c.thread_pk, event.c.seq.between(task.c.first_seq, task.c.last_seq))
-    size = select(func.sum(func.length(event.c.body))).where(*its).scalar_subquery()
-    columns = (task.c.task_id, task.c.thread_pk, task.c.first_seq, task.c.last_seq, size)
-    found = connection.execute(
-        select(*columns).where(
-            task.c.owner == owner, task.c.task_id.in_(task_ids), task.c.state.in_([str(state) for state in TERMINAL])
-        )
-    ).all()
-    read: dict[str, list[Record]] = {}
-    left, room = _TOGETHER, PAGE
-    for task_id, pk, first, last, length in found:
-        left -= last - first + 1
-        room -= length
-        if left < 0 or room < 0:
-            break
-        records = read_page(connection, pk, first - 1, last - first + 1, last)
-        read[task_id] = [record for record in records if record.task_id == task_id]
-    return read
-
-
-def read_page(
-    connection: Connection,
-    pk: int,
-    after: int,
-    limit: int,
-    until: int | None = None,
-    created: "CreatedIds | None" = None,
-) -> list[Record]:
-    # The numbers of a log have no gaps, and a server sends whatever is asked for.
-    wanted = (pk, after, after + limit if until is None else min(until, after + limit))
-    with closing(sql_of(connection.dialect).page.iterate(connection, wanted)) as rows:
-        try:
-            return decode_records(connection, pk, rows, limit, created)
-        except _Erased:
-            return []
-
-
 _OF_ONE_MOMENT: Final = frozenset[Callable[..., object]](
     (queries.thread_key, queries.standing, queries.task, queries.run, _read_row, read_page)
 )
 """Reads of one statement, or of what never changes beside it: they need no transaction, which would be two more trips
 to a server."""
-
-
-def read_ends(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
-    """By key of a thread that is there, the newest record."""
-    thread, event = table_of(ThreadRow), table_of(EventRow)
-    last = select(func.max(event.c.seq)).where(event.c.thread_pk == thread.c.pk).scalar_subquery()
-    found: dict[int, int] = {}
-    for begun in range(0, len(pks), _ENDS):
-        some = pks[begun : begun + _ENDS]
-        rows = connection.execute(select(thread.c.pk, last).where(thread.c.pk.in_(some)))
-        found.update((pk, seq) for pk, seq in rows)
-    return found
-
-
-CreatedIds = dict[tuple[int, int], str]
-"""Ids of tasks and runs, by thread and by the seq of the record that created them."""
-
-
-class _Erased(Exception):
-    """The thread was, while its log was read."""
-
-
-def decode_records(
-    connection: Connection,
-    pk: int,
-    rows: Iterable[tuple[Any, ...]],
-    limit: int | None = None,
-    created: CreatedIds | None = None,
-) -> list[Record]:
-    """The records of a thread in rows of the log, up to a page's bytes. `created` = what is remembered of committed
-    ones."""
-    records: list[Record] = []
-    size = 0
-    ids = _Ids(connection, pk, {} if created is None else created)
-    for seq, at, task_id, run_id, attempt, body in rows:
-        event = decode_event(lengthen(body))
-        if type(event) in _CREATING:
-            ids.note(seq, event)
-        records.append(Record(seq, at, ids[task_id], ids[run_id], attempt, event))
-        size += len(body)
-        if size > PAGE or len(records) == limit:
-            break
-    return records
-
-
-_CREATING: Final = frozenset((TaskCreated, RunCreated))
-
-
-class _Ids(dict[str | None, str | None]):
-    """Ids of tasks and runs of a thread, by what the log keeps of them."""
-
-    def __init__(self, connection: Connection, pk: int, created: CreatedIds) -> None:
-        super().__init__({None: None})
-        self._connection = connection
-        self._pk = pk
-        self._created = created
-
-    def note(self, seq: int, event: Event) -> None:
-        made = created_id(event)
-        if made is not None:
-            self[refer(made, seq)] = made
-
-    def __missing__(self, kept: str | None) -> str | None:
-        seq = find_reference(kept)
-        found = self[kept] = plain_id(kept) if seq is None else self._find(seq)
-        return found
-
-    def _find(self, seq: int) -> str | None:
-        found = self._created.get((self._pk, seq))
-        if found is None and (found := self._read(seq)) is not None:
-            if len(self._created) >= _CREATED:
-                self._created.clear()
-            self._created[self._pk, seq] = found
-        return found
-
-    def _read(self, seq: int) -> str | None:
-        """Raises _Erased."""
-        rows = sql_of(self._connection.dialect).creation.run(self._connection, (self._pk, seq))
-        if not rows:
-            raise _Erased
-        ((body,),) = rows
-        return created_id(decode_event(lengthen(body)))

@@ -5,10 +5,12 @@ it, also after the connection was lost and made anew.
 """
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from select import POLLIN, poll
+from socket import SHUT_RDWR, socket
 from typing import Any, Final, LiteralString, cast
 from uuid import uuid4
 
@@ -253,6 +255,7 @@ class Postgres:
 
     @contextmanager
     def writing(self, connection: Connection) -> Generator[None]:
+        """Raises OperationalError and IntegrityError of SQLAlchemy."""
         driver = _driver(connection)
         self._committing = False
         try:
@@ -293,6 +296,7 @@ class Postgres:
 
     @contextmanager
     def reading(self, connection: Connection) -> Generator[None]:
+        """Raises OperationalError of SQLAlchemy."""
         driver = _driver(connection)
         try:
             driver.execute(_READ)
@@ -332,6 +336,7 @@ class Postgres:
         return self._committing
 
     def settle(self, connection: Connection) -> bool:
+        """Raises OperationalError of SQLAlchemy."""
         driver, mine = _driver(connection), _COMMIT + self._me
         number = str(self._commits)
         try:
@@ -352,6 +357,11 @@ class Postgres:
         if self._shared:
             with suppress(psycopg.Error):  # a row that is left does no harm
                 _driver(connection).execute("DELETE FROM meta WHERE name = %s", (_COMMIT + self._me,))
+
+    def abort(self, connection: Connection) -> None:
+        """The server may be unable to hear of a cancel: the connection is shut down at this end."""
+        with suppress(OSError, psycopg.Error), socket(fileno=os.dup(_driver(connection).fileno())) as near:
+            near.shutdown(SHUT_RDWR)
 
     def is_unstorable(self, error: Exception) -> bool:
         return (

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select
 
 from babelgate.canonical.hub import RunPage
 from babelgate.canonical.state import TERMINAL, WAITING
-from babelgate.gateway.storage.journal import decode_records
+from babelgate.gateway.storage.log_pages import decode_records
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, refer
 from babelgate.gateway.storage.statements import PAGE, of_kind, table_of

@@ -189,6 +189,7 @@ class Sqlite:
         """The lock file says it."""
 
     def writing(self, connection: Connection) -> Any:
+        """Raises OperationalError of SQLAlchemy."""
         if _identity(self._path) != self._file:
             error = FileReplaced(self._path)
             raise OperationalError("BEGIN IMMEDIATE", None, error) from error
@@ -216,6 +217,9 @@ class Sqlite:
 
     def leave(self, connection: Connection) -> None:
         """Nothing is kept for other gateways."""
+
+    def abort(self, connection: Connection) -> None:
+        _driver(connection).interrupt()
 
     def is_unstorable(self, error: Exception) -> bool:
         of_driver = error.orig if isinstance(error, DBAPIError) else error

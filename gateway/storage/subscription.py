@@ -26,8 +26,9 @@ from babelgate.canonical.thread import Task
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.fold_cache import SnapshotCache
-from babelgate.gateway.storage.journal import Journal, read_ends, read_tasks
+from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.live import Channel
+from babelgate.gateway.storage.log_pages import read_ends, read_tasks
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.shared import REWRITES
 from babelgate.gateway.storage.transaction import Erased, Published

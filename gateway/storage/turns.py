@@ -13,7 +13,7 @@ from babelgate.canonical.event import MessageStarted, Record, StateSaved
 from babelgate.canonical.hub import Turn
 from babelgate.canonical.state import ENDED
 from babelgate.canonical.stored import decode_event
-from babelgate.gateway.storage.journal import decode_records
+from babelgate.gateway.storage.log_pages import decode_records
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, lengthen, refer
 from babelgate.gateway.storage.statements import PAGE, Position, of_kind, table_of

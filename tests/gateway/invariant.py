@@ -34,7 +34,7 @@ from babelgate.canonical.event import (
 from babelgate.canonical.state import ENDED, ERRED, TERMINAL, WAITING, can_become, can_run_become
 from babelgate.canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
 from babelgate.gateway.runs.event_check import files_of
-from babelgate.gateway.storage.journal import read_page
+from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import BlobUseRow, InterruptRow, RunRow, TaskRow, ThreadRow

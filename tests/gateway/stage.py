@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from babelgate.canonical.event import Record
 from babelgate.gateway.storage.database import open_database
-from babelgate.gateway.storage.journal import read_page
+from babelgate.gateway.storage.log_pages import read_page
 from tests import loopback
 from tests.gateway.command import ROOT
 from tests.gateway.hubs import within

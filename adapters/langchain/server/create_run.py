@@ -399,7 +399,7 @@ async def _check_names(common: _Common, thread_id: str, asked: Sequence[Interrup
     names = [*value, *(f"{CALL}{key}" for key in value)]
     # langgraph 1.2, pregel/_loop.py: what has only such keys is answers by id.
     known = await common.hub.reads.known_interrupts(common.owner, thread_id, names)
-    if known - is_open or all(map(_ID.fullmatch, value)):
+    if known - is_open or not (known or any(_ID.fullmatch(key) is None for key in value)):
         closed = ", ".join(key[:100] for key in value if key not in is_open)
         raise FaultError(
             FaultCode.CONFLICT,

@@ -35,7 +35,7 @@ from babelgate.gateway.runs.transfer.form import (
 )
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.database import HEAD
-from babelgate.gateway.storage.journal import read_page
+from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.short_form import decode_row, lengthen
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import (

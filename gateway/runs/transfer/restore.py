@@ -48,7 +48,7 @@ from babelgate.gateway.runs.transfer.form import (
     is_number,
 )
 from babelgate.gateway.storage.blobs import Blobs
-from babelgate.gateway.storage.journal import read_page
+from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.short_form import encode_row, refer, shorten
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import (

@@ -15,7 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from babelgate.canonical import FaultCode, FaultError, Record
 from babelgate.canonical.event import Custom, TaskCreated, ThreadChanged
 from babelgate.gateway.storage import unavailable
-from babelgate.gateway.storage.journal import Journal, read_page
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import EventRow
 from babelgate.gateway.storage.transaction import Published, Transaction, read_meta, write_meta

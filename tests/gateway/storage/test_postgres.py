@@ -390,6 +390,20 @@ async def test_who_waits_for_a_commit_that_was_cut_is_told_at_the_end(wire: Wire
         await within(written)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_server_that_answers_nothing_does_not_keep_a_gateway_that_stops(
+    wire: Wire, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "_CLOSING", 0.1)
+    async with opened(wire.url, [], shared=shared) as journal:
+        pk = await within(journal.write(create("t")))
+        await within(journal.page(pk, 0))
+        wire.freeze()
+        on_their_way = (journal.write(change("t")), asyncio.ensure_future(journal.page(pk, 0)))
+    results = await within(asyncio.gather(*on_their_way, return_exceptions=True))
+    assert all(isinstance(each, FaultError) for each in results), results
+
+
 async def test_a_gateway_whose_database_was_used_by_another_one_meanwhile_writes_no_more(
     wire: Wire, url: str, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ class Wire:
         """What becomes of the next commits; those after them pass."""
         self._whole = True
         self._answered = False
+        self._frozen = False
         self._late: Callable[[], None] | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
@@ -49,6 +50,10 @@ class Wire:
     def mend(self) -> None:
         """Let connections through again."""
         self._whole = True
+
+    def freeze(self) -> None:
+        """Swallow all that is sent, as a network that drops packets does: nobody hears of it."""
+        self._frozen = True
 
     def deliver(self) -> None:
         """Pass on the commit that was held back, and end the connection that it came by."""
@@ -112,6 +117,8 @@ class Wire:
         self, reader: asyncio.StreamReader, near: asyncio.StreamWriter, far: asyncio.StreamWriter, lost: asyncio.Event
     ) -> None:
         while data := await reader.read(2**16):
+            if self._frozen:
+                continue
             if b"COMMIT" in data and self.commits:
                 match self.commits.popleft():
                     case "lost before":
@@ -139,6 +146,8 @@ class Wire:
         while data := await reader.read(2**16):
             if lost.is_set():
                 break
+            if self._frozen:
+                continue
             if self._answered:
                 self._answered = False
                 self._cut()
