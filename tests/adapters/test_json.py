@@ -1,6 +1,6 @@
 """The one way in of bodies."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_json
 
 from babelgate.adapters._json import ABSENT, parse_json, parse_text, read_bytes, read_json, validate
-from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.json import MAX_DEPTH
 from tests.bridge import client
 from tests.strategies import json_values
@@ -34,11 +34,15 @@ BAD = [
 ]
 
 
+def fault_in(call: Callable[..., Any], *arguments: Any) -> Fault:
+    with pytest.raises(FaultError) as caught:
+        call(*arguments)
+    return caught.value.fault
+
+
 @pytest.mark.parametrize("raw", BAD, ids=lambda raw: repr(raw[:12]))
 def test_what_is_not_plain_json_is_a_fault_of_the_caller(raw: bytes) -> None:
-    with pytest.raises(FaultError) as caught:
-        parse_json(raw)
-    assert caught.value.fault.code is FaultCode.INVALID
+    assert fault_in(parse_json, raw).code is FaultCode.INVALID
 
 
 def test_nesting_is_taken_up_to_the_limit() -> None:
@@ -67,39 +71,34 @@ class Point(BaseModel):
 
 
 def test_a_validation_error_names_each_field() -> None:
-    with pytest.raises(FaultError) as caught:
-        validate(Point, {"x": "one", "y": [1, "two"]})
-    fault = caught.value.fault
+    fault = fault_in(validate, Point, {"x": "one", "y": [1, "two"]})
     assert fault.code is FaultCode.INVALID
     assert [error["field"] for error in fault.details["errors"]] == ["x", "y.1"]
     assert "x: " in fault.message
 
 
-@pytest.mark.parametrize("value", [[], 7, "x", True])
-def test_what_is_no_object_is_told_in_words_of_json(value: object) -> None:
-    with pytest.raises(FaultError) as caught:
-        validate(Point, value)
-    assert caught.value.fault.message == "Input should be an object"
-    with pytest.raises(FaultError) as caught:
-        validate(Point, {"x": 1, "y": {"a": 1}})
-    assert caught.value.fault.message == "y: Input should be a list"
+NO_OBJECTS: list[Any] = [[], 7, "x", True]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        *((value, "Input should be an object") for value in NO_OBJECTS),
+        ({"x": 1, "y": {"a": 1}}, "y: Input should be a list"),
+        (ABSENT, "The request has no body."),
+    ],
+)
+def test_what_is_wrong_is_told_in_words_of_json(value: object, words: str) -> None:
+    assert fault_in(validate, Point, value).message == words
 
 
 def test_a_validation_error_does_not_repeat_the_input() -> None:
-    with pytest.raises(FaultError) as caught:
-        validate(Point, {"x": "the secret"})
-    assert "the secret" not in caught.value.fault.message
+    assert "the secret" not in fault_in(validate, Point, {"x": "the secret"}).message
 
 
 def test_values_are_validated_by_models_and_by_adapters() -> None:
     assert validate(Point, {"x": 1}) == Point(x=1)
     assert validate(TypeAdapter(list[int]), [1, 2]) == [1, 2]
-
-
-def test_an_absent_body_is_a_fault_where_a_model_is_wanted() -> None:
-    with pytest.raises(FaultError) as caught:
-        validate(Point, ABSENT)
-    assert caught.value.fault.message == "The request has no body."
 
 
 def app(limit: int | None = None) -> Any:

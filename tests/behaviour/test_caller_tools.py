@@ -1,5 +1,5 @@
-"""A tool of the caller's, whoever calls and whoever is called: declared in one protocol's words, called in another's,
-and its result comes back."""
+"""A graph that ends on the call of a caller's tool: every protocol shows the call, and its result comes back. Agents
+that ask for a tool are in `tests/pairs`."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -8,13 +8,10 @@ from typing import Annotated, Any, Final, TypedDict
 import pytest
 import pytest_asyncio
 from langchain_core.messages import AIMessage, AnyMessage
-from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.graph.message import add_messages  # pyright: ignore[reportMissingTypeStubs]
-from langgraph.types import interrupt
 
 from babelgate.adapters.langchain.codec.caller_tools import DECLINED, decode_call, encode_tool_message, find_unanswered
-from babelgate.canonical import Invocation, UseTool
 from babelgate.canonical.event import InterruptAnswered
 from babelgate.gateway.agents.langgraph.agent import wrap_graph
 from babelgate.gateway.agents.registry import connect
@@ -33,24 +30,6 @@ class State(TypedDict, total=False):
     tools: list[Any]
 
 
-async def call(state: State, config: RunnableConfig) -> State:
-    """A headless tool."""
-    configured = [tool["function"]["name"] for tool in config.get("configurable", {}).get("tools", ())]
-    given = [tool["name"] for tool in state.get("tools", ())]
-    value = {"type": "tool", "tool_call": {"id": "call_9", "name": "weather", "args": {"city": "Paris"}}}
-    result: Any = interrupt(value)
-    words = f"{given} {configured}: {json.dumps(result)}"
-    return {"messages": [AIMessage(words)]}
-
-
-def graph() -> Any:
-    builder: Any = StateGraph(State)
-    builder.add_node("call", call)
-    builder.add_edge(START, "call")
-    builder.add_edge("call", END)
-    return builder.compile()
-
-
 async def end_on_call(state: State) -> State:
     """The way of AG-UI: the graph ends with the call, and is run again with the result."""
     last = state.get("messages", [])[-1]
@@ -60,59 +39,29 @@ async def end_on_call(state: State) -> State:
     return {"messages": [AIMessage("", tool_calls=[other, {"name": "weather", "args": {"city": "Paris"}, "id": "c9"}])]}
 
 
-def ending() -> Any:
+def ending() -> RegisteredAgent:
     builder: Any = StateGraph(State)
     builder.add_node("call", end_on_call)
     builder.add_edge(START, "call")
     builder.add_edge("call", END)
-    return builder.compile()
+    return RegisteredAgent(*wrap_graph(builder.compile(), "ending"))
 
 
-async def python(asked: Invocation) -> AsyncGenerator[UseTool | str, Any]:
-    result = yield UseTool("weather", {"city": "Paris"})
-    yield f"{[tool.name for tool in asked.tools]}: {json.dumps(result)}"
-
-
-SAID: Final = {
-    "python": "['weather']: \"rain\"",
-    "graph": "['weather'] ['weather']: {\"call_9\": \"rain\"}",
-    "server": "['weather'] ['weather']: {\"call_9\": \"rain\"}",
-    "ending": "weather: rain",
-    "ended": "weather: rain",
-}
-"""What each agent says in the end: which tools it was told of, and the result as its convention has it."""
-EXTENDED: Final = dict.fromkeys(("a2a", "acp", "aief"), SAID["graph"])
-"""The same of the graph behind other gateways, which tell its own state."""
+AGENTS: Final = ("ending", "ended")
+"""The graph in the gateway, and on a LangGraph server."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    """In front of a function, a graph, the same graph on a LangGraph server, and behind other gateways."""
     behind, folder = tmp_path_factory.mktemp("behind"), tmp_path_factory.mktemp("front")
-    graphs = {
-        "graph": RegisteredAgent(*wrap_graph(graph(), "graph")),
-        "ending": RegisteredAgent(*wrap_graph(ending(), "ending")),
-    }
-    async with running(behind, registered=graphs) as server:
-        upstream = {
-            "a2a": {"url": f"{server.url}/a2a/graph", "protocol": "a2a"},
-            "acp": {"url": f"{server.url}/acp", "protocol": "acp", "agent": "graph"},
-            "aief": {"url": f"{server.url}/agent/graph", "protocol": "aief"},
-        } | {
-            name: {"url": server.url, "protocol": "langgraph", "agent": agent}
-            for name, agent in (("server", "graph"), ("ended", "ending"))
-        }
-        registry = await connect(Settings.model_validate({"agents": upstream}))
-        here = {
-            "graph": RegisteredAgent(*wrap_graph(graph(), "graph")),
-            "ending": RegisteredAgent(*wrap_graph(ending(), "ending")),
-        }
-        agents = {**here, **{each.info.name: each for each in registry.all()}}
-        async with running(folder, {"python": python}, registered=agents) as made:
+    async with running(behind, registered={"ending": ending()}) as server:
+        ended = {"url": server.url, "protocol": "langgraph", "agent": "ending"}
+        registry = await connect(Settings.model_validate({"agents": {"ended": ended}}))
+        async with running(folder, registered={"ending": ending(), "ended": registry.get("ended")}) as made:
             yield made
 
 
-@pytest.mark.parametrize("agent", [*SAID, *EXTENDED])
+@pytest.mark.parametrize("agent", AGENTS)
 async def test_chat_completions_call_a_tool_and_take_its_result(gateway: Running, agent: str) -> None:
     body = {"model": agent, "messages": [{"role": "user", "content": "go"}], "tools": [TOOL], "store": True}
     (choice,) = (await gateway.http.post("/v1/chat/completions", json=body)).json()["choices"]
@@ -121,10 +70,10 @@ async def test_chat_completions_call_a_tool_and_take_its_result(gateway: Running
     assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == ("weather", {"city": "Paris"})
     result = {"role": "tool", "tool_call_id": made["id"], "content": "rain"}
     answer = await gateway.http.post("/v1/chat/completions", json={**body, "messages": [result]})
-    assert answer.json()["choices"][0]["message"]["content"] == {**SAID, **EXTENDED}[agent]
+    assert answer.json()["choices"][0]["message"]["content"] == "weather: rain"
 
 
-@pytest.mark.parametrize("agent", [*SAID, *EXTENDED])
+@pytest.mark.parametrize("agent", AGENTS)
 async def test_the_minimal_runtime_shows_the_call_as_a_part(gateway: Running, agent: str) -> None:
     run = (await gateway.http.post("/v1/runs", json={"assistant_id": agent, "input": "go", "tools": [FUNCTION]})).json()
     (question,) = run["interrupt_state"]
@@ -134,11 +83,11 @@ async def test_the_minimal_runtime_shows_the_call_as_a_part(gateway: Running, ag
     done = await gateway.http.post(
         f"/v1/threads/{run['thread_id']}/resume", json={"input": "rain", "tools": [FUNCTION]}
     )
-    assert done.json()["output"]["messages"][-1]["parts"][0]["text"] == {**SAID, **EXTENDED}[agent]
+    assert done.json()["output"]["messages"][-1]["parts"][0]["text"] == "weather: rain"
 
 
 @pytest.mark.parametrize("bare", [True, False])
-@pytest.mark.parametrize("agent", [*SAID, *EXTENDED])
+@pytest.mark.parametrize("agent", AGENTS)
 async def test_langgraphs_clients_are_shown_a_headless_tool(gateway: Running, agent: str, bare: bool) -> None:
     thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
     body = {
@@ -153,7 +102,7 @@ async def test_langgraphs_clients_are_shown_a_headless_tool(gateway: Running, ag
     given: Any = "rain" if bare else {called["id"]: "rain"}
     resume = {"assistant_id": agent, "command": {"resume": given}, "config": body["config"]}
     done = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=resume)).json()
-    assert done["messages"][-1]["content"].endswith({**SAID, **EXTENDED}[agent].partition(": ")[2])
+    assert done["messages"][-1]["content"].endswith(": rain")
     assert [each["content"] for each in done["messages"] if each["type"] == "human"] == ["go"]
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from babelgate.canonical import (
     Event,
@@ -42,10 +43,10 @@ from tests.gateway.hubs import (
     OWNER,
     Activation,
     House,
-    Scripted,
     answer,
     asked,
     ends,
+    finish,
     follow,
     kinds,
     log,
@@ -54,13 +55,19 @@ from tests.gateway.hubs import (
     run_is,
     states,
     submit,
+    submit_and_ask,
     within,
 )
 
 
+async def restarted(hubs: House, hub: Hub, agent: Any, **options: Any) -> Hub:
+    """Stop the hub, and start another one on its database, with the same agent."""
+    await hubs.stop(hub)
+    return await hubs.start(registered("a", agent, **options))
+
+
 async def test_a_graceful_stop_ends_readers_without_an_end_and_the_next_start_goes_on(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, idempotent=True))
+    hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a", "work")
     going = (await agent.called()).open("half")
     reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
@@ -121,14 +128,12 @@ async def test_an_agent_that_waits_for_the_journal_is_told_so_too(hubs: House) -
 
 
 async def test_a_run_that_can_be_neither_asked_for_nor_repeated_ends_with_a_fault_that_says_why(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).open("half").ask("a question that nobody will answer")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "interrupt_raised")
     behind = await submit(hub, "a", thread_id=receipt.thread_id)
-    await hubs.stop(hub)
-    hub = await hubs.start(registered("a", agent))
+    hub = await restarted(hubs, hub, agent)
     task = await hub.reads.task(OWNER, receipt.task_id)
     assert task.state is TaskState.FAILED
     assert task.fault is not None and task.fault.code is FaultCode.GATEWAY_RESTARTED
@@ -140,8 +145,7 @@ async def test_a_run_that_can_be_neither_asked_for_nor_repeated_ends_with_a_faul
         "interrupt_answered",
         "task_changed",
     ]
-    (await agent.called()).end()
-    await ends(hub, behind)
+    await finish(hub, await agent.called(), behind)
 
 
 @dataclass
@@ -169,13 +173,11 @@ class Cut:
 
 async def cut_off(hubs: House, *events: Event) -> Cut:
     """After it has said these."""
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, idempotent=True))
+    hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a", "work")
     (await agent.called()).say(*events, Custom(name="cut"))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event == Custom(name="cut"))
-    await hubs.stop(hub)
-    hub = await hubs.start(registered("a", agent, idempotent=True))
+    hub = await restarted(hubs, hub, agent, idempotent=True)
     again = await agent.called()
     return Cut(hub, receipt, await log(hub, receipt, "task"), again)
 
@@ -260,8 +262,7 @@ async def test_a_run_that_is_cancelled_while_it_repeats_leaves_what_was_said(hub
 
 
 async def test_a_run_that_is_cut_off_again_and_again_says_everything_once(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, idempotent=True))
+    hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a", "work")
     words = [f"{number} " for number in range(8)]
     for attempt in range(1, 5):
@@ -269,8 +270,7 @@ async def test_a_run_that_is_cut_off_again_and_again_says_everything_once(hubs: 
         assert going.call.attempt == attempt
         going.say(*opened("", *words[: 2 * attempt]))
         await follow(hub, Scope.task(receipt.task), until=is_last(words[2 * attempt - 1]))
-        await hubs.stop(hub)
-        hub = await hubs.start(registered("a", agent, idempotent=True))
+        hub = await restarted(hubs, hub, agent, idempotent=True)
     going = await agent.called()
     going.say(*opened("".join(words)), PartEnded(), MessageEnded()).end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
@@ -290,36 +290,29 @@ async def test_what_is_void_is_not_among_what_an_agent_had_said(hubs: House) -> 
 
 
 async def test_an_idempotent_agent_that_starts_again_asks_its_questions_again(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, idempotent=True))
+    hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a")
     (await agent.called()).ask("name")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "interrupt_raised")
-    await hubs.stop(hub)
-    hub = await hubs.start(registered("a", agent, idempotent=True))
+    hub = await restarted(hubs, hub, agent, idempotent=True)
     (await agent.called()).ask("name").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     (question,) = await asked(hub, receipt)
     await answer(hub, receipt.task_id, values={question.interrupt_id: "Bob"})
     going = await agent.called()
     assert [given.value for given in going.call.answers] == ["Bob"]
-    going.end()
-    await ends(hub, receipt)
+    await finish(hub, going, receipt)
 
 
 async def test_queued_and_paused_work_is_as_it_was_after_a_restart(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
-    paused = await submit(hub, "a", "paused")
-    (await agent.called()).ask("name").end()
-    await reaches(hub, paused, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted(concurrency=1)
+    paused = await submit_and_ask(hub, agent, "name", words="paused")
     lost = await submit(hub, "a", "lost")
     await agent.called()
     queued = [await submit(hub, "a", str(number), thread_id=lost.thread_id) for number in range(2)]
     other = await submit(hub, "a", "2")
     before = await log(hub, paused)
-    await hubs.stop(hub)
-    hub = await hubs.start(registered("a", agent, concurrency=1))
+    hub = await restarted(hubs, hub, agent, concurrency=1)
     assert await log(hub, paused) == before
     for number in (0, 1, 2):
         going = await agent.called()
@@ -329,13 +322,11 @@ async def test_queued_and_paused_work_is_as_it_was_after_a_restart(hubs: House) 
     for receipt in (*queued, other):
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     await answer(hub, paused.task_id, "Bob")
-    (await agent.called()).end()
-    await ends(hub, paused)
+    await finish(hub, await agent.called(), paused)
 
 
 async def test_a_run_of_an_agent_that_is_gone_ends_with_a_fault(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
+    hub, agent = await hubs.scripted(concurrency=1)
     running = await submit(hub, "a")
     await agent.called()
     waiting = await submit(hub, "a")
@@ -347,8 +338,7 @@ async def test_a_run_of_an_agent_that_is_gone_ends_with_a_fault(hubs: House) -> 
 
 
 async def test_a_cancel_and_a_rollback_that_a_stop_cut_short_are_carried_out_at_the_next_start(hubs: House) -> None:
-    agent = Scripted(stubborn=True)
-    hub = await hubs.start(registered("a", agent, idempotent=True), limits=Limits(cancel_grace=0.2))
+    hub, agent = await hubs.scripted(stubborn=True, idempotent=True, limits=Limits(cancel_grace=0.2))
     cancelled = await submit(hub, "a")
     one = await agent.called()
     old = await submit(hub, "a", "old")
@@ -401,8 +391,7 @@ async def test_a_run_that_outlives_the_gateway_is_taken_up_where_its_log_ends(hu
     receipt = await submit(hub, "a")
     await follow(hub, Scope.task(receipt.task), until=lambda record: "1 " in str(record.event))
     for attempt in (2, 3):
-        await hubs.stop(hub)
-        hub = await hubs.start(registered("a", agent))
+        hub = await restarted(hubs, hub, agent)
         await follow(hub, Scope.task(receipt.task), until=lambda record: "5 " in str(record.event))
         assert (await hub.reads.run(OWNER, receipt.run_id)).attempt == attempt
     agent.more.set()
@@ -461,13 +450,11 @@ async def test_an_upstream_that_may_not_have_heard_of_a_cancel_is_told_after_a_r
 
 
 async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, idempotent=True))
+    hub, agent = await hubs.scripted(idempotent=True)
     receipts = [await submit(hub, "a", str(number)) for number in range(8)]
     for number in range(8):
         (await agent.called()).say(f"answer {number}").end()
-    await hubs.stop(hub)
-    hub = await hubs.start(registered("a", agent, idempotent=True))
+    hub = await restarted(hubs, hub, agent, idempotent=True)
     for going in agent.calls[8:]:
         going.say("again").end()
     for receipt in receipts:
@@ -479,14 +466,11 @@ async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) 
 
 
 async def test_the_working_state_is_shown_once_however_often_a_run_is_started(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, idempotent=True))
+    hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a")
     await agent.called()
-    await hubs.stop(hub)
-    hub = await hubs.start(registered("a", agent, idempotent=True))
-    (await agent.called()).end()
-    await ends(hub, receipt)
+    hub = await restarted(hubs, hub, agent, idempotent=True)
+    await finish(hub, await agent.called(), receipt)
     changes = [record for record in await log(hub, receipt) if isinstance(record.event, TaskChanged)]
     assert states(changes) == ["working", "completed"]
     run = await run_is(hub, receipt.run_id, receipt.thread_id, RunStatus.SUCCESS)

@@ -45,14 +45,15 @@ class Held(Model):
             first = False
 
 
+def says(model: Model) -> Any:
+    async def node(state: State) -> Any:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    return node
+
+
 def drafting(go_on: asyncio.Event, begun: asyncio.Event, writes: str) -> dict[str, RegisteredAgent]:
     """Plans, then looks up and writes side by side, and is idempotent."""
-
-    def says(model: Model) -> Any:
-        async def node(state: State) -> Any:
-            return {"messages": [await model.ainvoke(state["messages"])]}
-
-        return node
 
     made = new(State)
     made.add_node("plan", says(Model(answers=[words("A plan. ")])))
@@ -115,12 +116,6 @@ class After(Model):
 
 def looking(go_on: asyncio.Event, begun: asyncio.Event) -> dict[str, RegisteredAgent]:
     """Looks up while it writes: what it has found is kept before the step is over."""
-
-    def says(model: Model) -> Any:
-        async def node(state: State) -> Any:
-            return {"messages": [await model.ainvoke(state["messages"])]}
-
-        return node
 
     made = new(State)
     made.add_node("look", says(After(answers=[words("A ", "look. ")], go_on=begun)))

@@ -16,6 +16,8 @@ from tests.gateway.graphs import State, builder
 from tests.gateway.platform import Caller
 from tests.running import running
 
+pytestmark = pytest.mark.slow
+
 TURNS: Final = 20
 LINEAR: Final = 1.35
 """How much more the second half of a conversation may take than the first: to keep a growing value whole anew now and

@@ -2,13 +2,12 @@
 task is would still be told of none."""
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
 
 import pytest
-import pytest_asyncio
 
 from babelgate.canonical import (
     Answers,
@@ -38,16 +37,10 @@ from babelgate.canonical.cron import Crons
 from babelgate.canonical.hub import StateUpdate, Turn
 from babelgate.canonical.store import Store
 from babelgate.gateway.hub import Hub
-from tests.gateway.owning import Made, Place, look, two_owners, unknown
+from tests.gateway.owning import Made, Place, look, unknown
 from tests.given import make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
-    async with two_owners(tmp_path_factory.mktemp("owners")) as place:
-        yield place
 
 
 async def _first(hub: Hub, owner: str, scope: Scope) -> object:
@@ -182,6 +175,7 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     "thread": lambda hub, owner, made: hub.reads.thread(owner, made.session_id),
     "thread_of": lambda hub, owner, made: hub.reads.thread_of(owner, "a2a", "files", made.context_id),
     "open_interrupts": lambda hub, owner, made: hub.reads.open_interrupts(owner, made.task_id),
+    "known_interrupts": lambda hub, owner, made: hub.reads.known_interrupts(owner, made.thread_id, [made.question]),
     "tasks": lambda hub, owner, made: _tasks(hub, owner, made.session_id),
     "chain": lambda hub, owner, made: hub.reads.chain(owner, made.task_id),
     "records": lambda hub, owner, made: hub.reads.records(owner, Scope(made.session_id)),
@@ -243,7 +237,7 @@ MAKES: Final = {"create_thread", "store.put", "assistants.create", "crons.create
 """Calls that make something of the caller's own, whatever others have under that name. See `test_owners`."""
 
 ELSEWHERE: Final = {"aliases", "await_thread"}
-"""Calls that are compared in `test_invariants`; one of them does not end while there is nothing."""
+"""Calls with tests of their own: of `aliases` below, of `await_thread` in `test_same_ids`."""
 
 
 async def test_every_call_of_the_hub_that_names_its_owner_is_compared() -> None:

@@ -3,11 +3,12 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from babelgate.canonical import FaultCode, FaultError, Receipt, RunStatus, TaskState
+from babelgate.canonical import FaultCode, FaultError, Receipt, RunStatus, Task, TaskState
 from babelgate.canonical.event import InterruptAnswered, RunEnded, TaskChanged
 from babelgate.canonical.state import TERMINAL
 from babelgate.gateway.hub import Hub
@@ -20,10 +21,9 @@ from tests.gateway.hubs import (
     answer,
     ends,
     log,
-    reaches,
-    registered,
     states,
     submit,
+    submit_and_ask,
     turned,
     within,
 )
@@ -100,9 +100,7 @@ def code(result: Any) -> FaultCode | None:
 
 
 async def paused(hub: Hub, agent: Scripted) -> Receipt:
-    receipt = await submit(hub, "a")
-    (await agent.called()).ask("q").end()
-    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    receipt = await submit_and_ask(hub, agent, "q")
     return receipt
 
 
@@ -117,76 +115,63 @@ async def settle(hub: Hub, agent: Scripted) -> None:
         await within(asyncio.gather(*(going.closed.wait() for going in agent.calls)))
 
 
-WAYS = pytest.mark.parametrize("together_or_not", [together, one_by_one], ids=["one group", "two groups"])
+WAYS = pytest.mark.parametrize("way", [together, one_by_one], ids=["one group", "two groups"])
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two steps on a paused task, and what comes of them."""
+
+    steps: tuple[Step, Step]
+    fault: FaultCode | None
+    """Of the second step."""
+    end: TaskState
+    answered: tuple[str, Any]
+    """Action and value of the record that closes the question."""
+    shown: TaskState | None = None
+    """State of the task that the cancel returns."""
+
+    def __str__(self) -> str:
+        return " ".join(step.__name__ for step in self.steps)
+
+
+SUPERSEDED = ("superseded", None)
+RACES = (
+    Race((_answer, _cancel), None, TaskState.CANCELLED, ("answer", "first"), TaskState.CANCELLING),
+    Race((_cancel, _answer), FaultCode.TASK_ENDED, TaskState.CANCELLED, SUPERSEDED, TaskState.CANCELLED),
+    Race((_answer, _answer_again), FaultCode.NOT_AWAITING, TaskState.COMPLETED, ("answer", "first")),
+    Race((_answer_again, _answer), FaultCode.NOT_AWAITING, TaskState.COMPLETED, ("answer", "second")),
+    Race((_answer, _supersede), None, TaskState.COMPLETED, ("answer", "first")),
+    Race((_supersede, _answer), FaultCode.TASK_ENDED, TaskState.CANCELLED, SUPERSEDED),
+)
 
 
 @WAYS
-@pytest.mark.parametrize("first", [_answer, _cancel])
-async def test_answer_against_cancel(hubs: House, first: Step, together_or_not: Any) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+@pytest.mark.parametrize("race", RACES, ids=str)
+async def test_the_first_commit_decides_what_becomes_of_a_question(hubs: House, race: Race, way: Any) -> None:
+    hub, agent = await hubs.scripted()
     receipt = await paused(hub, agent)
-    second = _cancel if first is _answer else _answer
-    one, two = await together_or_not(hub, receipt, None, [first, second])
-    assert code(one) is None
-    if first is _cancel:
-        assert code(two) is FaultCode.TASK_ENDED
-        assert one.state is TaskState.CANCELLED
-        assert len(agent.calls) == 1
-    else:  # the answer was first, and what it started is cancelled
-        assert code(two) is None and two.state is TaskState.CANCELLING
-    assert (await ends(hub, receipt)).state is TaskState.CANCELLED
-    answers = [r.event.action for r in await log(hub, receipt) if isinstance(r.event, InterruptAnswered)]
-    assert answers == (["superseded"] if first is _cancel else ["answer"])
-
-
-@WAYS
-@pytest.mark.parametrize("first", [_answer, _answer_again])
-async def test_answer_against_answer(hubs: House, first: Step, together_or_not: Any) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await paused(hub, agent)
-    second = _answer_again if first is _answer else _answer
-    one, two = await together_or_not(hub, receipt, None, [first, second])
-    assert (code(one), code(two)) == (None, FaultCode.NOT_AWAITING)
-    going = await agent.called()
-    assert [given.value for given in going.call.answers] == ["first" if first is _answer else "second"]
-    going.end()
-    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
-
-
-@WAYS
-@pytest.mark.parametrize("first", [_answer, _supersede])
-async def test_answer_against_a_new_input_that_supersedes(hubs: House, first: Step, together_or_not: Any) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await paused(hub, agent)
-    second = _supersede if first is _answer else _answer
-    one, two = await together_or_not(hub, receipt, None, [first, second])
-    if first is _supersede:
-        assert (code(one), code(two)) == (None, FaultCode.TASK_ENDED)
-        assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.CANCELLED
-        (await agent.called()).end()
-        await ends(hub, one)
-    else:  # answered: it waits for nobody any more, and the new input waits for it
-        assert (code(one), code(two)) == (None, None)
-        going = await agent.called()
-        assert going.call.run_id == one.run_id
-        going.end()
-        assert (await ends(hub, receipt)).state is TaskState.COMPLETED
-        (await agent.called()).end()
-        await ends(hub, two)
+    results = await way(hub, receipt, None, race.steps)
+    assert [code(result) for result in results] == [None, race.fault]
+    shown = [result.state for result in results if isinstance(result, Task)]
+    assert shown == ([] if race.shown is None else [race.shown])
+    await settle(hub, agent)
+    assert (await hub.reads.task(OWNER, receipt.task_id)).state is race.end
+    events = [record.event for record in await log(hub, receipt)]
+    assert [(e.action, e.value) for e in events if isinstance(e, InterruptAnswered)] == [race.answered]
+    if race.shown is not TaskState.CANCELLING:  # a run that is cancelled at once may never call the agent
+        started = [result.run_id for result in results if isinstance(result, Receipt)]
+        assert [going.call.run_id for going in agent.calls[1:]] == started
 
 
 @WAYS
 @pytest.mark.parametrize("first", [_cancel, _finish])
-async def test_cancel_against_finish(hubs: House, first: Step, together_or_not: Any) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+async def test_cancel_against_finish(hubs: House, first: Step, way: Any) -> None:
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
     second = _finish if first is _cancel else _cancel
-    one, two = await together_or_not(hub, receipt, going, [first, second])
+    one, two = await way(hub, receipt, going, [first, second])
     task = await ends(hub, receipt)
     if first is _finish:
         assert code(two) is FaultCode.TASK_ENDED
@@ -206,8 +191,7 @@ WORKING: list[Step] = [_finish, _cancel, _cancel, _supersede, _interrupt, _rollb
 async def test_fifty_interleavings_have_one_winner_each(hubs: House, seed: int) -> None:
     """Three to five at once, drawn by number, in groups drawn by number."""
     draw = random.Random(seed)
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     going: Activation | None = None
     if draw.random() < 0.6:
         receipt = await paused(hub, agent)

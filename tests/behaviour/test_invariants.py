@@ -1,8 +1,7 @@
-"""The invariants of the hub, each by a test of its own name; I1 to I10 are also asserted after every test that uses a
-hub (`tests.gateway.invariant`)."""
+"""The invariants of the hub, by number. Every test that uses a hub ends with a check of I1 to I10
+(`tests.gateway.invariant`), which is all that shows I6; I13 is in `test_interleaving`, I19 in `test_hub_owners`."""
 
 import asyncio
-import inspect
 import sqlite3
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
@@ -20,25 +19,17 @@ from babelgate.canonical import (
     FaultError,
     FilePart,
     Fold,
-    Hub,
     Invocation,
     Message,
     Receipt,
     Record,
-    Run,
-    RunFilter,
     RunInput,
     RunReason,
     RunStatus,
     Scope,
-    StateHistory,
-    StateUpdate,
     Submission,
-    TaskFilter,
     TaskState,
     TextPart,
-    ThreadChange,
-    ThreadFilter,
     Webhook,
 )
 from babelgate.canonical.event import (
@@ -57,8 +48,6 @@ from babelgate.canonical.event import (
     ToolStarted,
     encode_event,
 )
-from babelgate.canonical.hub import Reads, Turn
-from babelgate.canonical.state import TERMINAL
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import Hub as TheHub
 from babelgate.gateway.runs import lifecycle
@@ -74,13 +63,16 @@ from tests.gateway.hubs import (
     answer,
     check_invariants,
     ends,
+    finish,
     follow,
     log,
     reaches,
+    refused,
     registered,
     say,
     states,
     submit,
+    submit_and_ask,
     text,
     turned,
     whole,
@@ -134,8 +126,7 @@ async def test_i1_numbers_are_whole_and_times_never_go_back(hubs: House) -> None
 
 
 async def test_i2_rows_are_what_the_log_adds_up_to(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await eventful(hub, agent)
     await check_invariants(hub)
     fold = Fold(receipt.thread_id, OWNER, await log(hub, receipt))
@@ -148,8 +139,7 @@ async def test_i2_rows_are_what_the_log_adds_up_to(hubs: House) -> None:
 
 @pytest.mark.sqlite
 async def test_i3_nobody_is_shown_what_another_process_does_not_see(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("")
     seen = 0
@@ -163,14 +153,12 @@ async def test_i3_nobody_is_shown_what_another_process_does_not_see(hubs: House)
                 seen += len(batch)
     other.close()
     assert seen > 0
-    going.end()
-    await ends(hub, receipt)
+    await finish(hub, going, receipt)
 
 
 async def test_i4_any_two_readers_from_one_place_get_the_same(hubs: House) -> None:
     """Live from the start, live from the middle, replayed from memory, replayed from the journal."""
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     scope = Scope.task(receipt.task)
     live = [asyncio.ensure_future(follow(hub, scope)) for _ in range(3)]
@@ -180,8 +168,7 @@ async def test_i4_any_two_readers_from_one_place_get_the_same(hubs: House) -> No
         if number % 300 == 0:
             live.append(asyncio.ensure_future(follow(hub, scope)))
             await follow(hub, scope, until=lambda record, n=number: f'"{n} "' in encode_event(record.event).decode())
-    going.end()
-    await ends(hub, receipt)
+    await finish(hub, going, receipt)
     replayed = await follow(hub, scope)
     vars(hub.journal.channels)["_channels"].clear()
     from_disk = await follow(hub, scope)
@@ -213,22 +200,8 @@ async def test_i5_one_run_at_a_time_is_at_work_on_a_thread(hubs: House) -> None:
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
 
-async def test_i6_a_run_ends_once_and_nothing_of_it_comes_after(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await eventful(hub, agent)
-    records = await log(hub, receipt)
-    for run_id in {record.run_id for record in records if isinstance(record.event, RunStarted)}:
-        mine = [record for record in records if record.run_id == run_id]
-        assert [isinstance(record.event, RunEnded) for record in mine].count(True) == 1
-        assert isinstance(mine[-1].event, RunEnded)
-    for task_id in Fold(receipt.thread_id, OWNER, records).tasks:
-        assert sum(state in TERMINAL for state in states(records, task_id)) == 1
-
-
 async def test_i7_nothing_is_open_after_the_end_of_a_run(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     for how in ("end", "fail", "pause", "cancel"):
         receipt = await submit(hub, "a")
         going = (await agent.called()).open("half").say(ToolStarted(name="t"), StepStarted(name="s"))
@@ -246,11 +219,8 @@ async def test_i7_nothing_is_open_after_the_end_of_a_run(hubs: House) -> None:
 
 
 async def test_i8_a_question_is_answered_once_and_a_task_waits_as_long_as_one_is_open(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    (await agent.called()).ask("p", "q", "r").end()
-    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    receipt = await submit_and_ask(hub, agent, "p", "q", "r")
     for name in "pqr":
         assert (await hub.reads.task(OWNER, receipt.task_id)).is_waiting
         await answer(hub, receipt.task_id, values={name: name})
@@ -262,14 +232,13 @@ async def test_i8_a_question_is_answered_once_and_a_task_waits_as_long_as_one_is
 
 
 async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
     (start,) = hub.engine.active
     said = (Custom(), b'{"kind":"custom"}')
 
-    async def refused(attempt: int) -> None:
+    async def reject_commits_of(attempt: int) -> None:
         stale = replace(start, run=start.run.replace(attempt=attempt))
         before = await log(hub, receipt)
         lates: list[Callable[[Transaction], object]] = [
@@ -278,24 +247,21 @@ async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -
             partial(lifecycle.restart, lost=stale),
         ]
         for late in lates:
-            with pytest.raises(FaultError) as error:
+            with refused(FaultCode.CONFLICT):
                 await within(hub.journal.write(late))
-            assert error.value.fault.code is FaultCode.CONFLICT
         assert await log(hub, receipt) == before
 
-    await refused(0)
-    await refused(2)
+    await reject_commits_of(0)
+    await reject_commits_of(2)
     await within(hub.journal.write(lifecycle.append, start=start, events=[said]))
-    going.end()
-    await ends(hub, receipt)
-    await refused(1)
+    await finish(hub, going, receipt)
+    await reject_commits_of(1)
 
 
 @pytest.mark.sqlite
 async def test_i10_what_was_acknowledged_is_stored(hubs: House) -> None:
     """Another process sees it as soon as the call returns."""
-    agent = Scripted(stubborn=True)
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted(stubborn=True)
     with sqlite3.connect(hubs.folder / "hub.db") as other:
 
         def stored(sql: str) -> Any:
@@ -324,8 +290,7 @@ async def test_i10_what_was_acknowledged_is_stored(hubs: House) -> None:
 
 
 async def test_i11_a_cancel_and_an_end_have_one_winner_by_the_order_of_their_commits(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
     async with Held(hub) as writer:
@@ -335,45 +300,24 @@ async def test_i11_a_cancel_and_an_end_have_one_winner_by_the_order_of_their_com
         await within(going.closed.wait())
     assert (await within(cancel)).state is TaskState.CANCELLING
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.TASK_ENDED):
         await hub.cancel(OWNER, receipt.task_id)
-    assert error.value.fault.code is FaultCode.TASK_ENDED
 
 
 async def test_i12_a_cancel_is_seen_as_cancelling_before_it_is_seen_as_cancelled(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     working = await submit(hub, "a")
     await agent.called()
     pending = await submit(hub, "a", thread_id=working.thread_id)
-    paused = await submit(hub, "a")
-    (await agent.called()).ask("q").end()
-    await reaches(hub, paused, TaskState.INPUT_REQUIRED)
+    paused = await submit_and_ask(hub, agent, "q")
     for receipt in (pending, paused, working):
         await hub.cancel(OWNER, receipt.task_id)
         await ends(hub, receipt)
         assert states(await log(hub, receipt, "task"))[-2:] == ["cancelling", "cancelled"]
 
 
-async def test_i13_of_an_answer_and_what_goes_against_it_one_is_committed_first(hubs: House) -> None:
-    """Fifty more are in `test_interleaving`."""
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    (await agent.called()).ask("q").end()
-    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
-    answers = [answer(hub, receipt.task_id, number) for number in range(10)]
-    results = await asyncio.gather(*answers, return_exceptions=True)
-    faults = [result.fault.code for result in results if isinstance(result, FaultError)]
-    assert faults == [FaultCode.NOT_AWAITING] * 9
-    going = await agent.called()
-    winner = next(number for number, result in enumerate(results) if isinstance(result, Receipt))
-    assert [given.value for given in going.call.answers] == [winner]
-
-
 async def test_i14_a_new_run_begins_after_the_old_agent_ended_and_rollback_restores_the_thread(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
+    hub, agent = await hubs.scripted(remembers=False)
     old = await submit(hub, "a", "old")
     first = (await agent.called()).say("said")
     await follow(hub, Scope.task(old.task), until=lambda record: record.event.kind == "message_ended")
@@ -381,8 +325,7 @@ async def test_i14_a_new_run_begins_after_the_old_agent_ended_and_rollback_resto
     second = await agent.called()
     assert first.closed.is_set()
     assert second.call.history == ()
-    second.end()
-    await ends(hub, new)
+    await finish(hub, second, new)
     fold = Fold(new.thread_id, OWNER, await log(hub, new))
     assert [message.text for message in fold.messages()] == ["new"]
 
@@ -391,9 +334,7 @@ async def test_i15_a_restart_changes_what_it_must_and_another_one_nothing_more(h
     agent, sure = Scripted(), Scripted(stubborn=True)
     agents = (registered("a", agent, concurrency=1), registered("b", sure))
     hub = await hubs.start(*agents, limits=Limits(cancel_grace=0.05))
-    paused = await submit(hub, "a")
-    (await agent.called()).ask("q").end()
-    await reaches(hub, paused, TaskState.INPUT_REQUIRED)
+    paused = await submit_and_ask(hub, agent, "q")
     cancelling = await submit(hub, "b")
     stuck = await sure.called()
     running = await submit(hub, "a")
@@ -416,8 +357,7 @@ async def test_i15_a_restart_changes_what_it_must_and_another_one_nothing_more(h
         assert (await hub.reads.task(OWNER, receipt.task_id)).state is state
     assert (await hub.reads.run(OWNER, running.run_id)).fault is not None
     for receipt in waiting:
-        going.end()
-        await ends(hub, receipt)
+        await finish(hub, going, receipt)
         going = await agent.called() if receipt is not waiting[-1] else going
     everything = [paused, cancelling, running, *waiting, scheduled]
     before = [await log(hub, receipt) for receipt in everything]
@@ -431,11 +371,15 @@ async def test_i15_a_restart_changes_what_it_must_and_another_one_nothing_more(h
 # Readers and files
 
 
+def attribute(value: object, name: str) -> Any:
+    """Return a private attribute."""
+    return getattr(value, name)
+
+
 @pytest.mark.slow
 @pytest.mark.sqlite
 async def test_i16_ten_thousand_readers_cost_little_and_one_that_never_reads_costs_nothing(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
     count = 10_000
@@ -465,27 +409,21 @@ async def test_i16_ten_thousand_readers_cost_little_and_one_that_never_reads_cos
     tracemalloc.start()
     readers = [asyncio.ensure_future(read()) for _ in range(count)]
     (channel,) = vars(hub.journal.channels)["_channels"].values()
-    await within(turned(lambda: len(vars_of(channel, "_waiters")) == count), "ten thousand readers")
+    await within(turned(lambda: len(attribute(channel, "_waiters")) == count), "ten thousand readers")
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used / count < 6_000
     for number in range(20):
         going.say(Custom(name=str(number)))
-    going.end()
-    await ends(hub, receipt)
+    await finish(hub, going, receipt)
     await within(everybody.wait(), seconds=30)
     await asyncio.gather(*readers)
     assert pages == 0  # they all read from memory
     assert len([record async for batch in stuck for record in batch]) > 20
 
 
-def vars_of(value: object, name: str) -> Any:
-    return getattr(value, name)
-
-
 async def test_i16_what_is_kept_in_memory_for_readers_is_bounded(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
     stuck = hub.reads.follow(OWNER, Scope.task(receipt.task))
@@ -493,14 +431,13 @@ async def test_i16_what_is_kept_in_memory_for_readers_is_bounded(hubs: House) ->
     going.say(*(Custom(name=str(number)) for number in range(5000))).end()
     await ends(hub, receipt)  # nobody waited for the reader that stands still
     (channel,) = vars(hub.journal.channels)["_channels"].values()
-    assert len(vars_of(channel, "_records")) <= 512
+    assert len(attribute(channel, "_records")) <= 512
     rest = [record async for batch in stuck for record in batch]
     assert [record.event.name for record in rest if isinstance(record.event, Custom)] == [str(n) for n in range(5000)]
 
 
 async def test_i17_a_file_is_on_disk_before_the_event_that_names_it(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     blobs = hubs.folder / "blobs"
 
     def stored() -> set[bytes]:
@@ -517,8 +454,7 @@ async def test_i17_a_file_is_on_disk_before_the_event_that_names_it(hubs: House)
         going.say(ArtifactAdded(part=FilePart(inline=b"from the agent")))
         await writer.queued(asyncio.get_running_loop().create_future())
         assert b"from the agent" in stored()
-    going.end()
-    await ends(hub, receipt)
+    await finish(hub, going, receipt)
 
 
 # Agents that misbehave
@@ -564,121 +500,27 @@ class Bad:
         yield Custom(name="after")
 
 
-@pytest.mark.parametrize("name", BAD)
-async def test_i18_whatever_an_agent_yields_ends_its_run_as_its_own_failure_and_nothing_else(
-    hubs: House, name: str
-) -> None:
-    hub = await hubs.start(registered("bad", Bad(BAD[name])), registered("echo", Echo()), limits=Limits(event=10_000))
-    bad, good = await asyncio.gather(submit(hub, "bad"), submit(hub, "echo"))
-    task = await ends(hub, bad)
-    assert task.state is TaskState.FAILED
-    assert task.fault is not None and task.fault.blame == "upstream"
-    assert not any(isinstance(r.event, Custom) and r.event.name == "after" for r in await log(hub, bad))
+async def test_i18_whatever_an_agent_yields_fails_its_own_run_only(hubs: House) -> None:
+    agents = [registered(name, Bad(said)) for name, said in BAD.items()]
+    hub = await hubs.start(*agents, registered("echo", Echo()), limits=Limits(event=10_000))
+    *bad, good = await asyncio.gather(*(submit(hub, name) for name in (*BAD, "echo")))
+    for name, receipt in zip(BAD, bad, strict=True):
+        task = await ends(hub, receipt)
+        assert task.state is TaskState.FAILED, name
+        assert task.fault is not None and task.fault.blame == "upstream", name
+        events = [record.event for record in await log(hub, receipt)]
+        assert not any(isinstance(event, Custom) and event.name == "after" for event in events), name
     assert (await ends(hub, good)).state is TaskState.COMPLETED
     assert hub.journal.failure is None
 
 
-# Owners and rest
-
-
-OTHERS = {
-    "tasks",
-    "threads",
-    "create_thread",
-    "await_thread",
-    "agents",
-    "agent",
-    "introspectable_agent",
-    "find_schema_error",
-    "fetch",
-}
-"""Methods of the hub that find nothing in their own way, or belong to nobody."""
-
-
-async def _runs(hub: Hub, owner: str) -> list[Run]:
-    return await (await hub.reads.runs(owner, RunFilter(), limit=10)).all()
-
-
-async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -> None:
-    """A method that is new to the port has to be added here."""
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a", alias="x", protocol="p")
-    (await agent.called()).ask("q").end()
-    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
-    hook = Webhook(webhook_id="w", task_id=receipt.task_id, dialect="d", url="http://127.0.0.1:1/")
-    await hub.set_webhook(OWNER, hook)
-    before = await log(hub, receipt)
-    run = await hub.reads.run(OWNER, receipt.run_id)
-    thread_id, task_id, run_id, bob = receipt.thread_id, receipt.task_id, receipt.run_id, "bob"
-    found_nothing: dict[str, Any] = {
-        "open_interrupts": (hub.reads.open_interrupts(bob, task_id), []),
-        "thread_of": (hub.reads.thread_of(bob, "p", "a", "x"), None),
-        "aliases": (hub.reads.aliases(bob, "p", [thread_id]), {}),
-        "runs": (_runs(hub, bob), []),
-        "logs": (hub.reads.logs(bob, [task_id]), {}),
-        "count_threads": (hub.reads.count_threads(bob, ThreadFilter()), 0),
-    }
-    not_found: dict[str, Any] = {
-        "submit": submit(hub, "a", follow_up=task_id, owner=bob),
-        "answer": answer(hub, task_id, "Eve", owner=bob),
-        "cancel": hub.cancel(bob, task_id),
-        "cancel_run": hub.cancel_run(bob, run_id),
-        "run_input": hub.reads.run_input(bob, run),
-        "run_page": hub.reads.run_page(bob, thread_id, "a", limit=1),
-        "turns": hub.reads.turns(bob, thread_id, limit=1),
-        "turn_log": anext(hub.reads.turn_log(bob, thread_id, [Turn(seq=1, until=None, run_id=run_id)])),
-        "removed_messages": hub.reads.removed_messages(bob, thread_id),
-        "last_begun": hub.reads.last_begun(bob, thread_id),
-        "change_thread": hub.change_thread(bob, thread_id, ThreadChange()),
-        "copy_thread": hub.copy_thread(bob, thread_id),
-        "update_state": hub.update_state(bob, StateUpdate(thread_id=thread_id)),
-        "upload": hub.upload(bob, thread_id, FilePart(name="a.txt", inline=b"a")),
-        "thread_view": hub.reads.thread_view(bob, thread_id),
-        "delete_thread": hub.delete_thread(bob, thread_id),
-        "remove_run": hub.remove_run(bob, run_id),
-        "change_run": hub.change_run(bob, run_id, {}),
-        "prune_thread": hub.prune_thread(bob, thread_id),
-        "task": hub.reads.task(bob, task_id),
-        "run": hub.reads.run(bob, run_id),
-        "thread": hub.reads.thread(bob, thread_id),
-        "chain": hub.reads.chain(bob, task_id),
-        "records": hub.reads.records(bob, Scope(thread_id)),
-        "log": anext(hub.reads.log(bob, Scope(thread_id))),
-        "snapshot": hub.reads.snapshot(bob, thread_id, StateHistory, partial(StateHistory, thread_id)),
-        "follow": follow(hub, Scope(thread_id), owner=bob),
-        "file": hub.reads.file(bob, "0" * 64),
-        "file_pieces": hub.reads.file_pieces(bob, "0" * 64),
-        "set_webhook": hub.set_webhook(bob, hook),
-        "webhooks": hub.reads.webhooks(bob, task_id),
-        "delete_webhook": hub.delete_webhook(bob, task_id, "w"),
-    }
-    appears = asyncio.ensure_future(hub.reads.await_thread(bob, thread_id))  # until bob has one of the same id
-    ports = (Hub, Reads)
-    port = {
-        name for each in ports for name, _ in inspect.getmembers(each, inspect.isfunction) if not name.startswith("_")
-    }
-    assert port == {*found_nothing, *not_found, *OTHERS}
-    for call, nothing in found_nothing.values():
-        assert await within(call) == nothing
-    assert (await hub.reads.tasks(bob, TaskFilter(), limit=10)).tasks.count == 0
-    assert (await hub.reads.threads(bob, ThreadFilter(), limit=10)).count == 0
-    assert not appears.done()
-    assert await hub.create_thread(bob, ThreadChange(), thread_id=thread_id)  # the id is his own, too
-    assert await within(appears) is True
-    await hub.delete_thread(bob, thread_id)
-    for name, call in not_found.items():
-        with pytest.raises(FaultError) as error:
-            await within(call)
-        assert error.value.fault.code is FaultCode.NOT_FOUND, name
-    assert await log(hub, receipt) == before
+# Rest
 
 
 @pytest.mark.sqlite
 async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
     """Paused tasks, readers, an agent at work and a run for later: no commit, no query, no turn of the loop."""
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     paused, working = await submit(hub, "a"), await submit(hub, "a")
     (await agent.called()).ask("q").end()
     await agent.called()
@@ -688,10 +530,10 @@ async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
         asyncio.ensure_future(follow(hub, Scope.task(each.task))) for each in (paused, working) for _ in range(9)
     ]
     channels = vars(hub.journal.channels)["_channels"].values()
-    await within(turned(lambda: sum(len(vars_of(channel, "_waiters")) for channel in channels) == 18))
+    await within(turned(lambda: sum(len(attribute(channel, "_waiters")) for channel in channels) == 18))
     await within(hub.engine.idle())
     loop = asyncio.get_running_loop()
-    selector = vars_of(loop, "_selector")
+    selector = attribute(loop, "_selector")
     turns = 0
     select = selector.select
 
@@ -780,10 +622,10 @@ MUTATIONS: dict[str, Callable[[list[Record]], list[Record]]] = {
 }
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("name", MUTATIONS)
 async def test_the_check_of_every_log_finds_what_is_wrong(hubs: House, name: str) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a", "hi")
     (await agent.called()).say(*say("hello")).ask("q").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)

@@ -2,29 +2,22 @@
 bad params: it answers with an error of its protocol or takes them, never with a 500, and the gateway works on."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from babelgate.canonical.value import Json, JsonObject
 from tests.gateway.hostile import BODIES, UNKNOWN, WRONG, mutations
 from tests.gateway.route import Route
 from tests.gateway.shape import check_error, check_reply
-from tests.gateway.siege import besieged, dumped, problems, there
+from tests.gateway.siege import dumped, problems, there
 from tests.gateway.valid import COMMANDS, MESSAGE, RPC, SUBSCRIPTIONS, V1, Command, Rpc, command, filled, rpc
 from tests.running import Running
 
 Sending = Callable[[], Awaitable[httpx.Response]]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    async with besieged(tmp_path_factory.mktemp("methods")) as gateway:
-        yield gateway
 
 
 async def rpc_params(gateway: Running, each: Rpc) -> tuple[str, JsonObject]:

@@ -1,15 +1,16 @@
 """A file that was told by a URL of the gateway comes back to an agent as the bytes behind it."""
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from babelgate.canonical import FilePart, Invocation
 from tests.running import Running, running
 
-INLINE = 10
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 PICTURE = bytes(range(256))
 KEYS = {"ann": "a-key", "bob": "b-key"}
 DIALECTS = ["acp", "a2a-1.0", "a2a-0.3", "langgraph"]
@@ -27,9 +28,10 @@ def measure(call: Invocation) -> str:
     return f"{len(part.inline)} bytes of {part.media_type} as {part.name}"
 
 
-@pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncGenerator[Running]:
-    async with running(tmp_path, {"draw": draw, "measure": measure}, limits={"inline": INLINE}, keys=KEYS) as made:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    agents = {"draw": draw, "measure": measure}
+    async with running(tmp_path_factory.mktemp("files"), agents, limits={"inline": 10}, keys=KEYS) as made:
         yield made
 
 
@@ -80,15 +82,11 @@ async def test_its_owner_hands_it_on(gateway: Running, told_by: str, given: str)
 
 
 @pytest.mark.parametrize("given", DIALECTS)
-async def test_somebody_else_s_stays_a_link(gateway: Running, given: str) -> None:
+async def test_what_is_not_the_caller_s_own_stays_a_link(gateway: Running, given: str) -> None:
     url = await told(gateway, "ann", "acp", "draw")
-    assert await told(gateway, "bob", given, "measure", url) == f"a link: {url}"
-
-
-@pytest.mark.parametrize("given", DIALECTS)
-async def test_the_same_name_elsewhere_stays_a_link(gateway: Running, given: str) -> None:
-    url = (await told(gateway, "ann", "acp", "draw")).replace(gateway.url, "http://files.example")
-    assert await told(gateway, "ann", given, "measure", url) == f"a link: {url}"
+    elsewhere = url.replace(gateway.url, "http://files.example")
+    for who, link in (("bob", url), ("ann", elsewhere)):
+        assert await told(gateway, who, given, "measure", link) == f"a link: {link}"
 
 
 @pytest.mark.parametrize("tail", ["", "/more", "?a=b", "0"])

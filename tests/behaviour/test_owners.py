@@ -30,7 +30,6 @@ from tests.gateway.owning import (
     look,
     make,
     message,
-    two_owners,
     unknown,
 )
 from tests.gateway.position import NO_ID, POSITIONS, Position
@@ -47,12 +46,6 @@ OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping"}
 
 def is_open(path: str) -> bool:
     return path in OPEN or path.endswith((".well-known/agent-card.json", ".well-known/agent.json"))
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
-    async with two_owners(tmp_path_factory.mktemp("owners")) as place:
-        yield place
 
 
 @pytest_asyncio.fixture(loop_scope="module")

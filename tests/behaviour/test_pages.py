@@ -1,15 +1,18 @@
 """A page of another site that knows the ids of a run: what it may have a browser get does not end the run."""
 
 import asyncio
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from tests.gateway.hubs import within
 from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FOREIGN: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "an image": ("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}),
@@ -17,9 +20,9 @@ FOREIGN: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "a port of this machine": ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}),
     "a HEAD": ("HEAD", {}),
 }
-OWN: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
-    "the SDK": ("GET", {}),
-    "a page of this machine": ("GET", {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:3000"}),
+OWN: Final[Mapping[str, Mapping[str, str]]] = {
+    "the SDK": {},
+    "a page of this machine": {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:3000"},
 }
 PATHS: Final = ("join", "wait", "stream")
 
@@ -38,45 +41,50 @@ class Agent:
         return f"{text} to the end"
 
 
-async def left(gateway: Running, method: str, path: str, headers: Mapping[str, str]) -> None:
-    """Ask for the run, and leave as soon as the answer begins."""
-    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False, verify=False) as http:
-        params = {"cancel_on_disconnect": "1"}
-        async with http.stream(method, path, headers=dict(headers), params=params, timeout=30) as response:
-            assert response.status_code == 200
+@dataclass(frozen=True)
+class Site:
+    gateway: Running
+    agent: Agent
+
+    async def leave(self, method: str, path: str, headers: Mapping[str, str]) -> str:
+        """Ask for a new run, and leave as soon as the answer begins; return the run's path."""
+        self.agent.go.clear()
+        self.agent.cancelled.clear()
+        http = self.gateway.http
+        thread = (await http.post("/threads", json={})).json()["thread_id"]
+        body = {"assistant_id": "slow", "input": "hello"}
+        run = (await http.post(f"/threads/{thread}/runs", json=body)).json()["run_id"]
+        at = f"/threads/{thread}/runs/{run}"
+        async with httpx.AsyncClient(base_url=self.gateway.url, trust_env=False, verify=False) as page:
+            params = {"cancel_on_disconnect": "1"}
+            async with page.stream(method, f"{at}/{path}", headers=headers, params=params, timeout=30) as response:
+                assert response.status_code == 200
+        return at
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
+    agent = Agent()
+    async with running(tmp_path_factory.mktemp("pages"), {"slow": agent.__call__}) as gateway:
+        yield Site(gateway, agent)
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("method", "headers"), FOREIGN.values(), ids=list(FOREIGN))
-async def test_a_run_goes_on_when_a_page_that_asked_for_it_leaves(
-    tmp_path: Path, path: str, method: str, headers: Mapping[str, str]
+async def test_a_run_goes_on_when_a_foreign_page_leaves(
+    site: Site, path: str, method: str, headers: Mapping[str, str]
 ) -> None:
-    agent = Agent()
-    async with running(tmp_path, {"slow": agent.__call__}) as gateway:
-        at = await started(gateway)
-        await left(gateway, method, f"{at}/{path}", headers)
-        for _ in range(30):  # time in which the cancel would have come
-            await gateway.http.get("/healthz")
-        assert not agent.cancelled.is_set()
-        agent.go.set()
-        state = (await within(gateway.http.get(f"{at}/join"), "the end")).json()
-        assert state["messages"][-1]["content"] == "hello to the end"
+    at = await site.leave(method, path, headers)
+    for _ in range(30):  # time in which the cancel would have come
+        await site.gateway.http.get("/healthz")
+    assert not site.agent.cancelled.is_set()
+    site.agent.go.set()
+    state = (await within(site.gateway.http.get(f"{at}/join"), "the end")).json()
+    assert state["messages"][-1]["content"] == "hello to the end"
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(("method", "headers"), OWN.values(), ids=list(OWN))
-async def test_a_caller_who_may_call_may_have_the_run_end_with_the_request(
-    tmp_path: Path, path: str, method: str, headers: Mapping[str, str]
-) -> None:
-    agent = Agent()
-    async with running(tmp_path, {"slow": agent.__call__}) as gateway:
-        await left(gateway, method, f"{await started(gateway)}/{path}", headers)
-        await within(agent.cancelled.wait(), "the cancel")
-
-
-async def started(gateway: Running) -> str:
-    """The path of a run that is at work."""
-    thread = (await gateway.http.post("/threads", json={})).json()["thread_id"]
-    body = {"assistant_id": "slow", "input": "hello"}
-    run = (await gateway.http.post(f"/threads/{thread}/runs", json=body)).json()["run_id"]
-    return f"/threads/{thread}/runs/{run}"
+@pytest.mark.parametrize("headers", OWN.values(), ids=list(OWN))
+async def test_a_run_ends_when_its_own_caller_leaves(site: Site, path: str, headers: Mapping[str, str]) -> None:
+    await site.leave("GET", path, headers)
+    await within(site.agent.cancelled.wait(), "the cancel")

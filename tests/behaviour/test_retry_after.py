@@ -1,21 +1,24 @@
 """Whoever is told to come back later is told when, in every protocol: in the header, where a call is answered so."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from babelgate.canonical import Message, RunInput, Submission
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.registry import connect
-from babelgate.gateway.hub import Hub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.transaction import Transaction
 from tests.faults.proxy import proxied, status
-from tests.running import running
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OWNER = "default"
 
@@ -69,41 +72,47 @@ async def asked(http: httpx.AsyncClient, path: str, body: Any, headers: Any) -> 
     return answer
 
 
-@pytest.mark.parametrize(("path", "body", "headers", "code"), CALLS)
-async def test_a_full_queue_says_when_to_come_back(
-    tmp_path: Path, path: str, body: Any, headers: Any, code: int
-) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def full(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    """A gateway whose agent is at work, with a run in its queue, which takes no more."""
     busy = RegisteredAgent(*wrap(held, "busy"), concurrency=1)
-    async with running(tmp_path, registered={"busy": busy}, limits={"queue": {"agent": 1}}) as gateway:
+    folder = tmp_path_factory.mktemp("full")
+    async with running(folder, registered={"busy": busy}, limits={"queue": {"agent": 1}}) as gateway:
         for _ in range(2):
-            await gateway.hub.submit(
-                OWNER, Submission(agent="busy", input=RunInput(messages=(Message.of("Hi", "user"),)))
-            )
-        answer = await asked(gateway.http, path, body, headers)
-    assert (answer.status_code, answer.headers.get("retry-after")) == (code, "1"), answer.text
+            waiting = RunInput(messages=(Message.of("Hi", "user"),))
+            await gateway.hub.submit(OWNER, Submission(agent="busy", input=waiting))
+        yield gateway
 
 
-@pytest.mark.parametrize(("path", "body", "headers", "code"), STARTS)
-async def test_a_database_that_takes_no_writes_is_no_failure_of_the_gateway_but_a_reason_to_come_back(
-    tmp_path: Path, path: str, body: Any, headers: Any, code: int
-) -> None:
-    """Load balancers and official clients ask again where they are answered 503, and elsewhere."""
-    busy = RegisteredAgent(*wrap(held, "busy"))
-    async with running(tmp_path, registered={"busy": busy}) as gateway:
-        await takes_no_writes(gateway.hub)
-        answer = await gateway.http.post(path, json=body, headers=headers)
-        wanted = code if code == 200 else 503
-        assert (answer.status_code, answer.headers.get("retry-after")) == (wanted, "5"), answer.text
-        assert "could not store this" in answer.text
-
-
-async def takes_no_writes(hub: Hub) -> None:
-    """As on a file system that has become read-only."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def readonly(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    """A gateway whose database takes no writes, as on a file system that has become read-only."""
 
     def connection(tx: Transaction) -> Any:
         return tx.connection.connection.dbapi_connection
 
-    (await hub.journal.write(connection)).execute("PRAGMA query_only=1")
+    folder = tmp_path_factory.mktemp("readonly")
+    async with running(folder, registered={"busy": RegisteredAgent(*wrap(held, "busy"))}) as gateway:
+        (await gateway.hub.journal.write(connection)).execute("PRAGMA query_only=1")
+        yield gateway
+
+
+@pytest.mark.parametrize(("path", "body", "headers", "code"), CALLS)
+async def test_a_full_queue_says_when_to_come_back(
+    full: Running, path: str, body: Any, headers: Any, code: int
+) -> None:
+    answer = await asked(full.http, path, body, headers)
+    assert (answer.status_code, answer.headers.get("retry-after")) == (code, "1"), answer.text
+
+
+@pytest.mark.parametrize(("path", "body", "headers", "code"), STARTS)
+async def test_a_readonly_database_says_when_to_come_back(
+    readonly: Running, path: str, body: Any, headers: Any, code: int
+) -> None:
+    """Load balancers and official clients ask again where they are answered 503, and elsewhere."""
+    answer = await readonly.http.post(path, json=body, headers=headers)
+    assert (answer.status_code, answer.headers.get("retry-after")) == (200 if code == 200 else 503, "5"), answer.text
+    assert "could not store this" in answer.text
 
 
 @pytest.mark.parametrize("path", ["/threads", "/agent-protocol/threads"])

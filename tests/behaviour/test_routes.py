@@ -2,7 +2,7 @@
 answers in its protocol's words, never with a 500, and the gateway works on."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 from urllib.parse import quote
@@ -28,7 +28,7 @@ from tests.gateway.hostile import (
 )
 from tests.gateway.route import AGENT_SLOT, FREE_SLOT, METHODS, ROUTES, Route, allowed, paths, protocol_of, words_of
 from tests.gateway.shape import check_error, not_found
-from tests.gateway.siege import Case, besieged, body_for, dumped, headers_for, problems, sending, spared, there
+from tests.gateway.siege import Case, body_for, dumped, headers_for, problems, sending, spared, there
 from tests.gateway.valid import BLOCKS, EVENTS, LENIENT, UPLOAD, V1, VALID, command
 from tests.running import Running
 
@@ -88,12 +88,6 @@ STREAMS: Final = (
     Route("POST", "/threads/{thread_id}/stream/events"),
 )
 READS: Final = frozenset({*VALID, UPLOAD, "POST /a2a/{agent}"})
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    async with besieged(tmp_path_factory.mktemp("routes")) as gateway:
-        yield gateway
 
 
 class Standing:

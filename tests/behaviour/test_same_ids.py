@@ -34,6 +34,7 @@ from tests.gateway.hubs import (
     reaches,
     registered,
     submit,
+    submit_and_ask,
     turned,
     within,
 )
@@ -83,8 +84,7 @@ async def test_a_cancel_stops_the_run_of_its_owner_alone(hubs: House) -> None:
 
 
 async def test_an_input_that_makes_room_makes_it_on_its_owners_thread_alone(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
     (alices, her), (_, his) = begun[ALICE], begun[BOB]
     later = await submit(hub, "a", "later", owner=BOB, thread_id=THREAD, strategy="interrupt")
@@ -97,8 +97,7 @@ async def test_an_input_that_makes_room_makes_it_on_its_owners_thread_alone(hubs
 
 
 async def test_questions_under_the_same_ids_are_each_answered_by_their_owner(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
     for receipt, going in begun.values():
         going.ask("q").end()
@@ -134,8 +133,7 @@ async def test_a_paused_generator_goes_on_with_the_answer_of_its_own_caller(hubs
 
 
 async def test_readers_see_the_records_of_their_owner_until_his_run_ends(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
     scopes = (Scope(THREAD, "run", RUN), Scope(THREAD, "task", TASK))
     reading = {
@@ -154,11 +152,8 @@ async def test_readers_see_the_records_of_their_owner_until_his_run_ends(hubs: H
 
 
 async def test_a_task_and_a_run_of_one_id_end_each_for_itself(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a", thread_id=THREAD, task_id=TASK, run_id=TASK)
-    (await agent.called()).ask("q").end()
-    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    await submit_and_ask(hub, agent, "q", thread_id=THREAD, task_id=TASK, run_id=TASK)
     reading = asyncio.ensure_future(follow(hub, Scope(THREAD, "task", TASK)))
     resumed = await answer(hub, TASK, "yes")
     (await agent.called()).say("after the answer").end()
@@ -176,8 +171,7 @@ async def test_who_waits_for_a_thread_is_not_told_of_another_owners(hubs: House)
 
 
 async def test_a_deletion_leaves_another_owners_run_and_readers_alone(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
     reading = asyncio.ensure_future(follow(hub, Scope(THREAD, "run", RUN), owner=ALICE))
     await within(hub.delete_thread(BOB, THREAD))
@@ -232,8 +226,7 @@ async def test_webhooks_under_the_same_ids_tell_their_owners_task_each(hubs: Hou
             self._told.append(record.event.kind)
             return []
 
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent), writers={"own": Writer})
+    hub, agent = await hubs.scripted(writers={"own": Writer})
     begun = await both(hub, agent)
     for owner in (ALICE, BOB):
         hook = Webhook(webhook_id="w", task_id=TASK, dialect="own", url="http://127.0.0.1:9/", config={"owner": owner})
@@ -252,8 +245,7 @@ async def test_webhooks_under_the_same_ids_tell_their_owners_task_each(hubs: Hou
 
 
 async def test_an_agent_that_outlives_its_thread_says_nothing_on_the_one_that_follows(hubs: House) -> None:
-    agent = Scripted(stubborn=True)
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted(stubborn=True)
     await submit(hub, "a", **SAME, owner=ALICE)
     old = await agent.called()
     await within(hub.delete_thread(ALICE, THREAD))
@@ -268,38 +260,37 @@ async def test_an_agent_that_outlives_its_thread_says_nothing_on_the_one_that_fo
     assert await said(hub, ALICE) == "anew from now"
 
 
+async def recreate(hub: Hub, held: Held) -> "asyncio.Future[tuple[Any, Receipt]]":
+    """Queue the erasure of the thread, and a run that takes its ids again."""
+    deleting = asyncio.ensure_future(hub.delete_thread(ALICE, THREAD))
+    await held.queued(deleting)
+    again = asyncio.ensure_future(submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="recreate"))
+    await held.queued(again)
+    return asyncio.gather(deleting, again)
+
+
 async def test_what_an_erased_run_was_about_to_store_is_not_stored_with_its_successor(hubs: House) -> None:
     """Its append is in the queue behind the erasure and behind the run that has its ids now."""
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     await submit(hub, "a", **SAME, owner=ALICE)
     old = await agent.called()
     async with Held(hub) as held:
-        deleting = asyncio.ensure_future(hub.delete_thread(ALICE, THREAD))
-        await held.queued(deleting)
-        again = asyncio.ensure_future(submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="recreate"))
-        await held.queued(again)
+        again = await recreate(hub, held)
         old.say("from the past")
         await held.queued(asyncio.ensure_future(asyncio.Event().wait()))
-    await within(deleting)
-    receipt = await within(again)
+    _, receipt = await within(again)
     (await agent.called()).end()
     assert (await ends(hub, receipt, owner=ALICE)).state is TaskState.COMPLETED
     assert await said(hub, ALICE) == "anew"
 
 
 async def test_a_run_is_open_to_readers_though_its_ids_were_erased_in_the_same_commit(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     await submit(hub, "a", **SAME, owner=ALICE)
     await agent.called()
     async with Held(hub) as held:
-        deleting = asyncio.ensure_future(hub.delete_thread(ALICE, THREAD))
-        await held.queued(deleting)
-        again = asyncio.ensure_future(submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="recreate"))
-        await held.queued(again)
-    await within(deleting)
-    receipt = await within(again)
+        again = await recreate(hub, held)
+    _, receipt = await within(again)
     new = await agent.called()
     reading = batches(hub, Scope(THREAD, "run", RUN), owner=ALICE)
     await anext(reading)
@@ -322,8 +313,7 @@ async def test_a_thread_made_again_without_a_time_to_live_does_not_inherit_the_o
 
 
 async def test_a_thread_whose_time_is_over_is_kept_if_something_comes_before_its_erasure(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     await hub.create_thread(ALICE, ThreadChange(ttl=100), thread_id=THREAD)
     pk = await hub.journal.query(thread_key, owner=ALICE, thread_id=THREAD)
     assert pk is not None

@@ -3,12 +3,11 @@ the conversation goes on. How they are opened, and what ends one, is in `test_ha
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from uuid import uuid4
 
 import pytest
-import pytest_asyncio
 from websockets.exceptions import ConnectionClosed
 
 from babelgate.canonical.value import Json, JsonObject
@@ -16,25 +15,13 @@ from tests.adapters.langchain.watching import Socket
 from tests.gateway.conversing import EVERYTHING, PATHS, START, connected, talking, talks
 from tests.gateway.hostile import BODIES, UNKNOWN, mutations
 from tests.gateway.hubs import within
-from tests.gateway.owning import Made, Place, look, two_owners, unknown
+from tests.gateway.owning import Made, Place, look, unknown
 from tests.gateway.shape import check_reply
-from tests.gateway.siege import besieged, dumped, there, works
+from tests.gateway.siege import dumped, there, works
 from tests.gateway.valid import COMMANDS, SUBSCRIPTIONS, Command, command, filled
 from tests.running import Running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    async with besieged(tmp_path_factory.mktemp("sockets")) as gateway:
-        yield gateway
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
-    async with two_owners(tmp_path_factory.mktemp("owners")) as place:
-        yield place
 
 
 # Frames

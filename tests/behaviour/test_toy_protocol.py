@@ -74,6 +74,7 @@ def test_the_schema_of_the_settings_has_its_name(tmp_path: Path) -> None:
         assert ('"toy"' in json.dumps(json.loads(told.stdout))) is known
 
 
+@pytest.mark.slow
 def test_the_generated_matrices_have_a_column_for_it(tmp_path: Path) -> None:
     program = "import json; from docs.generate import pages; print(json.dumps({p.name: t for p, t in pages().items()}))"
     environment = {**os.environ, "PYTHONPATH": PATH}

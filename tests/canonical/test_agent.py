@@ -18,21 +18,18 @@ def user(*parts: Any) -> Message:
     return Message(role="user", parts=parts)
 
 
-def test_the_text_is_that_of_the_last_message_that_has_any():
-    assert call(Message.of("first", "user"), Message.of("second", "user"), user(FilePart(name="a"))).text == "second"
-
-
-def test_empty_text_is_text():
-    assert call(Message.of("before", "user"), Message.of("", "user")).text == ""
-
-
-def test_a_call_of_nothing_has_no_text():
-    assert call().text == ""
-    assert call(user()).text == ""
-
-
-def test_reasoning_is_no_text():
-    assert call(user(ReasoningPart(text="hm"), TextPart(text="yes"))).text == "yes"
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ((Message.of("first", "user"), Message.of("second", "user"), user(FilePart(name="a"))), "second"),
+        ((Message.of("before", "user"), Message.of("", "user")), ""),
+        ((user(ReasoningPart(text="hm"), TextPart(text="yes")),), "yes"),
+        ((user(),), ""),
+        ((), ""),
+    ],
+)
+def test_the_text_is_that_of_the_last_message_that_has_any(messages: tuple[Message, ...], text: str):
+    assert call(*messages).text == text
 
 
 @pytest.mark.parametrize(

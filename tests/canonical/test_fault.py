@@ -10,13 +10,8 @@ from babelgate.canonical.json import to_json
 
 @pytest.mark.parametrize("code", FaultCode)
 def test_every_fault_is_somebodys(code: FaultCode):
-    assert BLAME[code] in ("caller", "upstream", "us")
     assert Fault(code=code, message="x").blame == BLAME[code]
-
-
-@pytest.mark.parametrize("code", [code for code in FaultCode if code.value.startswith("agent_")])
-def test_what_an_agent_does_wrong_is_upstreams_fault(code: FaultCode):
-    assert BLAME[code] == "upstream"
+    assert BLAME[code] == "upstream" or not code.value.startswith("agent_")
 
 
 def test_an_error_carries_its_fault_with_details():

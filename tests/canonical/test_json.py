@@ -132,6 +132,10 @@ def test_a_number_is_finite_and_can_be_printed() -> None:
     assert not is_number(float("inf"))
 
 
+def test_a_tuple_is_json_as_a_list_is() -> None:
+    check_json((1, ("é\0", 2)))
+
+
 def test_text_is_what_utf_8_can_say() -> None:
     assert is_text("é\0")
     assert not is_text("a\ud800")

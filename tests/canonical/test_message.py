@@ -2,9 +2,7 @@
 
 import json
 from copy import deepcopy
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,17 +30,6 @@ def test_text_is_its_pieces_without_anything_between(pieces: list[str]):
 def test_only_text_parts_are_text():
     parts = (TextPart(text="a"), ReasoningPart(text="thought"), DataPart(data={"text": "b"}), TextPart(text="c"))
     assert text_of(parts) == "ac"
-
-
-def test_a_message_of_text_has_one_part():
-    assert Message.of("hi", "user") == Message(role="user", parts=(TextPart(text="hi"),))
-    assert Message.of("so far", phase="progress").phase == "progress"
-
-
-def test_a_message_cannot_be_changed():
-    message: Any = Message.of("hi")
-    with pytest.raises(AttributeError, match="immutable"):
-        message.role = "user"
 
 
 def test_parts_with_equal_content_are_equal_also_with_bytes():

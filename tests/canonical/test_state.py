@@ -5,10 +5,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 import pytest
-from hypothesis import given
 
-from babelgate.canonical import Record, RunStatus, TaskState
-from babelgate.canonical.event import RunCreated, RunEnded, RunStarted, TaskChanged, TaskCreated
+from babelgate.canonical import RunStatus, TaskState
 from babelgate.canonical.state import (
     ENDED,
     RUN_TRANSITIONS,
@@ -18,7 +16,6 @@ from babelgate.canonical.state import (
     can_become,
     can_run_become,
 )
-from tests import strategies
 
 State = TypeVar("State", bound=StrEnum)
 
@@ -71,30 +68,3 @@ def test_a_cancelling_task_does_not_go_back_to_work():
 def test_no_state_follows_itself_but_a_run_may_be_started_again():
     assert [state for state in TaskState if can_become(state, state)] == []
     assert [status for status in RunStatus if can_run_become(status, status)] == [RunStatus.RUNNING]
-
-
-@given(strategies.records())
-def test_drawn_logs_obey_the_tables(records: list[Record]):
-    task: TaskState | None = None
-    runs: dict[str, RunStatus] = {}
-    for record in records:
-        match record.event:
-            case TaskCreated():
-                task = TaskState.SUBMITTED
-            case TaskChanged():
-                assert task is not None
-                assert can_become(task, record.event.state)
-                task = record.event.state
-            case RunCreated():
-                runs[record.event.run_id] = RunStatus.PENDING
-            case RunStarted():
-                assert record.run_id is not None
-                assert can_run_become(runs[record.run_id], RunStatus.RUNNING)
-                runs[record.run_id] = RunStatus.RUNNING
-            case RunEnded():
-                assert record.run_id is not None
-                assert can_run_become(runs[record.run_id], record.event.status)
-                runs[record.run_id] = record.event.status
-            case _:
-                assert runs[record.run_id] is RunStatus.RUNNING if record.run_id and record.attempt else True
-    assert all(status in ENDED for status in runs.values())

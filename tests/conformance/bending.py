@@ -8,6 +8,7 @@ from typing import Any, Final
 import httpx
 
 from tests import loopback
+from tests.bridge import read_body
 from tests.serving import serving
 
 Bend = Callable[[str, str, Any], Any]
@@ -51,19 +52,12 @@ class _Proxy:
         self.drops = drops
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        content, more = b"", True
-        while more:
-            message = await receive()
-            content += message.get("body", b"")
-            more = message.get("more_body", False)
+        content = await read_body(receive)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         path = scope["path"]
-        if not path.startswith(self.only):
-            await send({"type": "http.response.start", "status": 404, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-            return
-        if self.authorization and headers.pop("authorization", "") != self.authorization:
-            await send({"type": "http.response.start", "status": 401, "headers": []})
+        is_stranger = self.authorization and headers.pop("authorization", "") != self.authorization
+        if is_stranger or not path.startswith(self.only):
+            await send({"type": "http.response.start", "status": 401 if is_stranger else 404, "headers": []})
             await send({"type": "http.response.body", "body": b""})
             return
         query = scope["query_string"].decode()

@@ -7,7 +7,7 @@ asks anything (a card), is shown to those of its groups. `pytest --whole-sets` s
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -70,6 +70,18 @@ async def assert_caught(server: Server, group: str, request: pytest.FixtureReque
     request.node.user_properties.append((PROPERTY, [server.set, caught, len(violations)]))
     told = [f"{violation.name}: {text}" for violation, each in zip(violations, found, strict=True) for text in each]
     assert not told, "\n".join(told)
+
+
+def violation_test(server: Server) -> Callable[..., Awaitable[None]]:
+    """The test of a module that shows each group of a server's violations to the judge."""
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(300)
+    @pytest.mark.parametrize("group", groups_of(server))
+    async def test(group: str, request: pytest.FixtureRequest) -> None:
+        await assert_caught(server, group, request)
+
+    return test
 
 
 @dataclass(frozen=True, slots=True)

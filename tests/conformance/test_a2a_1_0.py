@@ -2,19 +2,10 @@
 
 from typing import Final
 
-import pytest
-
 from tests.conformance.hasty import HastyLoop
-from tests.conformance.mutation import assert_caught, groups_of
+from tests.conformance.mutation import violation_test
 from tests.conformance.servers.a2a_1_0 import SERVER
 
 LOOPS: Final = {"hasty": HastyLoop}
 
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("group", groups_of(SERVER))
-async def test_violations_of_a2a_1_0_are_caught_by_the_requirement_that_they_break(
-    group: str, request: pytest.FixtureRequest
-) -> None:
-    await assert_caught(SERVER, group, request)
+test_violations_of_a2a_1_0_are_caught_by_the_requirement_that_they_break = violation_test(SERVER)

@@ -260,12 +260,8 @@ def declares(protocol: str, path: str, value: Any) -> Any:
     """An answer without its files, which says so."""
     if protocol != "a2a-0.3" or "result" not in value or "status" not in value["result"]:
         return value if protocol != "a2a-0.3" or "result" not in value else without_files(value)
-    result: Any = {
-        **value["result"],
-        "artifacts": [],
-        "metadata": {"babelgate": {"loss": {"artifact": "files are lost"}}},
-    }
-    return {**value, "result": result}
+    loss = {"babelgate": {"loss": {"artifact": "files are lost"}}}
+    return {**value, "result": {**value["result"], "artifacts": [], "metadata": loss}}
 
 
 def without_files(value: Any) -> Any:

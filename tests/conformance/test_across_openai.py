@@ -15,7 +15,7 @@ from tests.serving import serving
 KEY = {"Authorization": "Bearer first-caller"}
 TRIGGERS = Triggers(
     {
-        **{name: Trigger("Hello", agent="mock-1") for name in ("plain", "question", "data", "files", "long")},
+        **dict.fromkeys(("plain", "question", "data", "files", "long"), Trigger("Hello", agent="mock-1")),
         "fail": Trigger("fail", agent="mock-1"),
     }
 )

@@ -61,11 +61,7 @@ async def test_the_agent_that_a_url_names_is_judged() -> None:
     [
         ({"protocolVersion": "0.3.0", "url": "http://127.0.0.1:9", "preferredTransport": "GRPC"}, "a2a-0.3"),
         (
-            {
-                "supportedInterfaces": [
-                    {"url": "127.0.0.1:9", "protocolBinding": "GRPC", "protocolVersion": "1.0"},
-                ]
-            },
+            {"supportedInterfaces": [{"url": "127.0.0.1:9", "protocolBinding": "GRPC", "protocolVersion": "1.0"}]},
             "a2a-1.0",
         ),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import pytest_asyncio
 from jsonschema import Draft202012Validator
 
 from babelgate.conformance.baseline import apply
@@ -39,11 +40,66 @@ async def examined(violation: str = "", **selection: Any) -> Report:
         return await examine(url + server.path, Selection(**selection), options)
 
 
-async def test_what_an_agent_speaks_is_found_out() -> None:
-    report = await examined()
-    assert [each.set.name for each in report.sets] == ["a2a-1.0"]
-    assert report.is_conformant
-    assert report.sets[0].passes == report.sets[0].applicable > 0
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def right() -> Report:
+    return await examined()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def wrong() -> Report:
+    """Of an agent that breaks cancel.ended."""
+    return await examined("ended tasks are cancelled")
+
+
+def test_what_an_agent_speaks_is_found_out(right: Report) -> None:
+    assert [each.set.name for each in right.sets] == ["a2a-1.0"]
+    assert right.is_conformant
+    assert right.sets[0].passes == right.sets[0].applicable > 0
+
+
+def test_every_form_of_a_report_is_well_formed_and_holds_no_secret(wrong: Report) -> None:
+    assert not wrong.is_conformant
+    forms = {form: render(wrong, form) for form in FORMS}
+    for form, text in forms.items():
+        assert SECRET not in text, form
+    schema = json.loads((files("babelgate.conformance") / "report" / "report.schema.json").read_text(encoding="utf-8"))
+    validator: Any = Draft202012Validator(schema)
+    validator.validate(json.loads(forms["json"]))
+    suite = ElementTree.fromstring(forms["junit"])
+    assert [case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None] == ["cancel.ended"]
+    assert json.loads(forms["ctrf"])["results"]["summary"]["failed"] == 1
+    assert "cancel.ended" in forms["markdown"]
+    assert json.loads(forms["badge"])["color"] != "brightgreen"
+
+
+def test_the_page_loads_nothing_from_anywhere(right: Report) -> None:
+    class Loads(HTMLParser):
+        found: list[str]
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            given = dict(attrs)
+            if tag in ("script", "link", "img", "iframe") or "src" in given:
+                self.found.append(tag)
+
+    reader = Loads()
+    reader.found = []
+    reader.feed(render(right, "html"))
+    assert reader.found == []
+
+
+def test_a_baseline_expects_failures_and_tells_of_entries_that_are_stale(wrong: Report) -> None:
+    expected = apply({"a2a-1.0/cancel.ended": "known", "acp-0.2/other": "of another set"}, wrong.sets[0])
+    assert expected.is_conformant
+    stale = apply({"a2a-1.0/cancel.ended": "known", "a2a-1.0/send.waits": "no more"}, wrong.sets[0])
+    assert stale.stale == ("a2a-1.0/send.waits",)
+    assert not stale.is_conformant
+
+
+def test_what_is_said_for_a_requirement_is_its_evidence(wrong: Report) -> None:
+    (failed,) = [each for each in wrong.sets[0].results if each.verdict is Verdict.FAIL]
+    assert failed.exchange is not None and b'"CancelTask"' in failed.exchange.body
+    assert failed.expected.startswith("the error TASK_NOT_CANCELABLE")
+    assert any(b'"SendMessage"' in exchange.body for exchange in failed.exchanges), "what was played for it, too"
 
 
 async def test_a_server_that_speaks_nothing_is_told_so_and_not_judged() -> None:
@@ -59,54 +115,6 @@ async def test_patterns_choose_requirements_and_unknown_ones_are_refused() -> No
     assert names == {"stream", "card"}
     with pytest.raises(SelectionError, match="no requirement is called nonsense"):
         await examined(only=("nonsense",))
-
-
-async def test_every_form_of_a_report_is_well_formed_and_holds_no_secret() -> None:
-    report = await examined("ended tasks are cancelled")
-    assert not report.is_conformant
-    forms = {form: render(report, form) for form in FORMS}
-    for form, text in forms.items():
-        assert SECRET not in text, form
-    schema = json.loads((files("babelgate.conformance") / "report" / "report.schema.json").read_text(encoding="utf-8"))
-    validator: Any = Draft202012Validator(schema)
-    validator.validate(json.loads(forms["json"]))
-    suite = ElementTree.fromstring(forms["junit"])
-    assert [case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None] == ["cancel.ended"]
-    assert json.loads(forms["ctrf"])["results"]["summary"]["failed"] == 1
-    assert "cancel.ended" in forms["markdown"]
-    assert json.loads(forms["badge"])["color"] != "brightgreen"
-
-
-async def test_the_page_loads_nothing_from_anywhere() -> None:
-    class Loads(HTMLParser):
-        found: list[str]
-
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            given = dict(attrs)
-            if tag in ("script", "link", "img", "iframe") or "src" in given:
-                self.found.append(tag)
-
-    reader = Loads()
-    reader.found = []
-    reader.feed(render(await examined(), "html"))
-    assert reader.found == []
-
-
-async def test_a_baseline_expects_failures_and_tells_of_entries_that_are_stale() -> None:
-    report = await examined("ended tasks are cancelled")
-    expected = apply({"a2a-1.0/cancel.ended": "known", "acp-0.2/other": "of another set"}, report.sets[0])
-    assert expected.is_conformant
-    stale = apply({"a2a-1.0/cancel.ended": "known", "a2a-1.0/send.waits": "no more"}, report.sets[0])
-    assert stale.stale == ("a2a-1.0/send.waits",)
-    assert not stale.is_conformant
-
-
-async def test_what_is_said_for_a_requirement_is_its_evidence() -> None:
-    report = await examined("ended tasks are cancelled")
-    (failed,) = [each for each in report.sets[0].results if each.verdict is Verdict.FAIL]
-    assert failed.exchange is not None and b'"CancelTask"' in failed.exchange.body
-    assert failed.expected.startswith("the error TASK_NOT_CANCELABLE")
-    assert any(b'"SendMessage"' in exchange.body for exchange in failed.exchanges), "what was played for it, too"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.slow
 BOB = {"Authorization": "Bearer bobs-secret"}
 ALICE = {"Authorization": "Bearer alices-secret"}
 KEYS = {"alice": "alices-secret", "bob": "bobs-secret"}
+ALONE = Options(triggers=read_triggers("demo"))
+OWNED = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
 
 
 async def judged(folder: Path, protocol: str, options: Options, path: str, **settings: Any) -> Report:
@@ -40,8 +42,7 @@ def wrong(report: Report) -> list[str]:
 
 @pytest.mark.timeout(180)
 async def test_the_demo_agents_keep_a2a_of_both_revisions(tmp_path: Path, accept: bool) -> None:
-    options = Options(triggers=read_triggers("demo"))
-    report = await judged(tmp_path, "a2a", options, "/a2a/echo")
+    report = await judged(tmp_path, "a2a", ALONE, "/a2a/echo")
     assert [each.set.name for each in report.sets] == ["a2a-0.3", "a2a-1.0"]
     assert wrong(report) == []
     assert report.sets[1].seconds < 20, "people wait for it"
@@ -49,9 +50,8 @@ async def test_the_demo_agents_keep_a2a_of_both_revisions(tmp_path: Path, accept
 
 
 async def test_the_demo_agents_keep_the_agent_protocol_in_both_layouts(tmp_path: Path, accept: bool) -> None:
-    options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
     settings = {"keys": KEYS, "default_agent": "echo", "limits": {"ephemeral_ttl": 0.1}}
-    report = await judged(tmp_path, "agent-protocol", options, "/agent-protocol", **settings)
+    report = await judged(tmp_path, "agent-protocol", OWNED, "/agent-protocol", **settings)
     [only] = report.sets
     assert only.capabilities >= {"OpenAPI", "README", "agents", "commands", "store"}
     assert wrong(report) == []
@@ -59,8 +59,7 @@ async def test_the_demo_agents_keep_the_agent_protocol_in_both_layouts(tmp_path:
 
 
 async def test_the_demo_agents_keep_what_langgraph_platform_asks(tmp_path: Path, accept: bool) -> None:
-    options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
-    report = await judged(tmp_path, "langgraph", options, "", keys=KEYS)
+    report = await judged(tmp_path, "langgraph", OWNED, "", keys=KEYS)
     assert [each.set.name for each in report.sets] == ["langgraph-0.16"]
     # The demo agents are no graphs, and have no node to stop before: the run names it as a loss.
     assert [each for each in wrong(report) if not each.startswith("langgraph-0.16/question.breakpoint: warning")] == []
@@ -68,24 +67,27 @@ async def test_the_demo_agents_keep_what_langgraph_platform_asks(tmp_path: Path,
 
 
 @pytest.mark.timeout(180)
-async def test_with_keys_nobody_sees_what_is_anothers_in_a2a(tmp_path: Path) -> None:
-    options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
-    report = await judged(tmp_path, "a2a", options, "/a2a/echo", keys=KEYS)
-    assert all("security" in each.capabilities for each in report.sets)
+@pytest.mark.parametrize(
+    ("protocol", "path", "capability"), [("a2a", "/a2a/echo", "security"), ("acp", "/acp", "second-caller")]
+)
+async def test_with_keys_nobody_sees_what_is_anothers(
+    tmp_path: Path, protocol: str, path: str, capability: str
+) -> None:
+    report = await judged(tmp_path, protocol, OWNED, path, keys=KEYS)
+    assert all(capability in each.capabilities for each in report.sets)
     assert wrong(report) == []
 
 
 @pytest.mark.timeout(120)
 async def test_the_demo_agents_keep_acp(tmp_path: Path, accept: bool) -> None:
-    report = await judged(tmp_path, "acp", Options(triggers=read_triggers("demo")), "/acp")
+    report = await judged(tmp_path, "acp", ALONE, "/acp")
     assert [each.set.name for each in report.sets] == ["acp-0.2"]
     assert wrong(report) == []
     assert_recorded("babelgate", report, accept)
 
 
 async def test_the_demo_agents_keep_aief(tmp_path: Path, accept: bool) -> None:
-    options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
-    report = await judged(tmp_path, "aief", options, "/agent/echo", keys=KEYS)
+    report = await judged(tmp_path, "aief", OWNED, "/agent/echo", keys=KEYS)
     assert [each.set.name for each in report.sets] == ["aief-v1"]
     assert wrong(report) == []
     assert_recorded("babelgate", report, accept)
@@ -93,17 +95,15 @@ async def test_the_demo_agents_keep_aief(tmp_path: Path, accept: bool) -> None:
 
 @pytest.mark.timeout(120)
 async def test_the_demo_agents_keep_mcp_of_both_eras(tmp_path: Path, accept: bool) -> None:
-    triggers = read_triggers("demo")
-    report = await judged(tmp_path, "mcp", Options(triggers=triggers), "/mcp")
+    report = await judged(tmp_path, "mcp", ALONE, "/mcp")
     assert [each.set.name for each in report.sets] == ["mcp-2025-11-25", "mcp-2026-07-28"]
     # A session of which nothing is kept may be left out, and a run that was cancelled has an end to tell of.
     known = ("mcp-2025-11-25/session.missing: warning", "mcp-2025-11-25/cancel.unanswered: warning")
     assert [each for each in wrong(report) if not each.startswith(known)] == []
     assert_recorded("babelgate", report, accept)
-    options = Options(headers=ALICE, other_headers=BOB, triggers=triggers)
     async with running(tmp_path, keys=KEYS) as gateway:
-        owned = await examine(f"{gateway.url}/mcp", Selection("mcp", "2026-07-28", ("*/question.*",)), options)
-        guarded = await examine(f"{gateway.url}/mcp", Selection("mcp", only=("*/http.origin",)), options)
+        owned = await examine(f"{gateway.url}/mcp", Selection("mcp", "2026-07-28", ("*/question.*",)), OWNED)
+        guarded = await examine(f"{gateway.url}/mcp", Selection("mcp", only=("*/http.origin",)), OWNED)
     [only] = owned.sets
     assert "second-caller" in only.capabilities
     assert wrong(owned) == []
@@ -135,11 +135,3 @@ async def test_an_agent_that_takes_tools_keeps_open_responses(tmp_path: Path, ac
     assert [each.set.name for each in report.sets] == ["openai-responses"]
     assert wrong(report) == []
     assert_recorded("babelgate", report, accept)
-
-
-@pytest.mark.timeout(120)
-async def test_with_keys_nobody_sees_what_is_anothers_in_acp(tmp_path: Path) -> None:
-    options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
-    report = await judged(tmp_path, "acp", options, "/acp", keys={"alice": "alices-secret", "bob": "bobs-secret"})
-    assert all("second-caller" in each.capabilities for each in report.sets)
-    assert wrong(report) == []

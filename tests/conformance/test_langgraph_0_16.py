@@ -3,24 +3,15 @@
 from dataclasses import replace
 from typing import Final
 
-import pytest
-
 from babelgate.conformance.trigger import Trigger, Triggers
 from babelgate.conformance.verdict import Verdict
 from tests.conformance.hasty import HastyLoop
-from tests.conformance.mutation import assert_caught, groups_of, judged
+from tests.conformance.mutation import judged, violation_test
 from tests.conformance.servers.langgraph_0_16 import SERVER
 
 LOOPS: Final = {"hasty": HastyLoop}
 
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("group", groups_of(SERVER))
-async def test_violations_of_langgraph_platform_are_caught_by_the_requirement_that_they_break(
-    group: str, request: pytest.FixtureRequest
-) -> None:
-    await assert_caught(SERVER, group, request)
+test_violations_of_langgraph_platform_are_caught_by_the_requirement_that_they_break = violation_test(SERVER)
 
 
 async def test_what_an_agent_never_does_says_nothing_against_it() -> None:

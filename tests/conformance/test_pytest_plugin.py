@@ -13,16 +13,8 @@ BOUND = 50
 
 
 async def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "babelgate.conformance.pytest_plugin",
-        "-p",
-        "no:cacheprovider",
-        *arguments,
-    ]
+    plugins = ("-p", "babelgate.conformance.pytest_plugin", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *plugins, *arguments]
     if not (folder / "test_own.py").exists():
         (folder / "test_own.py").write_text("def test_of_ones_own(): pass\n")
     return await asyncio.to_thread(

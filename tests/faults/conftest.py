@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import pytest
 import pytest_asyncio
 
-from tests.faults.stage import Stage, staged
+from tests.faults.stage import Stage, hurry, staged
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -18,3 +18,8 @@ async def whole_stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerato
 def stage(whole_stage: Stage) -> Stage:
     whole_stage.reset()
     return whole_stage
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)

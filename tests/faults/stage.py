@@ -187,9 +187,9 @@ class Stage:
     async def answer(self, asked: Receipt, name: str) -> "Outcome":
         return await self.ended(await self.front.hub.answer(OWNER, Answers(task_id=asked.task_id, bare=name)))
 
-    async def ended(self, receipt: Receipt, within: float = BOUND) -> Outcome:
+    async def ended(self, receipt: Receipt) -> Outcome:
         hub = self.front.hub
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(BOUND):
             async with aclosing(hub.reads.follow(OWNER, Scope(receipt.thread_id, "run", receipt.run_id))) as batches:
                 async for _ in batches:
                     pass

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.faults.proxy import Cut, HalfAnswered, HalfAsked, Instead, Slow, Stall, Trouble, status
-from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, hurry, keeps_the_laws, serves, words_of
+from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, keeps_the_laws, serves, words_of
 from tests.gateway.heard import hearing
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -142,11 +142,9 @@ async def test_an_answer_that_is_cut_anywhere_loses_and_doubles_nothing(stage: S
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("wire", WIRES)
-async def test_every_run_ends_whatever_becomes_of_any_request(
-    stage: Stage, wire: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("hurried")
+async def test_every_run_ends_whatever_becomes_of_any_request(stage: Stage, wire: str, seed: int) -> None:
     """Of several runs at a time, whose requests meet the next best trouble."""
-    hurry(monkeypatch)
     chance, proxy = random.Random(seed), stage.proxy(wire)
     # Of what a run has left behind, any object may tell: one of another kind is a state like any other.
     known = [trouble for name, trouble in TROUBLES.items() if name != "JSON of another kind"]

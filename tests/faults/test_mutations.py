@@ -15,7 +15,7 @@ import pytest
 
 from babelgate.canonical import Receipt
 from tests.faults.proxy import Changed
-from tests.faults.stage import WIRES, Stage, hurry, serves
+from tests.faults.stage import WIRES, Stage, serves
 from tests.gateway import fuzz
 from tests.gateway.heard import hearing
 
@@ -59,10 +59,8 @@ def mutated(raw: bytes, chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_an_answer_that_is_almost_right_is_the_agent_s_fault_at_most(
-    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hurry(monkeypatch)
+@pytest.mark.usefixtures("hurried")
+async def test_an_answer_that_is_almost_right_is_the_agent_s_fault_at_most(stage: Stage, wire: str) -> None:
     agent, wrong = f"{wire}.tell.hasty", list[str]()
     for number in range(COUNT):
         seed = f"{SEED} {wire} {number}"

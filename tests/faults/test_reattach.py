@@ -11,7 +11,7 @@ from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Stall, status
-from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, hurry, keeps_the_laws, words_of
+from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, keeps_the_laws, words_of
 from tests.gateway.hubs import turned
 from tests.running import running
 
@@ -42,10 +42,8 @@ async def test_a_stream_that_breaks_between_two_words_is_taken_up_again(
 
 
 @pytest.mark.parametrize("wire", REATTACHING)
-async def test_a_stream_that_breaks_again_and_again_is_taken_up_as_often(
-    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hurry(monkeypatch)
+@pytest.mark.usefixtures("hurried")
+async def test_a_stream_that_breaks_again_and_again_is_taken_up_as_often(stage: Stage, wire: str) -> None:
     text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
     players.go.clear()
     proxy.befall(WIRES[wire].starts, Cut(f"{text}-1".encode()))
@@ -105,10 +103,8 @@ async def test_a_step_whose_answer_is_lost_between_two_gateways_is_read_when_it_
 
 
 @pytest.mark.parametrize("wire", REATTACHING)
-async def test_a_server_that_dies_in_the_middle_and_stays_dead_is_given_up(
-    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hurry(monkeypatch)
+@pytest.mark.usefixtures("hurried")
+async def test_a_server_that_dies_in_the_middle_and_stays_dead_is_given_up(stage: Stage, wire: str) -> None:
     text, proxy = stage.text(), stage.proxy(wire)
     stage.players["one"].go.clear()
     proxy.befall(WIRES[wire].starts, Cut(f"{text}-1".encode()))

@@ -15,7 +15,7 @@ from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Proxy, Stall, Trouble, status
-from tests.faults.stage import BOUND, COOLDOWN, WIRES, Stage, hurry, keeps_the_laws, serves, words_of
+from tests.faults.stage import BOUND, COOLDOWN, WIRES, Stage, keeps_the_laws, serves, words_of
 from tests.gateway.heard import hearing
 from tests.gateway.hubs import turned
 from tests.running import running
@@ -56,10 +56,8 @@ async def recover(proxy: Proxy, trouble: Trouble | None) -> None:
 
 
 @pytest.mark.parametrize("wire", SEVERAL)
-async def test_another_server_takes_the_run_and_keeps_the_conversation(
-    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hurry(monkeypatch)
+@pytest.mark.usefixtures("hurried")
+async def test_another_server_takes_the_run_and_keeps_the_conversation(stage: Stage, wire: str) -> None:
     agent, one, two = f"{wire}.remember.both", stage.proxies["one"], stage.proxies["two"]
     first, second, third = stage.text(), stage.text(), stage.text()
     one.shut()
@@ -119,10 +117,10 @@ async def test_a_server_that_is_back_within_a_moment_gets_the_run(stage: Stage, 
     ("wire", "failing"),
     [(wire, failing) for wire in WIRES for failing in FAILINGS if failing != "says nothing" or wire in SOME],
 )
+@pytest.mark.usefixtures("hurried")
 async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_again(
-    stage: Stage, wire: str, failing: str, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, wire: str, failing: str
 ) -> None:
-    hurry(monkeypatch)
     agent, proxy, trouble = f"{wire}.watched.1", stage.proxy(wire), FAILINGS[failing]
     await serves(stage, agent)
     with hearing() as heard:
@@ -169,20 +167,20 @@ async def test_a_server_that_says_no_is_well(stage: Stage, wire: str) -> None:
         assert stage.health(agent) == ["ok"]
 
 
+@pytest.mark.usefixtures("hurried")
 async def test_a_call_of_a_server_that_is_left_alone_fails_at_once(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hurry(monkeypatch)
     agent, proxy = "acp.watched.1", stage.proxies["one"]
     await serves(stage, agent)
     proxy.shut()
     while stage.health(agent) != ["open"]:
         await stage.run(agent, stage.text())
     await proxy.open()
-    monkeypatch.setattr("babelgate.gateway.agents.failover._PAUSES", (4.0,))
+    monkeypatch.setattr("babelgate.gateway.agents.failover._PAUSES", (10 * BOUND,))
     receipt = await stage.submit(agent, stage.text())
     try:
-        found = await stage.ended(receipt, within=2)
+        found = await stage.ended(receipt)
     finally:
         stage.now += COOLDOWN
         await stage.ended(receipt)
@@ -190,10 +188,8 @@ async def test_a_call_of_a_server_that_is_left_alone_fails_at_once(
 
 
 @pytest.mark.parametrize("wire", SOME)
-async def test_one_run_at_a_time_finds_out_whether_a_server_is_back(
-    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hurry(monkeypatch)
+@pytest.mark.usefixtures("hurried")
+async def test_one_run_at_a_time_finds_out_whether_a_server_is_back(stage: Stage, wire: str) -> None:
     agent, proxy = f"{wire}.watched.1", stage.proxy(wire)
     await serves(stage, agent)
     proxy.shut()
@@ -218,10 +214,8 @@ async def test_one_run_at_a_time_finds_out_whether_a_server_is_back(
 
 
 @pytest.mark.parametrize("wire", SOME[:2])
-async def test_a_conversation_is_told_how_long_its_own_server_is_left_alone(
-    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hurry(monkeypatch)
+@pytest.mark.usefixtures("hurried")
+async def test_a_conversation_is_told_how_long_its_own_server_is_left_alone(stage: Stage, wire: str) -> None:
     agent, text = f"{wire}.watched.2", stage.text()
     first = await stage.run(agent, text)
     assert first.ended_well, first.run.fault

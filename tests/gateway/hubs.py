@@ -3,8 +3,8 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -265,6 +265,21 @@ class House:
         await hub.start()
         return hub
 
+    async def scripted(
+        self,
+        *,
+        stubborn: bool = False,
+        remembers: bool = True,
+        concurrency: int | None = None,
+        total: float | None = None,
+        idempotent: bool = False,
+        **settings: Any,
+    ) -> tuple[Hub, Scripted]:
+        """Start a hub with one scripted agent, whose name is `a`."""
+        agent = Scripted(stubborn=stubborn)
+        options: dict[str, Any] = {"concurrency": concurrency, "total": total, "idempotent": idempotent}
+        return await self.start(registered("a", agent, remembers=remembers, **options), **settings), agent
+
     async def stop(self, hub: Hub) -> None:
         """Check it, and stop it as SIGTERM does."""
         self._hubs.remove(hub)
@@ -363,6 +378,47 @@ async def answer(hub: Hub, task_id: str, bare: Any = None, *, owner: str = OWNER
     return await within(hub.answer(owner, make(Answers, task_id=task_id, bare=bare, **fields)), "the answer")
 
 
+@contextmanager
+def refused(code: FaultCode, match: str | None = None) -> Generator[pytest.ExceptionInfo[FaultError]]:
+    """Expect a fault of this code."""
+    with pytest.raises(FaultError, match=match) as error:
+        yield error
+    assert error.value.fault.code is code
+
+
+async def submit_to_end(hub: Hub, agent: str, words: str = "hi", **fields: Any) -> Receipt:
+    """Submit an input, and wait until its task has ended."""
+    receipt = await submit(hub, agent, words, **fields)
+    await ends(hub, receipt)
+    return receipt
+
+
+async def begin(hub: Hub, agent: Scripted, words: str = "hi", **fields: Any) -> tuple[Receipt, Activation]:
+    """Submit an input to agent `a`, and wait until it is called."""
+    return await submit(hub, "a", words, **fields), await agent.called()
+
+
+async def converse(hub: Hub, agent: Scripted, words: str = "hi", *, says: str = "", **fields: Any) -> Receipt:
+    """Submit an input to agent `a`, which answers it and ends."""
+    receipt, going = await begin(hub, agent, words, **fields)
+    await finish(hub, going.say(says) if says else going, receipt)
+    return receipt
+
+
+async def finish(hub: Hub, going: Activation, receipt: Receipt) -> None:
+    """End the activation, and wait until the task has ended."""
+    going.end()
+    await ends(hub, receipt)
+
+
+async def submit_and_ask(hub: Hub, agent: Scripted, *ids: str, **fields: Any) -> Receipt:
+    """Submit an input to agent `a`, which asks questions of these ids and pauses."""
+    receipt, going = await begin(hub, agent, **fields)
+    going.ask(*ids).end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    return receipt
+
+
 async def batches(
     hub: Hub, scope: Scope, after: int = 0, *, owner: str = OWNER
 ) -> AsyncGenerator[Sequence[Record], None]:
@@ -378,12 +434,7 @@ async def batches(
 
 
 async def follow(
-    hub: Hub,
-    scope: Scope,
-    after: int = 0,
-    *,
-    until: Callable[[Record], bool] | None = None,
-    owner: str = OWNER,
+    hub: Hub, scope: Scope, after: int = 0, *, until: Callable[[Record], bool] | None = None, owner: str = OWNER
 ) -> list[Record]:
     """Everything up to the end of the scope, or to the first record that `until` holds for."""
     records: list[Record] = []
@@ -412,6 +463,13 @@ async def reaches(hub: Hub, receipt: Receipt, *wanted: TaskState, owner: str = O
 
 async def ends(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Task:
     return await reaches(hub, receipt, *TERMINAL, owner=owner)
+
+
+async def fails(hub: Hub, receipt: Receipt, code: FaultCode) -> None:
+    """Wait until the task has failed with this code."""
+    task = await ends(hub, receipt)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None and task.fault.code is code
 
 
 async def run_is(hub: Hub, run_id: str, thread_id: str, *wanted: RunStatus, owner: str = OWNER) -> Run:

@@ -75,6 +75,40 @@ class Caller:
         return await self._send("POST", path, body)
 
 
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread on which one graph runs."""
+
+    caller: Caller
+    graph: str
+    thread_id: str
+
+    async def wait(self, given: Any = None, **body: Any) -> Any:
+        return await self.caller.wait(self.thread_id, self.graph, given, **body)
+
+    async def resume(self, answer: Any, **body: Any) -> Any:
+        return await self.caller.resume(self.thread_id, self.graph, answer, **body)
+
+    async def stream(self, given: Any, *modes: str, **body: Any) -> list[Frame]:
+        return await self.caller.stream(self.thread_id, self.graph, given, *modes, **body)
+
+    async def state(self, checkpoint_id: str | None = None) -> Any:
+        return await self.caller.state(self.thread_id, checkpoint_id)
+
+    async def history(self) -> list[Any]:
+        return await self.caller.history(self.thread_id)
+
+    async def update(self, values: Any, **body: Any) -> str:
+        return await self.caller.update(self.thread_id, values, **body)
+
+    async def status(self) -> str:
+        return (await self.caller.get(f"/threads/{self.thread_id}"))["status"]
+
+
+async def begin(caller: Caller, graph: str, **body: Any) -> Thread:
+    return Thread(caller, graph, await caller.thread(**body))
+
+
 def _frames(text: str) -> list[Frame]:
     frames: list[Frame] = []
     for block in re.split(r"\r?\n\r?\n", text):

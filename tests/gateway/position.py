@@ -6,13 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from babelgate.canonical.value import Json, JsonObject
-from tests.gateway.owning import (
-    STEPS,
-    Made,
-    acp_run,
-    chat,
-    message,
-)
+from tests.gateway.owning import STEPS, Made, acp_run, chat, message
 from tests.gateway.route import AGENT_SLOT, FREE_SLOT, ROUTES, Route
 from tests.gateway.siege import body_for
 from tests.gateway.valid import CALL, MCP, RPC, UPLOAD, V1, VALID, command, rpc
@@ -81,58 +75,33 @@ def _by_method() -> list[Position]:
 def _send(**fields: str) -> Callable[[Made], Request]:
     """A message with some of the ids in these members."""
 
+    def body(made: Made) -> Json:
+        return {"message": message(**{name: getattr(made, value) for name, value in fields.items()})}
+
+    return _call("POST", "/a2a/ask/message:send", body, V1)
+
+
+def _call(
+    method: str, path: str, body: Callable[[Made], Json] | None = None, headers: Mapping[str, str] | None = None
+) -> Callable[[Made], Request]:
+    """A call with ids in the path and its query, or in the body."""
+
     def ask(made: Made) -> Request:
-        ids = {name: getattr(made, value) for name, value in fields.items()}
-        return "POST", "/a2a/ask/message:send", {"json": {"message": message(**ids)}, "headers": V1}
+        at = re.sub(r"{(\w+)}", lambda match: getattr(made, match[1]), path)
+        kwargs: dict[str, Any] = {} if body is None else {"json": body(made)}
+        return method, at, kwargs if headers is None else {**kwargs, "headers": headers}
 
     return ask
-
-
-def _replay(made: Made) -> Request:
-    return "GET", f"/a2a/echo/tasks/{made.ended}:subscribe", {"headers": {**V1, "Babelgate-From": "0"}}
-
-
-def _events(made: Made) -> Request:
-    return "GET", f"/acp/runs/{made.ended}/events", {"headers": {"Accept": "text/event-stream"}}
-
-
-def _list(made: Made) -> Request:
-    return "GET", f"/a2a/files/tasks?contextId={made.context_id}", {"headers": V1}
-
-
-def _list_thread(made: Made) -> Request:
-    return "GET", f"/a2a/ask/tasks?contextId={made.session_id}", {"headers": V1}
-
-
-def _list_0_3(made: Made) -> Request:
-    return "GET", f"/a2a/files/v1/tasks?contextId={made.context_id}", {}
-
-
-def _list_rpc(made: Made) -> Request:
-    return "POST", "/a2a/files", {"json": rpc("ListTasks", {"contextId": made.context_id}), "headers": V1}
 
 
 def _import(host: str) -> Callable[[Made], Request]:
     """A session descriptor that names one of the gateway's own resources."""
 
-    def ask(made: Made) -> Request:
-        session = {
-            "id": "0b5b3b0a-3a55-4a5e-9a4e-1f0e0a5ad001",
-            "history": [f"{host}/acp/resources/{made.resource_id}"],
-        }
-        return "POST", "/acp/runs", {"json": acp_run("echo", "hi", session=session)}
+    def body(made: Made) -> Json:
+        history = [f"{host}/acp/resources/{made.resource_id}"]
+        return acp_run("echo", "hi", session={"id": "0b5b3b0a-3a55-4a5e-9a4e-1f0e0a5ad001", "history": history})
 
-    return ask
-
-
-def _langgraph(method: str, path: str, body: Callable[[Made], Json] | None = None) -> Callable[[Made], Request]:
-    """A call of LangGraph's with ids of its things in the path's query, or in the body."""
-
-    def ask(made: Made) -> Request:
-        at = re.sub(r"{(\w+)}", lambda match: getattr(made, match[1]), path)
-        return method, at, {} if body is None else {"json": body(made)}
-
-    return ask
+    return _call("POST", "/acp/runs", body)
 
 
 _PARAMS: Final[Mapping[str, Callable[[Made], JsonObject]]] = {
@@ -145,7 +114,7 @@ _PARAMS: Final[Mapping[str, Callable[[Made], JsonObject]]] = {
 
 
 def _command(prefix: str, method: str, params: Callable[[Made], JsonObject]) -> Callable[[Made], Request]:
-    return _langgraph("POST", f"{prefix}/threads/{{thread_id}}/commands", lambda made: command(method, params(made)))
+    return _call("POST", f"{prefix}/threads/{{thread_id}}/commands", lambda made: command(method, params(made)))
 
 
 def _of_langgraph() -> Iterator[Position]:
@@ -207,17 +176,17 @@ def _of_langgraph() -> Iterator[Position]:
             method, _, path = route.partition(" ")
             # LangGraph answers 204 whether there was such an item or not.
             yield Position(
-                f"{name}{prefix}", _langgraph(method, prefix + path, body), alike=not prefix and method == "DELETE"
+                f"{name}{prefix}", _call(method, prefix + path, body), alike=not prefix and method == "DELETE"
             )
         for name, params in _PARAMS.items():
             yield Position(f"{name} as a command{prefix}", _command(prefix, name.partition(",")[0], params))
         path = f"{prefix}/store/items?key=k&namespace={{label}}.notes"
-        yield Position(f"the namespace of an item{prefix}", _langgraph("GET", path))
+        yield Position(f"the namespace of an item{prefix}", _call("GET", path))
     for method in ("GET", "DELETE"):
-        yield Position(f"an item by its path, {method}", _langgraph(method, "/store/{label}.notes/k"))
-    replay = _langgraph("GET", "/threads/{thread_id}/runs/{asked}/stream")
-    yield Position("the replay of a run", lambda made: (*replay(made)[:2], {"headers": {"Last-Event-ID": "-1"}}))
-    yield Position("a task of the other origin", lambda made: ("GET", f"/agent/echo{STEPS}/{made.steps}/steps", {}))
+        yield Position(f"an item by its path, {method}", _call(method, "/store/{label}.notes/k"))
+    replay = _call("GET", "/threads/{thread_id}/runs/{asked}/stream", headers={"Last-Event-ID": "-1"})
+    yield Position("the replay of a run", replay)
+    yield Position("a task of the other origin", _call("GET", f"/agent/echo{STEPS}/{{steps}}/steps"))
 
 
 def _of_runtime() -> Iterator[Position]:
@@ -232,40 +201,12 @@ def _of_runtime() -> Iterator[Position]:
         "a file of an input": ("/runs", _with_file),
     }
     for name, (path, body) in bodies.items():
-        yield Position(f"{name}, of the minimal runtime", _langgraph("POST", f"/v1{path}", body))
+        yield Position(f"{name}, of the minimal runtime", _call("POST", f"/v1{path}", body))
 
 
 def _with_file(made: Made) -> Json:
     file: JsonObject = {"kind": "file", "blob": made.blob}
     return {"assistant_id": "echo", "input": [{"role": "user", "parts": [file]}]}
-
-
-def _result(made: Made) -> Request:
-    result = {"role": "tool", "tool_call_id": made.call_id, "content": "Bob"}
-    return "POST", "/v1/chat/completions", {"json": chat("ask", result)}
-
-
-def _output(made: Made) -> Request:
-    result = {"type": "function_call_output", "call_id": made.output_id, "output": "Bob"}
-    return "POST", "/v1/responses", {"json": {"model": "ask", "input": [result]}}
-
-
-def _previous(made: Made) -> Request:
-    body = {"model": "echo", "input": "hi", "previous_response_id": made.response_id}
-    return "POST", "/v1/responses", {"json": body}
-
-
-def _conversation(made: Made) -> Request:
-    return "POST", "/v1/responses", {"json": {"model": "echo", "input": "hi", "conversation": made.conversation_id}}
-
-
-def _after(made: Made) -> Request:
-    return "GET", f"/v1/chat/completions?after={made.completion_id}", {}
-
-
-def _resumed(made: Made) -> Request:
-    params = {"name": "resume_run", "arguments": {"run_id": made.mcp_run, "answers": {made.question: "Bob"}}}
-    return "POST", "/mcp", {"json": {**CALL, "params": params}, "headers": MCP}
 
 
 def _modern(method: str, name: str, params: JsonObject, extensions: JsonObject | None = None) -> Request:
@@ -290,30 +231,62 @@ def _task(method: str, **params: Json) -> Callable[[Made], Request]:
     return ask
 
 
+_OF_A2A_AND_ACP: Final[Mapping[str, Callable[[Made], Request]]] = {
+    "taskId of a message": _send(taskId="task_id"),
+    "taskId and contextId of a message": _send(taskId="task_id", contextId="session_id"),
+    "the replay of an ended task": _call(
+        "GET", "/a2a/echo/tasks/{ended}:subscribe", headers={**V1, "Babelgate-From": "0"}
+    ),
+    "the stream of a run's events": _call("GET", "/acp/runs/{ended}/events", headers={"Accept": "text/event-stream"}),
+    "contextId of a list": _call("GET", "/a2a/files/tasks?contextId={context_id}", headers=V1),
+    "contextId of a list, a thread": _call("GET", "/a2a/ask/tasks?contextId={session_id}", headers=V1),
+    "contextId of a list of 0.3": _call("GET", "/a2a/files/v1/tasks?contextId={context_id}"),
+    "contextId of ListTasks": _call(
+        "POST", "/a2a/files", lambda made: rpc("ListTasks", {"contextId": made.context_id}), V1
+    ),
+}
+
+
+def _result(made: Made) -> Json:
+    return chat("ask", {"role": "tool", "tool_call_id": made.call_id, "content": "Bob"})
+
+
+def _output(made: Made) -> Json:
+    result: JsonObject = {"type": "function_call_output", "call_id": made.output_id, "output": "Bob"}
+    return {"model": "ask", "input": [result]}
+
+
+def _response(name: str, value: str) -> Callable[[Made], Request]:
+    """A response with one of the ids in this member."""
+    return _call("POST", "/v1/responses", lambda made: {"model": "echo", "input": "hi", name: getattr(made, value)})
+
+
+def _resumed(made: Made) -> Json:
+    arguments: JsonObject = {"run_id": made.mcp_run, "answers": {made.question: "Bob"}}
+    return {**CALL, "params": {"name": "resume_run", "arguments": arguments}}
+
+
+_OF_OPENAI_AND_MCP: Final[Mapping[str, Callable[[Made], Request]]] = {
+    "tool_call_id of a result": _call("POST", "/v1/chat/completions", _result),
+    "the completion before a page": _call("GET", "/v1/chat/completions?after={completion_id}"),
+    "call_id of an output": _call("POST", "/v1/responses", _output),
+    "the response before another": _response("previous_response_id", "response_id"),
+    "the conversation of a response": _response("conversation", "conversation_id"),
+    "run_id of a call that goes on": _call("POST", "/mcp", _resumed, MCP),
+    "requestState of a call": _called_again,
+    "taskId of tasks/get": _task("tasks/get"),
+    "taskId of tasks/update": _task("tasks/update", inputResponses={}),
+    "taskId of tasks/cancel": _task("tasks/cancel"),
+    "history of a session": _import("{url}"),
+}
+
 POSITIONS: Final = (
     *_by_path(),
     *_by_method(),
-    Position("taskId of a message", _send(taskId="task_id")),
-    Position("taskId and contextId of a message", _send(taskId="task_id", contextId="session_id")),
-    Position("the replay of an ended task", _replay),
-    Position("the stream of a run's events", _events),
-    Position("contextId of a list", _list),
-    Position("contextId of a list, a thread", _list_thread),
-    Position("contextId of a list of 0.3", _list_0_3),
-    Position("contextId of ListTasks", _list_rpc),
+    *(Position(name, ask) for name, ask in _OF_A2A_AND_ACP.items()),
     *_of_langgraph(),
     *_of_runtime(),
-    Position("tool_call_id of a result", _result),
-    Position("the completion before a page", _after),
-    Position("call_id of an output", _output),
-    Position("the response before another", _previous),
-    Position("the conversation of a response", _conversation),
-    Position("run_id of a call that goes on", _resumed),
-    Position("requestState of a call", _called_again),
-    Position("taskId of tasks/get", _task("tasks/get")),
-    Position("taskId of tasks/update", _task("tasks/update", inputResponses={})),
-    Position("taskId of tasks/cancel", _task("tasks/cancel")),
-    Position("history of a session", _import("{url}")),
+    *(Position(name, ask) for name, ask in _OF_OPENAI_AND_MCP.items()),
     # The gateway calls itself there, and it has no key.
     Position("history of a session, by another name of the host", _import("{localhost}"), alike=True),
 )

@@ -22,13 +22,16 @@ from tests.gateway.hubs import (
     Echo,
     House,
     Scripted,
+    begin,
     ends,
+    finish,
     follow,
     gone,
     log,
     reaches,
     registered,
     submit,
+    submit_to_end,
     within,
 )
 
@@ -62,8 +65,7 @@ async def test_a_delayed_run_starts_after_its_delay_whatever_the_clock_is_set_to
     for receipt, words in ((first, "first"), (second, "second")):
         going = await agent.called()
         assert going.call.text == words
-        going.end()
-        await ends(hub, receipt)
+        await finish(hub, going, receipt)
     at = [record.at for record in await log(hub, first)]
     assert at == sorted(at)
 
@@ -74,11 +76,9 @@ async def test_a_clock_that_is_set_forward_starts_no_run_before_its_time(hubs: H
     later = await submit(hub, "a", "later", start_in=HOUR)
     wall.moved = 24 * HOUR
     await forget(hub)
-    now = await submit(hub, "a", "now", thread_id=later.thread_id)
-    going = await agent.called()
+    now, going = await begin(hub, agent, "now", thread_id=later.thread_id)
     assert going.call.text == "now"
-    going.end()
-    await ends(hub, now)
+    await finish(hub, going, now)
     await within(hub.engine.idle())
     assert not agent.waiting
     assert (await hub.reads.run(OWNER, later.run_id)).status is RunStatus.PENDING
@@ -88,8 +88,7 @@ async def test_a_delay_after_the_clock_was_set_back_counts_from_the_new_time(hub
     """The thread's log stands at the old time until the new one has come so far."""
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
-    before = await submit(hub, "echo")
-    await ends(hub, before)
+    before = await submit_to_end(hub, "echo")
     wall.moved = -HOUR
     await ends(hub, await submit(hub, "echo", thread_id=before.thread_id, start_in=SECOND // 10))
 
@@ -135,8 +134,7 @@ async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_forw
 async def test_a_question_expires_though_the_clock_was_set_back(hubs: House) -> None:
     wall, agent = Wall(), Scripted()
     hub = await hubs.start(registered("a", agent), clock=Clock(wall), limits=Limits(input_ttl=0.1))
-    receipt = await submit(hub, "a", ephemeral=True)
-    going = await agent.called()
+    receipt, going = await begin(hub, agent, ephemeral=True)
     wall.moved = -HOUR
     going.ask("q").end()
     assert (await reaches(hub, receipt, TaskState.FAILED)).state is TaskState.FAILED

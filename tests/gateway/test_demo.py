@@ -34,12 +34,6 @@ async def tell(name: str, said: str | Message | dict[str, Any]) -> Transcript:
     return heard
 
 
-def test_there_are_ten():
-    assert sorted(demo.__all__) == sorted(
-        ("echo", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail")
-    )
-
-
 @pytest.mark.parametrize("name", demo.__all__)
 async def test_every_one_passes_the_contract(name: str):
     text, strange = ("0.01 s", ()) if name == "slow" else ("Hello, 2 worlds", STRANGE)
@@ -152,7 +146,7 @@ async def test_a_thousand_slow_ones_at_once_are_fine():
     began = loop.time()
     heard = await within(asyncio.gather(*(tell("slow", "0.2") for _ in range(1000))))
     assert len(heard) == 1000
-    assert loop.time() - began < 3
+    assert loop.time() - began < 60, "one after the other they take 200 seconds"
 
 
 async def test_fail_says_a_token_and_raises_with_the_callers_text():

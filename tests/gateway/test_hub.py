@@ -47,6 +47,7 @@ from tests.gateway.hubs import (
     begin,
     converse,
     ends,
+    fails,
     finish,
     follow,
     log,
@@ -383,8 +384,7 @@ async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room
     going.more(LARGE).more("after the loss").say(MessageStarted(message_id="later"))
     await within(going.closed.wait())
     disk.empty()
-    task = await ends(hub, receipt)
-    assert task.fault is not None and task.fault.code is FaultCode.UNAVAILABLE
+    await fails(hub, receipt, FaultCode.UNAVAILABLE)
     records = await log(hub, receipt)
     assert not any(isinstance(record.event, PartDelta) for record in records)
     assert "later" not in str(records)
@@ -407,9 +407,7 @@ async def test_a_run_fails_whose_agent_ended_before_its_words_were_refused(
     going.end()
     await within(turned(lambda: pump.refused is not None), "the end of all tries")
     disk.empty()
-    task = await ends(hub, receipt)
-    assert task.state is TaskState.FAILED
-    assert task.fault is not None and task.fault.code is FaultCode.UNAVAILABLE
+    await fails(hub, receipt, FaultCode.UNAVAILABLE)
 
 
 async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: House) -> None:

@@ -51,11 +51,7 @@ SEND_0_3: Final[JsonObject] = {
     "metadata": {"a": 1},
 }
 SEND_0_3_REST: Final[JsonObject] = {
-    "message": {
-        "messageId": "m1",
-        "role": "ROLE_USER",
-        "content": [{"text": "hello"}, {"data": {"data": {"a": 1}}}],
-    },
+    "message": {"messageId": "m1", "role": "ROLE_USER", "content": [{"text": "hello"}, {"data": {"data": {"a": 1}}}]},
     "configuration": {"blocking": True},
 }
 

@@ -191,19 +191,15 @@ async def test_conversations_go_on_in_a_context_of_the_callers_own(peer: Peer) -
     assert first["id"] != second["id"]
 
 
-async def test_a_question_is_asked_and_answered_on_the_same_task(peer: Peer) -> None:
-    asked = await peer.sent("ask", "x")
-    assert state(asked) == "input_required"
-    parts = asked["status"]["message"]["parts"]
-    assert parts[0]["text"] == "What is your name?"
-    done = await peer.sent("ask", "Ada", task_id=asked["id"], context_id=asked["contextId"])
-    assert (done["id"], state(done), text_of(done)) == (asked["id"], "completed", "Hello, Ada.")
-
-
-async def test_a_question_is_answered_without_naming_the_context(peer: Peer) -> None:
-    asked = await peer.sent("ask", "x")
-    done = await peer.sent("ask", "Ada", task_id=asked["id"])
-    assert (done["contextId"], text_of(done)) == (asked["contextId"], "Hello, Ada.")
+async def test_a_question_is_answered_with_and_without_its_context(peer: Peer) -> None:
+    for names_context in (True, False):
+        asked = await peer.sent("ask", "x")
+        assert state(asked) == "input_required"
+        assert asked["status"]["message"]["parts"][0]["text"] == "What is your name?"
+        named = {"context_id": asked["contextId"]} if names_context else {}
+        done = await peer.sent("ask", "Ada", task_id=asked["id"], **named)
+        assert (done["id"], done["contextId"]) == (asked["id"], asked["contextId"])
+        assert (state(done), text_of(done)) == ("completed", "Hello, Ada.")
 
 
 async def test_two_questions_are_answered_at_once_by_a_data_part(peer: Peer) -> None:
@@ -300,40 +296,32 @@ async def refused(peer: Peer, name: str, **args: Any) -> ClientError:
     return error.value
 
 
-async def test_errors_are_the_clients_own(peer: Peer) -> None:
-    task = await peer.sent("echo", "Hello")
-    async with peer.at("echo"):
-        unknown = await refused(peer, "get_task", id="00000000-0000-4000-8000-000000000000")
-        uncancelable = await refused(peer, "cancel", id=task["id"])
-        ended = await refused(peer, "send", text="more", task_id=task["id"])
-    if peer.old and peer.binding == "HTTP+JSON":  # this client keeps the HTTP status only
-        statuses = [each.data["status_code"] for each in (unknown, uncancelable, ended)]
-        assert statuses == [404, 409, 422]
-        return
-    assert unknown.data["code"] == -32001
-    assert uncancelable.data["code"] == -32002
-    assert ended.data["code"] == (-32602 if peer.old or peer.compat else -32004)
+UNKNOWN: Final = "00000000-0000-4000-8000-000000000000"
 
 
-async def test_a_stream_that_cannot_begin_is_an_error_and_not_a_broken_connection(peer: Peer) -> None:
+@pytest.mark.parametrize(
+    ("call", "args", "status", "code"),
+    [
+        ("get_task", {"id": UNKNOWN}, 404, -32001),
+        ("cancel", {}, 409, -32002),
+        ("send", {"text": "more"}, 422, -32004),
+        ("stream", {"text": "x", "task_id": UNKNOWN}, 404, -32001),
+        ("subscribe", {"id": UNKNOWN}, 400, -32001),
+    ],
+)
+async def test_errors_are_the_clients_own(peer: Peer, call: str, args: dict[str, Any], status: int, code: int) -> None:
+    """Over REST the client of 0.3 keeps the status alone. Of a subscription it looks at the type of the answer and not
+    at its status, and an event with the error would break it: it takes each event for one of a task."""
+    done = {"cancel": "id", "send": "task_id"}.get(call)
+    if done is not None:
+        args = {**args, done: (await peer.sent("echo", "Hello"))["id"]}
     async with peer.at("echo"):
-        error = await refused(peer, "stream", text="x", task_id="00000000-0000-4000-8000-000000000000")
+        error = await refused(peer, call, **args)
     if peer.old and peer.binding == "HTTP+JSON":
-        assert error.data["status_code"] == 404
+        assert error.data["status_code"] == status
     else:
-        assert error.data["code"] == -32001
-
-
-async def test_a_subscription_that_cannot_begin_is_an_error_of_the_client_s_own(peer: Peer) -> None:
-    """Over REST the client of 0.3 looks at the type of an answer and not at its status. An event with the error would
-    break it: it takes each event for one of a task."""
-    async with peer.at("echo"):
-        error = await refused(peer, "subscribe", id="00000000-0000-4000-8000-000000000000")
-    if peer.old and peer.binding == "HTTP+JSON":
-        assert error.data["status_code"] == 400
-        assert "Invalid SSE response" in str(error)
-    else:
-        assert error.data["code"] == -32001
+        is_send_of_old = call == "send" and (peer.old or peer.compat)
+        assert error.data["code"] == (-32602 if is_send_of_old else code)
 
 
 # Push notifications

@@ -1,7 +1,7 @@
 """Agents of servers made with the official A2A SDKs of both generations, unchanged, called by our client."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -14,10 +14,10 @@ from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client import Client, discover
 from babelgate.adapters.a2a.client.binding import Binding, create_binding
 from babelgate.adapters.a2a.client.http import HttpClient
-from babelgate.canonical import DataPart, Event, FilePart, Message, Record, RunStatus, TextPart
+from babelgate.canonical import DataPart, Event, FilePart, Message, Part, Record, RunStatus, TextPart
 from babelgate.canonical.agent import DETACH
 from babelgate.canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, RunEnded, UpstreamBound
-from babelgate.conformance.contract import check_agent
+from babelgate.conformance.contract import Transcript, check_agent
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.driver import BOUND, OfficialServer, start_server
@@ -97,26 +97,49 @@ async def test_their_cards_are_found_and_lead_to_an_answer(servers: dict[str, Of
     await agent.aclose()
 
 
-async def test_an_answer_arrives_and_the_task_and_its_context_are_known(way: Way) -> None:
-    async with way.talk("echo") as talk:
-        heard = await talk.say("Hello")
-        assert (heard.text, heard.fault) == ("Hello", None)
-        [bound_to] = [event for event in heard.events if isinstance(event, UpstreamBound)]
-        assert set(bound_to.ids) == {"task", "context"}
+def ids_in(heard: Transcript) -> list[Mapping[str, str]]:
+    return [event.ids for event in heard.events if isinstance(event, UpstreamBound)]
 
 
 async def test_the_next_task_is_in_the_same_context(way: Way) -> None:
     async with way.talk("echo") as talk:
         first, second = await talk.say("one"), await talk.say("two")
-    ids = [event.ids for heard in (first, second) for event in heard.events if isinstance(event, UpstreamBound)]
-    assert ids[0]["context"] == ids[1]["context"]
-    assert ids[0]["task"] != ids[1]["task"]
+    assert [(heard.text, heard.fault) for heard in (first, second)] == [("one", None), ("two", None)]
+    [one], [two] = ids_in(first), ids_in(second)
+    assert set(one) == {"task", "context"}
+    assert one["context"] == two["context"]
+    assert one["task"] != two["task"]
 
 
-async def test_a_message_without_a_task_is_the_answer(way: Way) -> None:
-    async with way.talk("message") as talk:
-        heard = await talk.say("Hello")
-    assert (heard.text, heard.fault) == ("Hello", None)
+@pytest.mark.parametrize(
+    ("agent", "text", "answer", "progress"),
+    [
+        ("message", "Hello", TextPart(text="Hello"), []),
+        ("data", "two words", DataPart(data={"text": "two words", "words": 2}), []),
+        ("steps", "Done.", TextPart(text="Done."), ["Planning.", "Working."]),
+    ],
+)
+async def test_messages_data_and_progress_arrive_as_what_they_are(
+    way: Way, agent: str, text: str, answer: Part, progress: list[str]
+) -> None:
+    async with way.talk(agent) as talk:
+        heard = await talk.say(text)
+    assert heard.fault is None
+    assert [message.parts for message in heard.messages if message.phase == "answer"] == [(answer,)]
+    assert [message.text for message in heard.messages if message.phase == "progress"] == progress
+
+
+@pytest.mark.parametrize(
+    ("agent", "text", "words", "details"),
+    [("fail", "Before the fault.", "Boom", {}), ("reject", "", "No.", {"rejected": True})],
+)
+async def test_a_failure_and_a_refusal_are_told_in_the_agents_words(
+    way: Way, agent: str, text: str, words: str, details: dict[str, Any]
+) -> None:
+    async with way.talk(agent) as talk:
+        heard = await talk.say(words)
+    assert heard.fault is not None
+    assert (heard.text, heard.fault.message, heard.fault.details) == (text, words, details)
 
 
 async def test_tokens_arrive_as_they_are_said(way: Way) -> None:
@@ -143,7 +166,7 @@ async def test_a_question_is_asked_and_answered_in_the_same_task(way: Way, name:
         )
         heard = await talk.answer("Ada")
     assert (heard.text, heard.fault, heard.questions) == (end, None, [])
-    tasks = [event.ids["task"] for each in (asked, heard) for event in each.events if isinstance(event, UpstreamBound)]
+    tasks = [ids["task"] for each in (asked, heard) for ids in ids_in(each)]
     assert len(tasks) == 2 and len(set(tasks)) == 1
 
 
@@ -163,32 +186,6 @@ async def test_files_go_there_and_come_back_byte_by_byte(way: Way) -> None:
         assert set(given.values()) == {content, b"text"}
     else:
         assert given == {"every byte.bin": content, "report.txt": b"text"}
-
-
-async def test_data_arrives_as_the_value_it_is(way: Way) -> None:
-    async with way.talk("data") as talk:
-        heard = await talk.say("two words")
-    [message] = heard.messages
-    assert message.parts == (DataPart(data={"text": "two words", "words": 2}),)
-
-
-async def test_progress_is_no_part_of_the_answer(way: Way) -> None:
-    async with way.talk("steps") as talk:
-        heard = await talk.say("Done.")
-    assert heard.text == "Done."
-    told = [message.text for message in heard.messages if message.phase == "progress"]
-    assert told == ["Planning.", "Working."]
-
-
-async def test_a_failure_and_a_refusal_are_told_in_the_agents_words(way: Way) -> None:
-    async with way.talk("fail") as talk:
-        heard = await talk.say("Boom")
-        assert heard.fault is not None
-        assert (heard.text, heard.fault.message) == ("Before the fault.", "Boom")
-    async with way.talk("reject") as talk:
-        heard = await talk.say("No.")
-        assert heard.fault is not None
-        assert (heard.fault.message, heard.fault.details) == ("No.", {"rejected": True})
 
 
 async def until(events: AsyncIterator[Event], kind: type[Event]) -> Event:

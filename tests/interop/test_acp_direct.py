@@ -4,7 +4,9 @@ The server is made with the official SDK, unmodified; each test asks it directly
 The subjects are those of the SDK's own end-to-end tests, and what they leave out.
 """
 
+import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
@@ -27,6 +29,7 @@ INPUT: Final = [
             {"content": "Hello!"},
             {"content": '{"key": "value"}', "content_type": "application/json", "color": "blue"},
             {"name": "a.txt", "content": "A note"},
+            {"name": "b.bin", "content": "AAEC", "content_encoding": "base64", "content_type": "image/png"},
         ],
         "created_at": "2025-01-02T03:04:05.000006Z",
         "completed_at": "2025-01-02T03:04:06Z",
@@ -42,12 +45,15 @@ async def server() -> AsyncGenerator[OfficialServer]:
         yield made
 
 
+async def registered(url: str) -> dict[str, RegisteredAgent]:
+    async with loopback.client() as http:
+        infos = await discover(url, http)
+    return {info.name: RegisteredAgent(info, Client(url, upstream_name(info))) for info in infos}
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServer) -> AsyncGenerator[Running]:
-    async with loopback.client() as http:
-        infos = await discover(server.url, http)
-    registered = {info.name: RegisteredAgent(info, Client(server.url, upstream_name(info))) for info in infos}
-    async with running(tmp_path_factory.mktemp("acp"), registered=registered) as made:
+    async with running(tmp_path_factory.mktemp("acp"), registered=await registered(server.url)) as made:
         yield made
 
 
@@ -61,6 +67,10 @@ async def direct(server: OfficialServer) -> AsyncGenerator[OfficialClient]:
 async def through(gateway: Running) -> AsyncGenerator[OfficialClient]:
     async with start_client("acp", base_url=f"{gateway.url}/acp") as made:
         yield made
+
+
+def texts(messages: list[Any]) -> list[str]:
+    return ["".join(part["content"] or "" for part in said["parts"] if part["name"] is None) for said in messages]
 
 
 def timeless(value: Any) -> Any:
@@ -161,3 +171,47 @@ async def test_a_question_without_words_is_asked_and_answered_without_words(
         # The SDK's server never takes a question away.
         runs.append([shown(asked), {**shown(done), "await_request": None}])
     assert runs[1] == runs[0]
+
+
+async def test_two_questions_of_one_run_are_asked_and_answered(through: OfficialClient) -> None:
+    run = await through.call("run_sync", agent="ask_twice", input="x")
+    for answer in ("Ada", "Lovelace"):
+        assert run["status"] == "awaiting"
+        run = await through.call("run_resume_sync", run_id=run["run_id"], answer=answer)
+    assert texts(run["output"]) == ["Two questions. ", "Hello, Ada Lovelace."]
+
+
+async def test_an_answer_to_a_completed_run_never_reaches_its_server(
+    server: OfficialServer, gateway: Running, through: OfficialClient
+) -> None:
+    """The SDK's server would take it, and leave its run in progress for ever."""
+    run = await through.call("run_sync", agent="ask", input="x")
+    await through.call("run_resume_sync", run_id=run["run_id"], answer="Ada")
+    answer = {"await_resume": {"type": "message", "message": {"parts": [{"content": "Again"}]}}, "mode": "sync"}
+    refused = await gateway.http.post(f"/acp/runs/{run['run_id']}", content=json.dumps(answer))
+    assert refused.status_code == 403
+    headers = (await gateway.http.get(f"/acp/runs/{run['run_id']}")).headers
+    bound = (await gateway.hub.reads.run("default", headers["babelgate-run"])).upstream
+    async with loopback.client(base_url=server.url) as http:
+        assert (await http.get(f"/runs/{bound['run']}")).json()["status"] == "completed"
+
+
+async def test_a_run_outlives_a_restart_of_the_gateway(tmp_path: Path) -> None:
+    # A server of its own: an agent that was cancelled before may still stand at the gate, and take the release.
+    async with start_server("acp") as server:
+        async with running(tmp_path, registered=await registered(server.url)) as gateway:
+            body = {"agent_name": "slow", "input": [{"role": "user", "parts": [{"content": "x"}]}], "mode": "stream"}
+            async with gateway.http.stream("POST", "/acp/runs", content=json.dumps(body)) as response:
+                run_id = response.headers["run-id"]
+                text = ""
+                async for chunk in response.aiter_text():
+                    text += chunk
+                    if "message.part" in text:
+                        break
+        server.release()
+        async with running(tmp_path, registered=await registered(server.url)) as gateway:
+            follow = await gateway.http.get(f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"})
+            run = (await gateway.http.get(f"/acp/runs/{run_id}")).json()
+    assert follow.text.startswith(text)
+    assert run["error"] is None
+    assert (run["status"], texts(run["output"])) == ("completed", ["first last"])

@@ -81,6 +81,9 @@ class Client:
                     events.append((name, json.loads(value)))
         return events
 
+    async def new_thread(self) -> str:
+        return (await self.call("POST /threads", {}, answer="Thread"))["thread_id"]
+
     async def refused(self, operation: str, body: Any = None, *, status: int) -> Any:
         return await self.call(operation, body, answer="ErrorResponse", status=status)
 
@@ -106,12 +109,6 @@ def texts(messages: list[Any]) -> list[str]:
     return [message["content"] for message in messages]
 
 
-async def test_the_schema_itself_is_one() -> None:
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    with pytest.raises(jsonschema.ValidationError):
-        checked({"thread_id": "x", "created_at": "", "updated_at": "", "metadata": {}, "status": "idle"}, "Thread")
-
-
 async def test_agents_are_searched_and_described(client: Client) -> None:
     found = await client.call("POST /agents/search", {"limit": 100}, answer="Agents")
     assert {"echo", "ask", "json"} <= {agent["name"] for agent in found}
@@ -120,8 +117,7 @@ async def test_agents_are_searched_and_described(client: Client) -> None:
     assert await client.call(f"GET /agents/{one['agent_id']}", answer="Agent") == one
     schemas = await client.call(f"GET /agents/{one['agent_id']}/schemas", answer="AgentSchema")
     assert schemas["agent_id"] == one["agent_id"]
-    for path in (f"/agents/{NOBODY}", f"/agents/{NOBODY}/schemas", "/agents/nope"):
-        await client.refused(f"GET {path}", status=404)
+    await client.refused(f"GET /agents/{NOBODY}", status=404)
 
 
 async def test_threads_are_created_changed_searched_and_deleted(client: Client) -> None:
@@ -142,17 +138,12 @@ async def test_threads_are_created_changed_searched_and_deleted(client: Client) 
     copied = await client.call(f"POST /threads/{thread_id}/copy", answer="Thread")
     assert copied["thread_id"] != thread_id
     await client.call(f"DELETE /threads/{thread_id}", status=204)
-    for operation in ("GET", "DELETE", "PATCH"):
-        body: Any = {} if operation == "PATCH" else None
-        await client.refused(f"{operation} /threads/{thread_id}", body, status=404)
-    await client.refused(f"POST /threads/{thread_id}/copy", status=404)
-    await client.refused(f"GET /threads/{thread_id}/history", status=404)
+    await client.refused(f"GET /threads/{thread_id}", status=404)
     await client.refused("GET /threads/nope", status=422)
-    await client.refused("POST /threads", {"thread_id": "nope"}, status=422)
 
 
 async def test_a_patch_with_values_or_messages_is_a_revision(client: Client) -> None:
-    thread_id = (await client.call("POST /threads", {}, answer="Thread"))["thread_id"]
+    thread_id = await client.new_thread()
     body = {"values": {"mood": "good"}, "messages": said("Note")}
     patched = await client.call(f"PATCH /threads/{thread_id}", body, answer="Thread")
     assert (patched["values"]["mood"], texts(patched["messages"])) == ("good", ["Note"])
@@ -170,7 +161,7 @@ async def test_a_patch_with_values_or_messages_is_a_revision(client: Client) -> 
 
 
 async def test_runs_are_created_waited_for_and_found(client: Client) -> None:
-    thread_id = (await client.call("POST /threads", {}, answer="Thread"))["thread_id"]
+    thread_id = await client.new_thread()
     mark = str(uuid4())
     body = {"thread_id": thread_id, "agent_id": "echo", "messages": said("Hello"), "metadata": {"mark": mark}}
     run = await client.call("POST /runs", body, answer="Run")
@@ -186,10 +177,7 @@ async def test_runs_are_created_waited_for_and_found(client: Client) -> None:
     by_agent = {"thread_id": thread_id, "agent_id": got["agent_id"]}
     assert await client.call("POST /runs/search", by_agent, answer="Runs") == [got]
     await client.call(f"DELETE {at}", status=204)
-    for operation in ("GET", "DELETE"):
-        await client.refused(f"{operation} {at}", status=404)
-    await client.refused(f"GET {at}/wait", status=404)
-    await client.refused(f"POST {at}/cancel", status=404)
+    await client.refused(f"GET {at}", status=404)
 
 
 async def test_runs_without_a_thread_or_an_agent_take_the_default_agent(client: Client) -> None:
@@ -218,7 +206,7 @@ async def test_a_question_and_a_failure_are_shown_by_the_status(client: Client) 
 
 @pytest.mark.parametrize("mode", ["values", "messages", "updates", "custom", ["values", "messages"]])
 async def test_runs_are_streamed_and_joined(client: Client, mode: Any) -> None:
-    thread_id = (await client.call("POST /threads", {}, answer="Thread"))["thread_id"]
+    thread_id = await client.new_thread()
     body = {"thread_id": thread_id, "agent_id": "stream", "messages": said("one two"), "stream_mode": mode}
     events = await client.stream("POST /runs/stream", body)
     assert all(name != "error" for name, _ in events)
@@ -230,7 +218,7 @@ async def test_runs_are_streamed_and_joined(client: Client, mode: Any) -> None:
 
 @pytest.mark.parametrize("query", ["", "?wait=true", "?wait=false&action=interrupt", "?wait=true&action=rollback"])
 async def test_a_run_is_cancelled(client: Client, gate: asyncio.Event, query: str) -> None:
-    thread_id = (await client.call("POST /threads", {}, answer="Thread"))["thread_id"]
+    thread_id = await client.new_thread()
     body = {"thread_id": thread_id, "agent_id": "gated", "messages": said("x")}
     run = await client.call("POST /runs", body, answer="Run")
     at = f"/runs/{run['run_id']}"
@@ -255,7 +243,7 @@ async def test_what_is_not_there_is_refused_when_a_run_is_created(client: Client
 
 
 async def test_a_busy_thread_is_a_conflict(client: Client, gate: asyncio.Event) -> None:
-    thread_id = (await client.call("POST /threads", {}, answer="Thread"))["thread_id"]
+    thread_id = await client.new_thread()
     body = {"thread_id": thread_id, "agent_id": "gated", "messages": said("x")}
     run = await client.call("POST /runs", body, answer="Run")
     assert (await client.call(f"GET /threads/{thread_id}", answer="Thread"))["status"] == "busy"
@@ -281,11 +269,4 @@ async def test_items_are_kept_searched_and_deleted(client: Client) -> None:
     where = {"prefix": [top], "suffix": ["n"], "max_depth": 2, "limit": 100, "offset": 0}
     assert await client.call("POST /store/namespaces", where, answer="ListNamespaceResponse") == [[top, "n"]]
     await client.call("DELETE /store/items", {"namespace": [top, "n"], "key": "a"}, status=204)
-    await client.refused("DELETE /store/items", {"namespace": [top, "n"], "key": "a"}, status=404)
     await client.refused(f"GET {at}", status=404)
-    await client.refused("PUT /store/items", {"key": "a"}, status=422)
-
-
-async def test_a_path_that_is_none_is_an_error_of_the_protocol(client: Client) -> None:
-    await client.refused("GET /nothing", status=404)
-    await client.refused("DELETE /threads/search", status=405)

@@ -1,9 +1,8 @@
 """The official Python client of the AIEF Agent Protocol, over real sockets, calling agents of the gateway: every call
 that it has; and what the client of the same specification for JavaScript sends, sent by hand."""
 
-import asyncio
 import base64
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,35 +10,18 @@ import pytest
 import pytest_asyncio
 
 from babelgate.gateway import demo
-from tests.interop.driver import BOUND, ClientError, OfficialClient, start_client
+from tests.interop.driver import ClientError, OfficialClient, start_client
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NOBODY: Final = "00000000-0000-4000-8000-000000000000"
-STARTED: Final = asyncio.Event()
-GATE: Final = asyncio.Event()
-
-
-async def gated(text: str) -> AsyncGenerator[str]:
-    """Says that it is there, and one word when the gate opens."""
-    STARTED.set()
-    await GATE.wait()
-    yield "done"
-
-
-@pytest.fixture
-def gate() -> asyncio.Event:
-    STARTED.clear()
-    GATE.clear()
-    return GATE
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents = {name: getattr(demo, name) for name in demo.__all__}
-    folder = tmp_path_factory.mktemp("aief")
-    async with running(folder, {**agents, "gated": gated}, default_agent="echo") as made:
+    async with running(tmp_path_factory.mktemp("aief"), agents, default_agent="echo") as made:
         yield made
 
 
@@ -217,13 +199,6 @@ async def test_a_task_that_is_told_to_go_on_is_done_as_it_was_asked_for(client: 
     assert (artifact["file_name"], await client.content("files", task_id, artifact)) == ("report.txt", b"A report")
 
 
-async def test_a_file_without_a_folder_has_none(client: Client, tmp_path: Path) -> None:
-    task_id = await client.create("files", "x")
-    (tmp_path / "a.txt").write_bytes(b"1")
-    up = await client.call("files", "upload_agent_task_artifacts", task_id=task_id, file=str(tmp_path / "a.txt"))
-    assert (up["file_name"], up["relative_path"]) == ("a.txt", None)
-
-
 async def test_a_failed_run_is_a_last_step_that_says_why(client: Client) -> None:
     task_id = await client.create("fail", "Boom")
     step = await client.step("fail", task_id)
@@ -231,83 +206,30 @@ async def test_a_failed_run_is_a_last_step_that_says_why(client: Client) -> None
     assert "Boom" in step["additional_output"]["error"]["message"]
 
 
-async def test_structured_output_and_ids_are_in_the_additional_output(client: Client) -> None:
-    task_id = await client.create("json", "a b")
-    step = await client.step("json", task_id)
-    ids = step["additional_output"]["babelgate"]
-    assert (ids["thread_id"], ids["run_id"]) == (task_id, step["step_id"])
-    assert "words" in str(step["additional_output"])
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("get_agent_task", {}),
-        ("execute_agent_task_step", {}),
-        ("list_agent_task_steps", {}),
-        ("get_agent_task_step", {"step_id": NOBODY}),
-        ("list_agent_task_artifacts", {}),
-        ("download_agent_task_artifact", {"artifact_id": NOBODY}),
-    ],
+UNKNOWN: Final[Sequence[tuple[str, str, dict[str, str]]]] = (
+    ("echo", "get_agent_task", {"task_id": NOBODY}),
+    ("tools", "get_agent_task", {}),
+    ("nope", "create_agent_task", {}),
+    ("echo", "execute_agent_task_step", {"task_id": NOBODY}),
+    ("echo", "list_agent_task_steps", {"task_id": "nope"}),
+    ("echo", "list_agent_task_artifacts", {"task_id": NOBODY}),
+    ("echo", "get_agent_task_step", {"step_id": NOBODY}),
+    ("echo", "get_agent_task_step", {"step_id": "nope"}),
+    ("echo", "download_agent_task_artifact", {"artifact_id": NOBODY}),
+    ("echo", "download_agent_task_artifact", {"artifact_id": "../../etc/passwd"}),
 )
-@pytest.mark.parametrize("task_id", [NOBODY, "nope"])
-async def test_an_unknown_task_is_a_404_with_a_message(
-    client: Client, name: str, arguments: dict[str, Any], task_id: str
-) -> None:
-    with pytest.raises(ClientError) as caught:
-        await client.call("echo", name, task_id=task_id, **arguments)
-    assert (caught.value.type, caught.value.data["status"]) == ("ApiException", 404)
-    assert '"message":' in caught.value.data["body"]
+"""Agent, call and arguments, beside the id of a task of `echo`."""
 
 
-async def test_an_unknown_step_or_artifact_of_a_known_task_is_a_404(client: Client) -> None:
+async def test_what_is_not_there_is_a_404_with_a_message(client: Client) -> None:
     task_id = await client.create("echo", "Hello")
     await client.step("echo", task_id)
-    for name, arguments in (
-        ("get_agent_task_step", {"step_id": NOBODY}),
-        ("get_agent_task_step", {"step_id": "nope"}),
-        ("download_agent_task_artifact", {"artifact_id": NOBODY}),
-        ("download_agent_task_artifact", {"artifact_id": "../../etc/passwd"}),
-    ):
+    for agent, name, arguments in UNKNOWN:
+        given = arguments if name == "create_agent_task" else {"task_id": task_id, **arguments}
         with pytest.raises(ClientError) as caught:
-            await client.call("echo", name, task_id=task_id, **arguments)
-        assert caught.value.data["status"] == 404
-
-
-async def test_a_task_of_one_agent_is_unknown_to_another(client: Client) -> None:
-    task_id = await client.create("echo", "Hello")
-    with pytest.raises(ClientError) as caught:
-        await client.call("tools", "get_agent_task", task_id=task_id)
-    assert caught.value.data["status"] == 404
-
-
-async def test_an_unknown_agent_is_a_404(client: Client) -> None:
-    with pytest.raises(ClientError) as caught:
-        await client.create("nope", "Hello")
-    assert caught.value.data["status"] == 404
-
-
-async def test_two_steps_at_once_are_two_turns(client: Client) -> None:
-    task_id = await client.create("echo", "Hello")
-    both = await asyncio.gather(client.step("echo", task_id, "One"), client.step("echo", task_id, "Two"))
-    assert sorted(step["output"] for step in both) == ["One", "Two"]
-    assert len({step["step_id"] for step in both}) == 2
-
-
-async def test_a_step_goes_on_when_its_caller_hangs_up(gateway: Running, client: Client, gate: asyncio.Event) -> None:
-    task_id = await client.create("gated", "Hello")
-    url = f"/agent/gated/ap/v1/agent/tasks/{task_id}/steps"
-    async with asyncio.TaskGroup() as group:
-        posting = group.create_task(gateway.http.post(url, json={}))
-        async with asyncio.timeout(BOUND):
-            await STARTED.wait()
-        posting.cancel()
-    assert [step["status"] for step in await client.steps("gated", task_id)] == ["running"]
-    gate.set()
-    async with asyncio.timeout(BOUND):
-        while (step := (await client.steps("gated", task_id))[0])["status"] != "completed":
-            pass
-    assert (step["output"], step["is_last"]) == ("done", True)
+            await client.call(agent, name, **given)
+        assert (caught.value.type, caught.value.data["status"]) == ("ApiException", 404), name
+        assert '"message":' in caught.value.data["body"]
 
 
 async def test_bodies_as_the_client_for_javascript_sends_them(gateway: Running) -> None:
@@ -339,26 +261,3 @@ async def test_bodies_as_the_client_for_javascript_sends_them(gateway: Running) 
         assert got.headers["content-disposition"].startswith("attachment")
     assert (await http.get(f"{at}/steps/{step.json()['step_id']}")).json() == step.json()
     assert (await http.get(at)).json()["task_id"] == task["task_id"]
-
-
-@pytest.mark.parametrize("query", ["page_size=0", "current_page=0", "page_size=x", "current_page=-1"])
-async def test_a_page_that_is_none_is_refused_with_an_object(gateway: Running, query: str) -> None:
-    refused = await gateway.http.get(f"/agent/echo/ap/v1/agent/tasks?{query}")
-    assert refused.status_code == 422
-    assert isinstance(refused.json(), dict)
-
-
-@pytest.mark.parametrize("body", ['{"input": {}}', '{"additional_input": "x"}', "[]", "{", '"x"'])
-async def test_a_body_that_is_none_is_refused_with_an_object(gateway: Running, body: str) -> None:
-    refused = await gateway.http.post("/agent/echo/ap/v1/agent/tasks", content=body)
-    assert refused.status_code == 422
-    assert isinstance(refused.json(), dict)
-
-
-async def test_what_its_benchmark_reads_is_on_every_artifact(gateway: Running, client: Client) -> None:
-    """agbenchmark requires `created_at`, and asks with a Content-Type and an empty body."""
-    task_id = await client.create("files", "x")
-    headers = {"Content-Type": "application/json", "Accept": "application/json"}
-    step = await gateway.http.post(f"/agent/files/ap/v1/agent/tasks/{task_id}/steps", headers=headers)
-    [artifact] = step.json()["artifacts"]
-    assert artifact["created_at"].endswith("Z")

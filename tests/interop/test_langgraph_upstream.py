@@ -167,15 +167,6 @@ async def test_the_history_is_the_servers_own(gateway: Running, far: httpx.Async
     assert [each["values"] for each in here] == [each["values"] for each in there]
 
 
-async def test_a_question_is_asked_and_answered(gateway: Running) -> None:
-    thread_id = await new_thread(gateway.http)
-    await said_by(gateway.http, thread_id, "ask", input=said("Hi"))
-    [asked] = await interrupts(gateway.http, thread_id)
-    assert asked["value"] == "What is your name?" and len(asked["id"]) == 32
-    spoken = await said_by(gateway.http, thread_id, "ask", command={"resume": "Ada"})
-    assert spoken[-1] == "ai: Hello, Ada."
-
-
 async def test_two_questions_at_once_are_answered_each_by_its_id(gateway: Running) -> None:
     thread_id = await new_thread(gateway.http)
     await said_by(gateway.http, thread_id, "approve", input=said("Hi"))
@@ -191,17 +182,6 @@ async def test_questions_one_after_the_other_in_one_node_have_the_same_id_there(
     await said_by(gateway.http, thread_id, "twice", command={"resume": "Ada"})
     spoken = await said_by(gateway.http, thread_id, "twice", command={"resume": "Lovelace"})
     assert spoken[-1] == "ai: Hello, Ada Lovelace."
-
-
-async def test_a_question_is_one_in_other_protocols_too(gateway: Running) -> None:
-    body = {"agent_name": "ask", "input": [{"role": "user", "parts": [{"content": "Hi"}]}]}
-    run = (await gateway.http.post("/acp/runs", json=body)).json()
-    assert run["status"] == "awaiting"
-    answer = {"await_resume": {"type": "message", "message": {"parts": [{"content": "Ada"}]}}, "mode": "sync"}
-    done = (await gateway.http.post(f"/acp/runs/{run['run_id']}", json=answer)).json()
-    assert [part["content"] for message in done["output"] for part in message["parts"] if part["content"]][
-        -1
-    ] == "Hello, Ada."
 
 
 async def test_a_failure_keeps_its_name_and_words(gateway: Running) -> None:

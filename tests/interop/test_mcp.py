@@ -1,5 +1,4 @@
-"""The official MCP client, over real sockets, calling agents of the gateway as tools in both eras of the protocol:
-agents in process, and others that stand behind A2A."""
+"""The official MCP client, over real sockets, calling agents of the gateway as tools in both eras of the protocol."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -10,8 +9,6 @@ import pytest_asyncio
 
 from babelgate.canonical import Ask, Message
 from babelgate.gateway import demo
-from babelgate.gateway.agents.registry import connect
-from babelgate.gateway.settings.model import Settings
 from tests.interop.driver import ClientError, OfficialClient, start_client
 from tests.running import Running, running
 
@@ -58,15 +55,8 @@ async def count(text: str) -> dict[str, Any]:
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents: dict[str, Any] = {name: getattr(demo, name) for name in demo.__all__}
     agents |= {each.__name__: each for each in (approve, failing, waiting, speaking, count)}
-    async with running(tmp_path_factory.mktemp("behind")) as far:
-        urls = {
-            f"{name}-a2a": {"url": f"{far.url}/a2a/{name}", "protocol": "a2a", "agent": name}
-            for name in ("echo", "ask")
-        }
-        registry = await connect(Settings.model_validate({"agents": urls}))
-        registered = {each.info.name: each for each in registry.all()}
-        async with running(tmp_path_factory.mktemp("mcp"), agents, registered=registered) as near:
-            yield near
+    async with running(tmp_path_factory.mktemp("mcp"), agents) as made:
+        yield made
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=MODES)
@@ -93,12 +83,11 @@ async def test_both_eras_are_spoken(client: OfficialClient) -> None:
 
 async def test_the_agents_are_tools(client: OfficialClient) -> None:
     names = [tool["name"] for tool in await client.call("tools")]
-    assert {"echo", "approve", "echo-a2a", "resume_run"} <= set(names)
+    assert {"echo", "approve", "resume_run"} <= set(names)
 
 
-@pytest.mark.parametrize("name", ["echo", "echo-a2a"])
-async def test_a_tool_is_called(client: OfficialClient, name: str) -> None:
-    assert text_of(await client.call("call", name=name, message="hello")) == "hello"
+async def test_a_tool_is_called(client: OfficialClient) -> None:
+    assert text_of(await client.call("call", name="echo", message="hello")) == "hello"
 
 
 async def test_structured_output_is_taken_by_the_client(client: OfficialClient) -> None:
@@ -117,9 +106,8 @@ async def test_an_unknown_tool_is_an_error(client: OfficialClient) -> None:
     assert raised.value.data == -32602
 
 
-@pytest.mark.parametrize("name", ["approve", "ask-a2a"])
-async def test_who_can_be_asked_is_asked_and_gets_the_answer(asked: OfficialClient, name: str) -> None:
-    result = await asked.call("call", name=name, message="go")
+async def test_who_can_be_asked_is_asked_and_gets_the_answer(asked: OfficialClient) -> None:
+    result = await asked.call("call", name="approve", message="go")
     assert "Ada" in text_of(result)
 
 

@@ -1,6 +1,5 @@
-"""The official OpenAI client, over real sockets, calling agents of the gateway by chat completions and by responses:
-agents in process, and others that stand behind A2A and the Agent Protocol. Each answer is checked against the client's
-own types, too."""
+"""The official OpenAI client, over real sockets, calling agents of the gateway by chat completions and by responses.
+Each answer is checked against the client's own types, too."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,8 +10,6 @@ import pytest_asyncio
 
 from babelgate.canonical import Invocation
 from babelgate.gateway import demo
-from babelgate.gateway.agents.registry import connect
-from babelgate.gateway.settings.model import Settings
 from tests.interop.driver import ClientError, OfficialClient, start_client
 from tests.running import running
 
@@ -43,29 +40,15 @@ async def counted(call: Invocation) -> str:
     return str(len(call.messages))
 
 
-BEHIND: Final = {
-    "echo-a2a": ("a2a", "/a2a/echo"),
-    "ask-a2a": ("a2a", "/a2a/ask"),
-    "echo-ap": ("agent-protocol", "/agent-protocol"),
-}
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[OfficialClient]:
     agents: dict[str, Any] = {name: getattr(demo, name) for name in demo.__all__}
     agents |= {each.__name__: each for each in (counted, counting, gated, saying)}
-    async with running(tmp_path_factory.mktemp("behind")) as far:
-        urls = {
-            name: {"url": far.url + path, "protocol": protocol, "agent": name.partition("-")[0]}
-            for name, (protocol, path) in BEHIND.items()
-        }
-        registry = await connect(Settings.model_validate({"agents": urls}))
-        registered = {each.info.name: each for each in registry.all()}
-        async with (
-            running(tmp_path_factory.mktemp("openai"), agents, registered=registered) as near,
-            start_client("openai", base_url=f"{near.url}/v1") as made,
-        ):
-            yield made
+    async with (
+        running(tmp_path_factory.mktemp("openai"), agents) as gateway,
+        start_client("openai", base_url=f"{gateway.url}/v1") as made,
+    ):
+        yield made
 
 
 def user(text: str = "Hello") -> list[dict[str, Any]]:
@@ -78,15 +61,14 @@ def said(completion: Any) -> str:
 
 async def test_agents_are_listed_as_models(client: OfficialClient) -> None:
     listed = await client.call("models")
-    assert {"echo", "ask", *BEHIND} <= {model["id"] for model in listed}
+    assert {"echo", "ask"} <= {model["id"] for model in listed}
     assert await client.call("model", name="echo") in listed
 
 
-@pytest.mark.parametrize("model", ["echo", "echo-a2a", "echo-ap"])
-async def test_a_completion_of_any_agent(client: OfficialClient, model: str) -> None:
-    made = await client.call("create", model=model, messages=user())
+async def test_a_completion_is_made_whole_and_in_chunks(client: OfficialClient) -> None:
+    made = await client.call("create", model="echo", messages=user())
     assert (said(made), made["choices"][0]["finish_reason"]) == ("Hello", "stop")
-    chunks = await client.call("chunks", model=model, messages=user(), stream_options={"include_usage": True})
+    chunks = await client.call("chunks", model="echo", messages=user(), stream_options={"include_usage": True})
     text = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
     assert text == "Hello"
     assert chunks[-1]["usage"]["total_tokens"] >= 0
@@ -102,11 +84,8 @@ async def test_a_token_comes_before_the_agent_says_the_next(client: OfficialClie
     assert text == "first last"
 
 
-@pytest.mark.parametrize("model", ["ask", "ask-a2a"])
-async def test_a_question_is_a_tool_call_which_the_client_s_helper_adds_up_and_its_result_the_answer(
-    client: OfficialClient, model: str
-) -> None:
-    events = await client.call("stream", model=model, messages=user())
+async def test_the_helper_adds_up_a_question_and_its_answer_is_taken(client: OfficialClient) -> None:
+    events = await client.call("stream", model="ask", messages=user())
     assert "tool_calls.function.arguments.done" in {event["type"] for event in events}
     message = events[-1]["completion"]["choices"][0]["message"]
     (call,) = message["tool_calls"]
@@ -114,7 +93,7 @@ async def test_a_question_is_a_tool_call_which_the_client_s_helper_adds_up_and_i
     function = {name: call["function"][name] for name in ("name", "arguments")}
     asked = {"role": "assistant", "tool_calls": [{"id": call["id"], "type": "function", "function": function}]}
     answer = {"role": "tool", "tool_call_id": call["id"], "content": "Ada"}
-    done = await client.call("create", model=model, messages=[*user(), asked, answer])
+    done = await client.call("create", model="ask", messages=[*user(), asked, answer])
     assert said(done) == "Hello, Ada."
 
 
@@ -124,11 +103,15 @@ async def test_the_helper_adds_up_the_same_text(client: OfficialClient) -> None:
     assert said(events[-1]["completion"]) == "one two three"
 
 
-async def test_a_structured_answer_is_parsed_and_one_that_does_not_fit_is_an_error(client: OfficialClient) -> None:
-    asked: dict[str, Any] = {"model": "saying", "members": {"words": "integer"}}
-    assert await client.call("parse", **asked, messages=user('{"words": 2}')) == {"words": 2}
+@pytest.mark.parametrize("call", ["parse", "parse_response"])
+async def test_a_structured_answer_is_parsed_and_any_other_is_an_error(client: OfficialClient, call: str) -> None:
+    def asked(text: str) -> dict[str, Any]:
+        given = {"messages": user(text)} if call == "parse" else {"input": text}
+        return {"model": "saying", "members": {"words": "integer"}, **given}
+
+    assert await client.call(call, **asked('{"words": 2}')) == {"words": 2}
     with pytest.raises(ClientError) as failed:
-        await client.call("parse", **asked, messages=user('{"words": "two"}'))
+        await client.call(call, **asked('{"words": "two"}'))
     assert (failed.value.data["status"], failed.value.data["body"]["code"]) == (502, "invalid_output")
 
 
@@ -186,12 +169,11 @@ def text_of(response: Any) -> str:
     return "".join(part["text"] for item in messages for part in item["content"])
 
 
-@pytest.mark.parametrize("model", ["echo", "echo-a2a", "echo-ap"])
-async def test_a_response_of_any_agent(client: OfficialClient, model: str) -> None:
-    made = await client.call("respond", model=model, input="Hello", metadata={"of": "the official client"})
+async def test_a_response_is_made_whole_and_in_events(client: OfficialClient) -> None:
+    made = await client.call("respond", model="echo", input="Hello", metadata={"of": "the official client"})
     assert (text_of(made), made["status"]) == ("Hello", "completed")
     assert await client.call("get_response", response_id=made["id"]) == made
-    events = await client.call("response_events", model=model, input="Hello")
+    events = await client.call("response_events", model="echo", input="Hello")
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert text_of(events[-1]["response"]) == "Hello"
 
@@ -202,19 +184,17 @@ async def test_the_helper_adds_a_response_up(client: OfficialClient) -> None:
     assert text_of(events[-1]["response"]) == "one two three"
 
 
-@pytest.mark.parametrize("model", ["tools", "ask", "ask-a2a"])
-async def test_the_helper_takes_everything_that_an_agent_does(client: OfficialClient, model: str) -> None:
+@pytest.mark.parametrize(("model", "item"), [("tools", "mcp_call"), ("ask", "function_call")])
+async def test_the_helper_takes_everything_that_an_agent_does(client: OfficialClient, model: str, item: str) -> None:
     events = await client.call("response_stream", model=model, input="one two")
-    kinds = {item["type"] for item in events[-1]["response"]["output"]}
-    assert kinds & ({"mcp_call"} if model == "tools" else {"function_call"})
+    assert item in {each["type"] for each in events[-1]["response"]["output"]}
 
 
-@pytest.mark.parametrize("model", ["ask", "ask-a2a"])
-async def test_a_question_is_a_function_call_and_its_output_the_answer(client: OfficialClient, model: str) -> None:
-    asked = await client.call("respond", model=model, input="Hello")
+async def test_a_question_is_a_function_call_and_its_output_the_answer(client: OfficialClient) -> None:
+    asked = await client.call("respond", model="ask", input="Hello")
     (call,) = [item for item in asked["output"] if item["type"] == "function_call"]
     answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "Ada"}
-    done = await client.call("respond", model=model, input=[answer], previous_response_id=asked["id"])
+    done = await client.call("respond", model="ask", input=[answer], previous_response_id=asked["id"])
     assert text_of(done) == "Hello, Ada."
     (item,) = await client.call("input_items", response_id=done["id"])
     assert (item["type"], item["output"]) == ("function_call_output", "Ada")
@@ -246,14 +226,6 @@ async def test_a_response_in_the_background_is_cancelled_and_deleted(client: Off
     with pytest.raises(ClientError) as gone:
         await client.call("get_response", response_id=made["id"])
     assert gone.value.type == "NotFoundError"
-
-
-async def test_a_structured_response_is_parsed(client: OfficialClient) -> None:
-    asked: dict[str, Any] = {"model": "saying", "members": {"words": "integer"}}
-    assert await client.call("parse_response", **asked, input='{"words": 2}') == {"words": 2}
-    with pytest.raises(ClientError) as failed:
-        await client.call("parse_response", **asked, input='{"words": "two"}')
-    assert (failed.value.data["status"], failed.value.data["body"]["code"]) == (502, "invalid_output")
 
 
 async def test_an_agent_that_failed_is_asked_for_one_response(client: OfficialClient) -> None:

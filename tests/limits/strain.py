@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import pytest
 import yaml
 
 from tests import loopback
@@ -25,6 +26,16 @@ MOST_WAIT: Final = 60.0
 """The same, whatever the reason: a backstop, because machines that run tests do other things, too."""
 MOST_MEMORY: Final = 200 * MB
 """Beyond the request's own body."""
+
+
+SLOW: Final = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+"""Marks of the tests that measure."""
+
+
+def python_agents(*names: str, module: str = "loud") -> dict[str, Any]:
+    """Settings of agents of a module of this folder, and of `echo`, which the probe calls."""
+    agents = {name: {"python": f"tests.limits.{module}:{name}"} for name in names}
+    return {**agents, "echo": {"python": "babelgate.gateway.demo:echo"}}
 
 
 @dataclass

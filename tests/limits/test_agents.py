@@ -1,13 +1,11 @@
 """What agents in the gateway's own process say too much of: their run fails, and nobody else notices."""
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
-import pytest_asyncio
 
-from tests.limits.strain import MB, Strained, strained
+from tests.limits.strain import MB, SLOW, Strained, python_agents, strained
 
 AGENTS: Final = {
     "numbers": "more than 200000 values",
@@ -20,25 +18,22 @@ AGENTS: Final = {
 }
 """Of `hostile`, and what is said of each. Only the gateway imports that: it takes seconds and 600 MB."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = SLOW
+SETTINGS: Final = {
+    "agents": {**python_agents(*AGENTS, module="hostile"), **python_agents("words", "events")},
+    "limits": {"output": "512MB"},
+}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    agents = {name: {"python": f"tests.limits.hostile:{name}"} for name in AGENTS}
-    agents |= {name: {"python": f"tests.limits.loud:{name}"} for name in ("words", "events")}
-    echo = {"echo": {"python": "babelgate.gateway.demo:echo"}}
-    async with strained(
-        tmp_path_factory.mktemp("gateway"), agents=agents | echo, limits={"output": "512MB"}
-    ) as running:
-        yield running
+async def ask(gateway: Strained, agent: str) -> Any:
+    body = {"assistant_id": agent, "input": {"message": "hi"}}
+    return (await gateway.http.post("/runs/wait", json=body)).json()
 
 
 @pytest.mark.parametrize("name", AGENTS)
 async def test_an_agent_that_says_too_much_fails_and_holds_nobody_up(gateway: Strained, name: str) -> None:
-    asked = {"assistant_id": name, "input": {"message": "hi"}}
     async with gateway.watched() as strain:
-        told = (await gateway.http.post("/runs/wait", json=asked)).json()
+        told = await ask(gateway, name)
     assert told["__error__"]["error"] == "AgentInvalidError"
     assert AGENTS[name] in told["__error__"]["message"]
     strain.check(memory=100 * MB)
@@ -47,10 +42,8 @@ async def test_an_agent_that_says_too_much_fails_and_holds_nobody_up(gateway: St
 @pytest.mark.asyncio(loop_scope="function")
 async def test_an_agent_that_says_too_much_in_all_fails_and_holds_nobody_up(tmp_path: Path) -> None:
     """280 MB, of which 64 are taken. Each text is there several times while it is checked, stored and folded."""
-    agents = {"much": {"python": "tests.limits.loud:much"}, "echo": {"python": "babelgate.gateway.demo:echo"}}
-    async with strained(tmp_path, agents=agents) as gateway, gateway.watched() as strain:
-        asked = {"assistant_id": "much", "input": {"message": "hi"}}
-        told = (await gateway.http.post("/runs/wait", json=asked)).json()
+    async with strained(tmp_path, agents=python_agents("much")) as gateway, gateway.watched() as strain:
+        told = await ask(gateway, "much")
     assert told["__error__"]["error"] == "AgentInvalidError"
     assert "more in one run than the limit of 67108864 bytes" in told["__error__"]["message"]
     strain.check(memory=250 * MB)
@@ -58,9 +51,7 @@ async def test_an_agent_that_says_too_much_in_all_fails_and_holds_nobody_up(tmp_
 
 async def test_as_many_values_as_an_agent_may_say_hold_nobody_up(gateway: Strained) -> None:
     async with gateway.watched() as strain:
-        told = (
-            await gateway.http.post("/runs/wait", json={"assistant_id": "words", "input": {"message": "hi"}})
-        ).json()
+        told = await ask(gateway, "words")
     assert len(told["words"]) == 190_000
     strain.check()
 

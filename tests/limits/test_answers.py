@@ -1,7 +1,6 @@
 """Answers that are one large thing: it is sent piece by piece, as lists are."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -10,9 +9,10 @@ import pytest
 import pytest_asyncio
 
 from babelgate.canonical.value import JsonObject
-from tests.limits.strain import MB, MOST_MEMORY, Strained, strained
+from tests.limits.strain import MB, MOST_MEMORY, SLOW, Strained, python_agents, strained
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = SLOW
+SETTINGS: Final = {"agents": python_agents("messages"), "limits": {"output": "256MB", "thread": "512MB"}}
 
 TEXT: Final = "x" * (7 * MB)
 MANY: Final = 6
@@ -25,14 +25,6 @@ ACP_RUN: Final[JsonObject] = {
 }
 SAID: Final = 12 * 7 * MB
 """Characters that the agent `messages` says in one run."""
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    agents = {"echo": {"python": "babelgate.gateway.demo:echo"}, "messages": {"python": "tests.limits.loud:messages"}}
-    limits = {"output": "256MB", "thread": "512MB"}
-    async with strained(tmp_path_factory.mktemp("gateway"), agents=agents, limits=limits) as running:
-        yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -57,109 +49,102 @@ async def task_id(gateway: Strained) -> str:
     return task_id
 
 
-async def check(gateway: Strained, method: str, path: str, body: JsonObject | None = None, *, memory: int) -> None:
-    size, end = 0, b""
-    async with gateway.watched() as strain, gateway.http.stream(method, path, json=body, headers=V1) as answer:
-        assert answer.status_code == 200
-        async for chunk in answer.aiter_raw():
-            size, end = size + len(chunk), chunk
-    assert size > MANY * len(TEXT)
-    assert end.rstrip().endswith(b"}")
-    strain.check(memory=memory)
+RUN: Final[JsonObject] = {"assistant_id": "echo", "input": {"message": "hi"}}
+STREAM: Final[JsonObject] = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask"}
 
 
-@pytest.mark.parametrize("path", ["/threads/{thread_id}/state", "/threads/{thread_id}"])
-async def test_a_large_state_holds_nobody_up(gateway: Strained, thread_id: str, path: str) -> None:
-    await check(gateway, "GET", path.format(thread_id=thread_id), memory=MEMORY)
-
-
-async def test_the_end_of_a_run_on_a_large_state_holds_nobody_up(gateway: Strained, thread_id: str) -> None:
-    body: JsonObject = {"assistant_id": "echo", "input": {"message": "hi"}}
-    await check(gateway, "POST", f"/threads/{thread_id}/runs/wait", body, memory=MEMORY)
-
-
-@pytest.mark.parametrize("path", ["/threads/{thread_id}/runs/stream", "/threads/{thread_id}/stream"])
-async def test_frames_of_a_large_state_hold_nobody_up(gateway: Strained, thread_id: str, path: str) -> None:
-    """A run shows its state twice, a thread each state that it had."""
-    run: JsonObject = {"assistant_id": "echo", "input": {"message": "hi"}, "stream_mode": ["values"]}
-    body: JsonObject = run if path.endswith("runs/stream") else {"channels": ["values"]}
+async def measure(
+    gateway: Strained, method: str, path: str, body: JsonObject | None = None, *, memory: int = MEMORY, **headers: str
+) -> tuple[int, bytes, str]:
+    """Return the size of an answer, the last bytes of it, and the task's id."""
     size, end = 0, b""
     async with (
         gateway.watched() as strain,
-        gateway.http.stream("POST", path.format(thread_id=thread_id), json=body) as answer,
+        gateway.http.stream(method, path, json=body, headers={**V1, **headers}) as answer,
     ):
         assert answer.status_code == 200
         async for chunk in answer.aiter_raw():
             size, end = size + len(chunk), (end + chunk)[-100:]
-            if size > 2 * MANY * len(TEXT) and end.endswith(b"\n\n"):
+            if path.endswith("/stream") and size > 2 * MANY * len(TEXT) and end.endswith(b"\n\n"):
                 break
+    strain.check(memory=memory)
+    return size, end, answer.headers.get("babelgate-task", "")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/threads/{thread}/state", None),
+        ("GET", "/threads/{thread}", None),
+        ("POST", "/threads/{thread}/runs/wait", RUN),
+        ("POST", "/threads/{thread}/history", {"limit": 1}),
+    ],
+)
+async def test_a_large_state_holds_nobody_up(
+    gateway: Strained, thread_id: str, method: str, path: str, body: JsonObject | None
+) -> None:
+    size, end, _ = await measure(gateway, method, path.format(thread=thread_id), body)
+    assert size > MANY * len(TEXT)
+    assert end.rstrip().endswith((b"}", b"]"))
+
+
+async def test_a_list_of_large_states_holds_nobody_up(gateway: Strained, thread_id: str) -> None:
+    """Each entry is one large thing."""
+    size, _, _ = await measure(gateway, "POST", "/threads/search", {"limit": 1, "ids": [thread_id]})
+    assert size > MANY * len(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("/runs/stream", {**RUN, "stream_mode": ["values"]}), ("/stream", {"channels": ["values"]})]
+)
+async def test_frames_of_a_large_state_hold_nobody_up(
+    gateway: Strained, thread_id: str, path: str, body: JsonObject
+) -> None:
+    """A run shows its state twice, a thread each state that it had."""
+    size, _, _ = await measure(gateway, "POST", f"/threads/{thread_id}{path}", body)
     assert size > 2 * MANY * len(TEXT)
-    strain.check(memory=MEMORY)
 
 
-async def test_a_large_task_of_a2a_holds_nobody_up(gateway: Strained, task_id: str) -> None:
-    await check(gateway, "GET", f"/a2a/messages/tasks/{task_id}", memory=3 * MEMORY)
+@pytest.mark.parametrize("path", ["/{task}", "?includeArtifacts=true"])
+async def test_a_large_task_of_a2a_holds_nobody_up(gateway: Strained, task_id: str, path: str) -> None:
+    size, _, _ = await measure(gateway, "GET", f"/a2a/messages/tasks{path.format(task=task_id)}", memory=3 * MEMORY)
+    assert size > MANY * len(TEXT)
 
 
 async def test_a_large_task_of_aief_holds_nobody_up(gateway: Strained) -> None:
     made = await gateway.http.post("/agent/messages/ap/v1/agent/tasks", json={"input": "hi"})
     path = f"/agent/messages/ap/v1/agent/tasks/{made.json()['task_id']}"
-    await check(gateway, "POST", f"{path}/steps", {}, memory=4 * MEMORY)
-    await check(gateway, "GET", f"{path}/steps", memory=2 * MEMORY)
-    await check(gateway, "GET", path, memory=2 * MEMORY)
+    for method, at, memory in (("POST", f"{path}/steps", 4), ("GET", f"{path}/steps", 2), ("GET", path, 2)):
+        size, _, _ = await measure(gateway, method, at, {} if method == "POST" else None, memory=memory * MEMORY)
+        assert size > MANY * len(TEXT)
 
 
-@pytest.mark.parametrize("path", ["history", "search"])
-async def test_a_list_of_large_states_holds_nobody_up(gateway: Strained, thread_id: str, path: str) -> None:
-    """Each entry is one large thing."""
-    path = "/threads/search" if path == "search" else f"/threads/{thread_id}/history"
-    size, body = 0, {"limit": 1, "ids": [thread_id]} if path.endswith("search") else {"limit": 1}
-    async with gateway.watched() as strain, gateway.http.stream("POST", path, json=body) as answer:
-        assert answer.status_code == 200
-        async for chunk in answer.aiter_raw():
-            size += len(chunk)
-    assert size > MANY * len(TEXT)
-    strain.check(memory=MEMORY)
-
-
-async def check_stream(gateway: Strained, path: str, body: JsonObject | None, headers: dict[str, str]) -> None:
+async def check_stream(gateway: Strained, path: str, body: JsonObject | None, **headers: str) -> None:
     """A stream whose last frame is the whole task, or run."""
-    size, end = 0, b""
-    async with gateway.watched() as strain, gateway.http.stream("POST", path, json=body, headers=headers) as answer:
-        assert answer.status_code == 200
-        async for chunk in answer.aiter_raw():
-            size, end = size + len(chunk), (end + chunk)[-100:]
+    size, end, _ = await measure(gateway, "POST", path, body, memory=2 * MEMORY, **headers)
     assert size > SAID
     assert end.endswith(b"}\n\n")
-    strain.check(memory=2 * MEMORY)
 
 
 @pytest.mark.parametrize("start", ["0", "1000000"])
 async def test_a_stream_of_a_large_task_of_a2a_holds_nobody_up(gateway: Strained, task_id: str, start: str) -> None:
     """From its beginning, event by event; and from its end: the task as it is."""
-    headers = {**V1, "Babelgate-From": start}
-    await check_stream(gateway, f"/a2a/messages/tasks/{task_id}:subscribe", None, headers)
-    call: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
-    await check_stream(gateway, "/a2a/messages", call, headers)
-
-
-async def test_a_list_of_large_tasks_of_a2a_holds_nobody_up(gateway: Strained, task_id: str) -> None:
-    await check(gateway, "GET", "/a2a/messages/tasks?includeArtifacts=true", memory=3 * MEMORY)
+    start_at = {"Babelgate-From": start}
+    await check_stream(gateway, f"/a2a/messages/tasks/{task_id}:subscribe", None, **start_at)
+    await check_stream(gateway, "/a2a/messages", {**STREAM, "params": {"id": task_id}}, **start_at)
 
 
 async def test_the_end_of_a_large_run_of_acp_holds_nobody_up(gateway: Strained) -> None:
     """Each message is shown three times, and the run in its last event."""
-    await check_stream(gateway, "/acp/runs", {**ACP_RUN, "mode": "stream"}, {})
+    await check_stream(gateway, "/acp/runs", {**ACP_RUN, "mode": "stream"})
 
 
 async def test_a_large_run_of_acp_holds_nobody_up(gateway: Strained) -> None:
-    async with gateway.watched() as strain, gateway.http.stream("POST", "/acp/runs", json=ACP_RUN) as answer:
-        run_id = answer.headers["babelgate-task"]
-        size = sum([len(chunk) async for chunk in answer.aiter_raw()])
+    size, _, run_id = await measure(gateway, "POST", "/acp/runs", ACP_RUN, memory=2 * MEMORY)
     assert size > SAID
-    strain.check(memory=2 * MEMORY)
-    await check(gateway, "GET", f"/acp/runs/{run_id}", memory=2 * MEMORY)
-    await check(gateway, "GET", f"/acp/runs/{run_id}/events", memory=2 * MEMORY)
+    for path in ("", "/events"):
+        size, _, _ = await measure(gateway, "GET", f"/acp/runs/{run_id}{path}", memory=2 * MEMORY)
+        assert size > MANY * len(TEXT)
 
 
 STREAMS: Final = 500
@@ -194,21 +179,17 @@ async def test_streams_of_threads_that_do_not_exist_hold_nobody_up(gateway: Stra
 async def test_an_answer_of_aief_with_as_much_as_a_run_may_say_takes_no_more_memory_than_it_should(
     tmp_path: Path,
 ) -> None:
-    agents = {"fluent": {"python": "tests.limits.loud:fluent"}, "echo": {"python": "babelgate.gateway.demo:echo"}}
+    agents = python_agents("fluent")
     async with strained(tmp_path, agents=agents, limits={"output": "32MB"}) as gateway:
         made = await gateway.http.post("/agent/fluent/ap/v1/agent/tasks", json={"input": "hi"})
         path = f"/agent/fluent/ap/v1/agent/tasks/{made.json()['task_id']}/steps"
-        size = 0
-        async with gateway.watched() as strain, gateway.http.stream("POST", path, json={}) as answer:
-            async for chunk in answer.aiter_raw():
-                size += len(chunk)
+        size, _, _ = await measure(gateway, "POST", path, {}, memory=125 * MB)
         assert size > 28 * MB
-        strain.check(memory=125 * MB)
 
 
 @pytest.mark.asyncio(loop_scope="function")
 async def test_a_thread_that_is_too_large_to_be_shown_takes_no_more_memory_than_it_should(tmp_path: Path) -> None:
-    agents = {"echo": {"python": "babelgate.gateway.demo:echo"}}
+    agents = python_agents()
     async with strained(tmp_path, agents=agents, limits={"thread": "64MB"}) as gateway:
         thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
         statuses: list[int] = []

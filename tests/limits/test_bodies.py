@@ -1,24 +1,17 @@
 """Bodies and names that take long to read, or a lot of memory: whoever sends one, nobody else notices."""
 
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Final
 
 import pytest
-import pytest_asyncio
 
-from tests.limits.strain import MB, Strained, strained
+from tests.limits.strain import MB, SLOW, Strained
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = SLOW
 
 SIZE: Final = 60 * MB
 JSON: Final = {"content-type": "application/json"}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    async with strained(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
 
 
 def filled(unit: bytes, size: int = SIZE) -> bytes:

@@ -1,25 +1,18 @@
 """Large files: they are read from the disk as fast as their reader takes them."""
 
 import hashlib
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
 
 import pytest
 import pytest_asyncio
 
-from tests.limits.strain import MB, Strained, strained
+from tests.limits.strain import MB, SLOW, Strained
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = SLOW
 
 SIZE: Final = 60 * MB
 MEMORY: Final = 25 * MB
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    async with strained(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

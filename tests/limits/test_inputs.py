@@ -1,27 +1,20 @@
 """What callers say at once, and what they keep: bounded in every protocol, and what is within the bounds holds nobody
 up."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-import pytest_asyncio
 
 from babelgate.canonical.value import JsonObject
-from tests.limits.strain import MB, Strained, strained
+from tests.limits.strain import MB, SLOW, Strained
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = SLOW
 
 V1: Final = {"A2A-Version": "1.0"}
 MOST: Final = 8 * MB
 LARGE: Final = 60 * MB
 REFUSAL: Final = "The input is larger than"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    async with strained(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
 
 
 def run(text: str, **more: Any) -> JsonObject:
@@ -32,36 +25,22 @@ def a2a(text: str) -> JsonObject:
     return {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}}
 
 
-def asked(path: str, text: str) -> JsonObject:
-    bodies: dict[str, JsonObject] = {
-        "/runs/wait": run(text),
-        "/runs/stream": run(text),
-        "/threads/{thread}/runs/wait": run(text),
-        "/threads/{thread}/runs/stream": run(text),
-        "/threads/{thread}/state": {"values": {"text": text}},
-        "/agent-protocol/runs/wait": {"agent_id": "echo", "input": {"text": text}},
-        "/a2a/echo/message:send": a2a(text),
-        "/a2a/echo/message:stream": a2a(text),
-        "/acp/runs": {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": text}]}]},
-        "/ap/v1/agent/tasks": {"input": text},
-        "/store/items": {"namespace": ["a"], "key": "k", "value": {"text": text}},
-        "/threads": {"metadata": {"text": text}},
-    }
-    return bodies[path]
-
-
-PATHS: Final = (
-    "/runs/wait",
-    "/runs/stream",
-    "/threads/{thread}/runs/wait",
-    "/threads/{thread}/runs/stream",
-    "/threads/{thread}/state",
-    "/agent-protocol/runs/wait",
-    "/a2a/echo/message:send",
-    "/a2a/echo/message:stream",
-    "/acp/runs",
-    "/ap/v1/agent/tasks",
-)
+INPUTS: Final[dict[str, Callable[[str], JsonObject]]] = {
+    "/runs/wait": run,
+    "/runs/stream": run,
+    "/threads/{thread}/runs/wait": run,
+    "/threads/{thread}/runs/stream": run,
+    "/threads/{thread}/state": lambda text: {"values": {"text": text}},
+    "/agent-protocol/runs/wait": lambda text: {"agent_id": "echo", "input": {"text": text}},
+    "/a2a/echo/message:send": a2a,
+    "/a2a/echo/message:stream": a2a,
+    "/acp/runs": lambda text: {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": text}]}]},
+    "/ap/v1/agent/tasks": lambda text: {"input": text},
+}
+KEPT: Final[dict[str, Callable[[str], JsonObject]]] = {
+    "/store/items": lambda text: {"namespace": ["a"], "key": "k", "value": {"text": text}},
+    "/threads": lambda text: {"metadata": {"text": text}},
+}
 
 
 async def send(gateway: Strained, path: str, body: JsonObject) -> tuple[int, str]:
@@ -72,18 +51,18 @@ async def send(gateway: Strained, path: str, body: JsonObject) -> tuple[int, str
     return answer.status_code, answer.text
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/store/items", "/threads"])
+@pytest.mark.parametrize("path", [*INPUTS, *KEPT])
 async def test_a_text_that_is_too_large_is_refused_and_holds_nobody_up(gateway: Strained, path: str) -> None:
     async with gateway.watched() as strain:
-        status, told = await send(gateway, path, asked(path, "x" * LARGE))
+        status, told = await send(gateway, path, {**INPUTS, **KEPT}[path]("x" * LARGE))
     assert (status, REFUSAL in told) == (413, True), told[:500]
     strain.check(LARGE)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", INPUTS)
 async def test_a_text_as_large_as_may_be_is_taken_and_holds_nobody_up(gateway: Strained, path: str) -> None:
     async with gateway.watched() as strain:
-        status, told = await send(gateway, path, asked(path, "x" * (MOST - 10_000)))
+        status, told = await send(gateway, path, INPUTS[path]("x" * (MOST - 10_000)))
     assert status == 200, told[:500]
     strain.check(MOST)
 

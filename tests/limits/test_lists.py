@@ -1,17 +1,16 @@
 """Answers that are larger than the memory of many a machine: they are made and sent piece by piece."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from babelgate.canonical.value import JsonObject
-from tests.limits.strain import MB, Strained, strained
+from tests.limits.strain import MB, SLOW, Strained
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = SLOW
 
 SIZE: Final = 2 * MB
 MANY: Final = 25
@@ -20,12 +19,6 @@ MEMORY: Final = 100 * MB
 """For answers of 50 MB, of which there used to be three or four copies at once. Up to 69 MB were seen, and 84 on a
 machine that ran other tests."""
 V1: Final = {"A2A-Version": "1.0"}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    async with strained(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
 
 
 async def post(gateway: Strained, path: str, body: JsonObject, **headers: str) -> Any:

@@ -1,25 +1,16 @@
 """Schemas of outputs that nobody has time for: what cannot be checked is not checked, and nobody else notices."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 
 import pytest
-import pytest_asyncio
 
 from babelgate.canonical import AgentInfo
 from babelgate.gateway.runs.output_schema import schema_error
 from tests.limits.schemas import AGENTS
-from tests.limits.strain import MB, Strained, strained
+from tests.limits.strain import MB, SLOW, Strained, python_agents
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    agents = {name: {"python": f"tests.limits.schemas:{name}"} for name in AGENTS}
-    echo = {"echo": {"python": "babelgate.gateway.demo:echo"}}
-    async with strained(tmp_path_factory.mktemp("gateway"), agents=agents | echo) as running:
-        yield running
+pytestmark = SLOW
+SETTINGS = {"agents": python_agents(*AGENTS, module="schemas")}
 
 
 @pytest.mark.parametrize("name", AGENTS)

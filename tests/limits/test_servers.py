@@ -20,10 +20,10 @@ from tests.adapters.openai.model import serve
 from tests.faults.proxy import Endless, Instead, Proxy, Trouble, proxied
 from tests.faults.stage import WIRES, Players, words_of
 from tests.gateway.command import babelgate
-from tests.limits.strain import MB, Strained, strained
+from tests.limits.strain import MB, SLOW, Strained, python_agents, strained
 from tests.running import running
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = SLOW
 
 
 def bomb(start: bytes, unit: bytes, end: bytes, most: int = 4 * 2**30) -> bytes:
@@ -116,7 +116,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hous
             "one": await stack.enter_async_context(proxied(far.url)),
             "models": await stack.enter_async_context(proxied(models.url)),
         }
-        agents: dict[str, Any] = {"echo": {"python": "babelgate.gateway.demo:echo"}}
+        agents: dict[str, Any] = python_agents()
         for name, wire in WIRES.items():
             url = proxies["models" if wire.models else "one"].url + wire.path.format(agent="tell")
             agents[name] = {"url": url, "protocol": wire.protocol, "agent": "two" if wire.models else "tell"}
@@ -208,36 +208,28 @@ async def test_a_server_that_is_looked_at_is_not_taken_in_whole(tmp_path: Path, 
     assert int((tmp_path / "peak").read_text()) * 1024 < 350 * MB
 
 
-async def test_a_session_of_many_large_messages_is_refused(house: House) -> None:
-    """150 URLs of 15 MB each are a request of 8 KB."""
-    size = 15 * MB
-    message = b'{"role":"user","parts":[{"content":"' + b"x" * size + b'"}]}'
+@pytest.mark.parametrize(
+    ("parts", "count"),
+    [
+        # 150 URLs of 15 MB each are a request of 8 KB.
+        (b'{"content":"' + b"x" * (15 * MB) + b'"}', 150),
+        (b",".join([b'{"content":"x"}'] * 9_000), 100),
+    ],
+    ids=["large messages", "many values"],
+)
+async def test_a_session_of_too_much_is_refused(house: House, parts: bytes, count: int) -> None:
+    message = b'{"role":"user","parts":[' + parts + b"]}"
 
     async def said(writer: asyncio.StreamWriter) -> None:
         writer.write(answer(message, b"Content-Length: %d" % len(message)))
 
     async with saying(said) as url:
-        session = {"id": str(uuid4()), "history": [f"{url}/{number}" for number in range(150)]}
+        session = {"id": str(uuid4()), "history": [f"{url}/{number}" for number in range(count)]}
         body = {"agent_name": "echo", "session": session, "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
         async with house.gateway.watched() as strain:
             told = await house.gateway.http.post("/acp/runs", json=body)
     assert told.status_code == 413
     assert "session.history" in told.json()["message"]
-    strain.check()
-
-
-async def test_a_session_of_many_values_is_refused(house: House) -> None:
-    message = b'{"role":"user","parts":[' + b",".join([b'{"content":"x"}'] * 9_000) + b"]}"
-
-    async def said(writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(message, b"Content-Length: %d" % len(message)))
-
-    async with saying(said) as url:
-        session = {"id": str(uuid4()), "history": [f"{url}/{number}" for number in range(100)]}
-        body = {"agent_name": "echo", "session": session, "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
-        async with house.gateway.watched() as strain:
-            told = await house.gateway.http.post("/acp/runs", json=body)
-    assert told.status_code == 413
     strain.check()
 
 

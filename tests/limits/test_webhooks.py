@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from babelgate.canonical.value import JsonObject
-from tests.limits.strain import BOUND, MB, MOST_MEMORY, Strained, strained
+from tests.limits.strain import BOUND, MB, MOST_MEMORY, Strained, python_agents, strained
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -89,7 +89,7 @@ async def test_a_task_with_the_most_webhooks_it_may_have_holds_nobody_up(tmp_pat
 async def test_a_webhook_of_a_large_task_holds_nobody_up(tmp_path: Path, receiver: Receiver) -> None:
     """In 0.3, which posts the whole task after every event."""
     receiver.held.set()
-    agents = {"asking": {"python": "tests.limits.loud:asking"}, "echo": {"python": "babelgate.gateway.demo:echo"}}
+    agents = python_agents("asking")
     async with strained(tmp_path, agents=agents, limits={"output": "256MB"}) as gateway:
         task = (await call(gateway, "asking", "SendMessage", said("hi")))["result"]["task"]
         config: JsonObject = {"taskId": task["id"], "pushNotificationConfig": {"url": receiver.url}}
@@ -132,7 +132,7 @@ async def test_a_webhook_of_as_much_as_a_run_may_say_takes_no_more_memory_than_i
 ) -> None:
     receiver.held.set()
     path, body, headers = pushed(receiver.url)[protocol]
-    agents = {"fluent": {"python": "tests.limits.loud:fluent"}, "echo": {"python": "babelgate.gateway.demo:echo"}}
+    agents = python_agents("fluent")
     async with strained(tmp_path, agents=agents, limits={"output": "32MB"}) as gateway:
         async with gateway.watched() as strain:
             assert (await gateway.http.post(path, json=body, headers=headers)).status_code == 200

@@ -189,9 +189,6 @@ class Acp(Caller):
         headers = {"Accept": "text/event-stream"}
         return self._followed(view or _View(), skip, method="GET", url=url, headers=headers, params={"after": skip})
 
-    def repeated(self, live: list[bytes]) -> list[bytes]:
-        return live
-
 
 def named(header: str) -> set[str]:
     """The keys of an RFC 8941 dictionary whose values hold no comma before a key."""

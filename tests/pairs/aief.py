@@ -1,11 +1,10 @@
 """A caller that speaks AIEF: each call is a step, and is answered when the step is over."""
 
 import json
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
-from babelgate.canonical import Feature
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Data, Feed, File, Following, Ids, Question, Said, Seen, View
+from tests.pairs.caller import Caller, Data, File, Ids, Question, Said, Seen
 
 Wire = dict[str, Any]
 
@@ -180,29 +179,6 @@ class Aief(Caller):
             assert told == named(response.headers.get("babelgate-loss", ""))
             lost |= told
         return lost
-
-    # What the protocol does not have: tests ask `carries` first.
-
-    def _lacks(self, feature: Feature) -> NoReturn:
-        raise NotImplementedError(f"{feature}: {self.carries[feature].how}")
-
-    def stream(self, *said: Said) -> Following:
-        self._lacks(Feature.STREAM)
-
-    def stream_answer(self, asked: Feed, *answers: Said) -> Following:
-        self._lacks(Feature.STREAM)
-
-    async def cancel(self, task_id: str) -> Seen:
-        self._lacks(Feature.CANCEL)
-
-    def attach(self, task_id: str) -> Following:
-        self._lacks(Feature.REATTACH)
-
-    def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> Following:
-        self._lacks(Feature.REATTACH)
-
-    def repeated(self, live: list[bytes]) -> list[bytes]:
-        self._lacks(Feature.REATTACH)
 
 
 def _body(said: tuple[Said, ...]) -> Wire:

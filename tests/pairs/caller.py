@@ -3,9 +3,9 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, NoReturn, Self
 
 import httpx
 
@@ -134,6 +134,9 @@ class Frame:
 class View(ABC):
     """What a client of one protocol makes of its stream, event by event. What breaks the protocol fails the test."""
 
+    ids: Ids
+    """Of the run that is read, where the view needs them."""
+
     @abstractmethod
     def read(self, frame: Frame) -> None: ...
 
@@ -218,6 +221,37 @@ class Feed:
         return self.seen
 
 
+class RunFeed(Feed):
+    """The stream of one run; `onward`, it goes on with the next run of the task, if there is one."""
+
+    def __init__(
+        self, http: httpx.AsyncClient, stack: AsyncExitStack, view: View, *, onward: bool, **more: int
+    ) -> None:
+        super().__init__(view, **more)
+        self._http = http
+        self._stack = stack
+        self._onward = onward
+
+    async def open(self, **request: Any) -> Self:
+        await self.listen(await self._stack.enter_async_context(self._http.stream(**request)))
+        self.view.ids = self.ids
+        return self
+
+    def extend(self, back: Feed) -> None:
+        super().extend(back)
+        self.ids = back.ids
+
+    async def next(self) -> bool:
+        while not await super().next():
+            if not await self.go_on():
+                return False
+        return True
+
+    @abstractmethod
+    async def go_on(self) -> bool:
+        """Join the next run; return false if there is none, or it is not wanted."""
+
+
 Following = AbstractAsyncContextManager[Feed]
 """Leaving the block hangs up."""
 
@@ -252,21 +286,21 @@ class Caller(ABC):
     async def send(self, *said: Said) -> Seen:
         """Start a task and wait until it stops."""
 
-    @abstractmethod
     def stream(self, *said: Said) -> Following:
         """Start a task and follow it."""
+        self._lacks(Feature.STREAM)
 
     @abstractmethod
     async def answer(self, asked: Seen, *answers: Said) -> Seen:
         """Answer the questions that are shown, in their order, all or the first of them, and wait until the task
         stops."""
 
-    @abstractmethod
     def stream_answer(self, asked: Feed, *answers: Said) -> Following:
         """Answer, and follow what comes of it. What was seen before is known to this feed too."""
+        self._lacks(Feature.STREAM)
 
-    @abstractmethod
-    async def cancel(self, task_id: str) -> Seen: ...
+    async def cancel(self, task_id: str) -> Seen:
+        self._lacks(Feature.CANCEL)
 
     async def give_up(self, asked: Seen) -> None:
         """End a task that waits for an answer."""
@@ -278,15 +312,15 @@ class Caller(ABC):
 
     async def branch(self, told: Seen) -> None:
         """Go on from where the conversation was after that task."""
-        raise NotImplementedError(self.carries[Feature.FORK].how)
+        self._lacks(Feature.FORK)
 
     async def values(self) -> Any:
         """Of the conversation: all its members without the messages."""
-        raise NotImplementedError(self.carries[Feature.STATE].how)
+        self._lacks(Feature.STATE)
 
     async def change(self, members: Mapping[str, Any]) -> None:
         """Members of the state of the conversation."""
-        raise NotImplementedError(self.carries[Feature.STATE].how)
+        self._lacks(Feature.STATE)
 
     def shown(self, question: Question) -> Question:
         """How a question looks in this protocol."""
@@ -322,21 +356,25 @@ class Caller(ABC):
     async def losses(self, task_id: str) -> set[str]:
         """Of what the protocol says that it lost something."""
 
-    @abstractmethod
     def attach(self, task_id: str) -> Following:
         """Follow a task of which this caller has seen nothing yet, as the protocol has it."""
+        self._lacks(Feature.REATTACH)
 
-    @abstractmethod
     def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> Following:
         """All frames of a task from its first on, without the first `skip`."""
+        self._lacks(Feature.REATTACH)
 
     def come_back(self, feed: Feed) -> Following:
         """The frames that this feed has missed since it hung up."""
         return self.replay(feed.ids.task, view=feed.view, skip=feed.before + len(feed.frames))
 
-    @abstractmethod
     def repeated(self, live: list[bytes]) -> list[bytes]:
         """Of the frames of an answer's stream, those that a replay has as well."""
+        return live
+
+    def _lacks(self, feature: Feature) -> NoReturn:
+        """Refuse what the protocol does not have. Tests ask `carries` first."""
+        raise NotImplementedError(f"{feature}: {self.carries[feature].how}")
 
     @asynccontextmanager
     async def _followed(self, view: View, before: int = 0, skip: int = 0, /, **request: Any) -> AsyncGenerator[Feed]:

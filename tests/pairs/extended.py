@@ -38,7 +38,7 @@ class Records:
     """By number."""
     after: int | None = None
     """The number of the record before the first one."""
-    ids: Ids | None = None
+    ids: Ids = field(init=False)
     places: dict[int, str] = field(default_factory=dict[int, str])
     """By number of a record: the id of the frame that had it, where frames have ids."""
 
@@ -195,18 +195,15 @@ class A2A(Extended):
 
     async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
         """Natively."""
-        assert asked.ids is not None
         resume = {"resume": [{"id": name, "value": value} for name, value in values.items()]}
         message = self._message(resume, taskId=asked.ids.task, contextId=asked.ids.thread)
         params = {"message": message, "metadata": {URI: {"tools": [TOOL]}}}
         return await self._asked(Records(), **self._request("stream", params))
 
     async def look(self, task: Records) -> Records:
-        assert task.ids is not None
         return await self._asked(Records(), **self._request("get", {"id": task.ids.task}))
 
     async def come_back(self, task: Records, seq: int) -> Records:
-        assert task.ids is not None
         request = self._request("subscribe", {"id": task.ids.task}, **{"Babelgate-From": str(seq)})
         return await self._asked(Records(), **request)
 
@@ -253,17 +250,14 @@ class Acp(Extended):
         return await self._asked(Records(), "POST", "/acp/runs", json=body)
 
     async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        assert asked.ids is not None
         resume = {"type": "message", "message": _acp("See beside.")}
         body = {"await_resume": resume, "mode": "stream", "babelgate": answering(values)}
         return await self._asked(Records(), "POST", f"/acp/runs/{asked.ids.task}", json=body)
 
     async def look(self, task: Records) -> Records:
-        assert task.ids is not None
         return await self._asked(Records(), "GET", f"/acp/runs/{task.ids.task}")
 
     async def come_back(self, task: Records, seq: int) -> Records:
-        assert task.ids is not None
         headers = {"Accept": "text/event-stream", "Babelgate-From": str(seq)}
         return await self._asked(Records(), "GET", f"/acp/runs/{task.ids.task}/events", headers)
 
@@ -291,7 +285,6 @@ class Aief(Extended):
         return await self._steps(response.json()["task_id"], said)
 
     async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        assert asked.ids is not None
         return await self._steps(asked.ids.thread, answering(values))
 
     async def _steps(self, thread: str, said: Wire) -> Records:
@@ -308,7 +301,6 @@ class Aief(Extended):
         return records
 
     async def look(self, task: Records) -> Records:
-        assert task.ids is not None
         url = f"/agent/{self.agent}/ap/v1/agent/tasks/{task.ids.thread}/steps"
         listed = (await self.http.get(url, params={"page_size": 100})).json()["steps"]
         of_run = [step["step_id"] for step in listed if step["step_id"].startswith(str(task.ids.run))]
@@ -338,7 +330,6 @@ class LangGraph(Extended):
         return await self._run(made.json()["thread_id"], body)
 
     async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        assert asked.ids is not None
         body = {"command": {"resume": dict(values)}, "metadata": {URI: answering(values)}}
         return await self._run(asked.ids.thread, body)
 
@@ -355,7 +346,6 @@ class LangGraph(Extended):
         return await self._asked(Records(after=seq), "GET", f"{self._url(task)}/stream", headers, params=params)
 
     def _url(self, task: Records) -> str:
-        assert task.ids is not None
         return f"{self.prefix}/threads/{task.ids.thread}/runs/{task.ids.run}"
 
     def found(self, told: Wire, kind: str) -> Wire | None:
@@ -384,7 +374,6 @@ class Responses(Extended):
         return await self._respond({"input": text, "babelgate": said})
 
     async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        assert asked.ids is not None
         given = [
             {"type": "function_call_output", "call_id": call_id, "output": "See beside."}
             for call_id, _ in zip(self._calls, values, strict=True)
@@ -403,12 +392,12 @@ class Responses(Extended):
     async def come_back(self, task: Records, seq: int) -> Records:
         """It is told again from its start."""
         again = await self._asked(Records(), "GET", self._url(task), params={"stream": "true"})
-        later = {number: record for number, record in again.told.items() if number > seq}
-        return Records(told=later, after=seq, ids=again.ids)
+        later = Records({number: record for number, record in again.told.items() if number > seq}, after=seq)
+        later.ids = again.ids
+        return later
 
     def _url(self, task: Records) -> str:
-        assert task.ids is not None and task.ids.run is not None
-        return f"/v1/responses/resp_{UUID(task.ids.run).hex}"
+        return f"/v1/responses/resp_{UUID(str(task.ids.run)).hex}"
 
     def found(self, told: Wire, kind: str) -> Wire | None:
         if kind == "response.output_item.done" and told["item"]["type"] == "function_call":
@@ -427,7 +416,6 @@ class Chat(Extended):
         return await self._complete([{"role": "user", "content": text}], said)
 
     async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        assert asked.ids is not None
         given = [
             {"role": "tool", "tool_call_id": call_id, "content": "See beside."}
             for call_id, _ in zip(self._calls, values, strict=True)
@@ -460,7 +448,8 @@ class Mcp(Extended):
     async def _call(self, tool: str, arguments: Wire, said: Wire) -> Records:
         client = Modern(self.http, capabilities={"extensions": {MCP_NAME: {}}})
         result = await client.call(tool, arguments, _meta={MCP_NAME: said})
-        records = Records(ids=ids_of(result["_meta"]))
+        records = Records()
+        records.ids = ids_of(result["_meta"])
         records.read_whole(result["_meta"][MCP_NAME])
         return records
 
@@ -468,7 +457,6 @@ class Mcp(Extended):
         return await self._call(self.agent, {"message": text, "thread_id": str(uuid4())}, said)
 
     async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        assert asked.ids is not None
         arguments = {"run_id": encode_run_id(asked.ids.task), "answers": dict(values)}
         return await self._call("resume_run", arguments, {"tools": [TOOL]})
 

@@ -13,7 +13,7 @@ from json import loads
 from typing import Any, ClassVar, Final, Self
 
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, Said, Seen, View
+from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, RunFeed, Said, Seen, View
 
 Wire = dict[str, Any]
 
@@ -108,7 +108,6 @@ def written(before: Wire, after: Wire) -> Wire:
 class _View(View):
     def __init__(self, speaker: tuple[str, Set[str]]) -> None:
         self.speaker = speaker
-        self.ids: Ids
         self.told = _Told()
         self.progress: list[str] = []
         self.chunks: dict[str, _Told] = {}
@@ -201,25 +200,16 @@ class _View(View):
         )
 
 
-class _Feed(Feed):
-    """A run's stream does not say how the run has ended, so its client asks then; `onward`, it goes on with the next
-    run of the task, if there is one."""
+class _Feed(RunFeed):
+    """A run's stream does not say how the run has ended, so its client asks then."""
 
     view: _View
 
     def __init__(self, caller: "LangGraph", stack: AsyncExitStack, view: _View, *, onward: bool, **more: int) -> None:
-        super().__init__(view, **more)
+        super().__init__(caller.http, stack, view, onward=onward, **more)
         self.last = START
         """The id of the newest frame of the run."""
         self._caller = caller
-        self._stack = stack
-        self._onward = onward
-
-    async def open(self, **request: Any) -> Self:
-        response = await self._stack.enter_async_context(self._caller.http.stream(**request))
-        await self.listen(response)
-        self.view.ids = self.ids
-        return self
 
     async def join(self, run: Wire, after: str) -> Self:
         self.last = after
@@ -230,21 +220,20 @@ class _Feed(Feed):
     def extend(self, back: Feed) -> None:
         super().extend(back)
         assert isinstance(back, _Feed)
-        self.ids, self.last = back.ids, back.last
+        self.last = back.last
 
     def _take(self, raw: bytes) -> Frame:
         frame = super()._take(raw)
         self.last = frame.id
         return frame
 
-    async def next(self) -> bool:
-        while not await super().next():
-            runs = await self._caller.runs(self.ids.task)
-            at = [run["run_id"] for run in runs].index(self.ids.run)
-            if not self._onward or at == len(runs) - 1:
-                self.view.state, _ = await self._caller.state(runs[: at + 1])
-                return False
-            await self.join(runs[at + 1], START)
+    async def go_on(self) -> bool:
+        runs = await self._caller.runs(self.ids.task)
+        at = [run["run_id"] for run in runs].index(self.ids.run)
+        if not self._onward or at == len(runs) - 1:
+            self.view.state, _ = await self._caller.state(runs[: at + 1])
+            return False
+        await self.join(runs[at + 1], START)
         return True
 
 
@@ -487,9 +476,6 @@ class LangGraph(Caller):
     def come_back(self, feed: Feed) -> Following:
         assert isinstance(feed, _Feed)
         return self._joined(feed.ids.task, feed.ids.run, feed.view, feed.last)
-
-    def repeated(self, live: list[bytes]) -> list[bytes]:
-        return live
 
 
 class AgentProtocol(LangGraph):

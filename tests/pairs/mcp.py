@@ -4,16 +4,15 @@ becomes of a run is looked at by the extension for tasks."""
 import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final
 from urllib.parse import unquote
 from uuid import uuid4
 
 from babelgate.adapters.mcp.codec.run_id import encode_run_id
-from babelgate.canonical import Feature
 from tests.adapters.mcp.site import TASKS, Modern, messages_of
-from tests.pairs.caller import Caller, Data, Feed, File, Following, Ids, Question, Said, Seen, View
+from tests.pairs.caller import Caller, Data, Feed, File, Following, Ids, Question, Said, Seen
 from tests.pairs.cast import STEP
 from tests.pairs.openai import after
 
@@ -170,17 +169,3 @@ class Mcp(Caller):
     async def losses(self, task_id: str) -> set[str]:
         task = await self._get(task_id)
         return set(task.get("result", task)["_meta"]["babelgate"].get("loss", ()))
-
-    # What the protocol does not have: tests ask `carries` first.
-
-    def _lacks(self, feature: Feature) -> NoReturn:
-        raise NotImplementedError(f"{feature}: {self.carries[feature].how}")
-
-    def stream_answer(self, asked: Feed, *answers: Said) -> AbstractAsyncContextManager[Feed]:
-        self._lacks(Feature.STREAM)
-
-    def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> Following:
-        self._lacks(Feature.REATTACH)
-
-    def repeated(self, live: list[bytes]) -> list[bytes]:
-        self._lacks(Feature.REATTACH)

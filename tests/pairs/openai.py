@@ -5,16 +5,16 @@ Neither knows tasks: a task is the completions, or the responses, of its runs, o
 """
 
 import json
+from abc import abstractmethod
 from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 import httpx
 
-from babelgate.canonical import Feature
 from tests.pairs.acp import named
 from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, Said, Seen, View
 
@@ -85,6 +85,12 @@ def after(before: Seen, seen: Seen) -> Seen:
     return replace(seen, text=before.text + seen.text, data=before.data + seen.data, asides=before.asides + seen.asides)
 
 
+def results_of(asked: Seen, answers: tuple[Said, ...]) -> list[tuple[str, Said]]:
+    """Return the id of each call that is answered, and its result as text."""
+    texts = [json.dumps(said.value) if isinstance(said, Data) else said for said in answers]
+    return [(question.id, text) for question, text in zip(asked.questions, texts, strict=False)]
+
+
 class _View(View):
     def __init__(self, before: Seen | None = None) -> None:
         self.before = before
@@ -130,21 +136,55 @@ class _View(View):
         return seen if self.before is None else after(self.before, seen)
 
 
-def shown_call(question: Question) -> Question:
-    """A call of a caller's tool is shown as the call, under an id of the gateway's."""
-    value = question.value
-    if isinstance(value, dict) and "call_id" in value:
-        return replace(question, value={name: value[name] for name in ("name", "arguments")})  # pyright: ignore[reportUnknownVariableType]
-    return question
+class _OpenAI(Caller):
+    """What both APIs have in common: each run is an object that can be read again."""
+
+    @abstractmethod
+    def _asked(self, said: tuple[Said, ...]) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _answered(self, asked: Seen, answers: tuple[Said, ...]) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _read(self, response: httpx.Response) -> Seen: ...
+
+    @abstractmethod
+    def _url(self, run_id: str) -> str: ...
+
+    def shown(self, question: Question) -> Question:
+        """A call of a caller's tool is shown as the call, under an id of the gateway's."""
+        value = question.value
+        if isinstance(value, dict) and "call_id" in value:
+            return replace(question, value={name: value[name] for name in ("name", "arguments")})  # pyright: ignore[reportUnknownVariableType]
+        return question
+
+    async def send(self, *said: Said) -> Seen:
+        return self._read(await self.http.request(**self._asked(said)))
+
+    async def answer(self, asked: Seen, *answers: Said) -> Seen:
+        self.context_id = asked.context_id
+        return after(asked, self._read(await self.http.request(**self._answered(asked, answers))))
+
+    async def look(self, task_id: str) -> Seen:
+        """Return what the runs of a task have said, one after the other."""
+        seen: Seen | None = None
+        for run_id in Ids.runs_of(task_id):
+            told = self._read(await self.http.get(self._url(run_id))).lasting
+            seen = told if seen is None else after(seen, told)
+        assert seen is not None
+        return seen
+
+    async def losses(self, task_id: str) -> set[str]:
+        lost: set[str] = set()
+        for run_id in Ids.runs_of(task_id):
+            lost |= named((await self.http.get(self._url(run_id))).headers.get("babelgate-loss", ""))
+        return lost
 
 
-class Chat(Caller):
+class Chat(_OpenAI):
     name: ClassVar = "chat-completions"
     speaks: ClassVar = "openai-chat-completions"
     shows_end: ClassVar[bool] = False
-
-    def shown(self, question: Question) -> Question:
-        return shown_call(question)
 
     def _body(self, messages: list[Wire], **more: Any) -> dict[str, Any]:
         body: Wire = {"model": self.agent, "messages": messages, "store": True, **more}
@@ -168,64 +208,23 @@ class Chat(Caller):
         (choice,) = told["choices"]
         return seen_of(ids.run, choice["message"], choice.get("finish_reason"), error)
 
-    async def send(self, *said: Said) -> Seen:
-        return self._read(await self.http.request(**self._body([message_of(said)])))
+    def _url(self, run_id: str) -> str:
+        return f"/v1/chat/completions/{PREFIX}{run_id}"
+
+    def _asked(self, said: tuple[Said, ...]) -> dict[str, Any]:
+        return self._body([message_of(said)])
 
     def stream(self, *said: Said) -> Following:
         return self._followed(_View(), **self._body([message_of(said)], stream=True))
 
-    def _results(self, asked: Seen, answers: tuple[Said, ...]) -> list[Wire]:
-        texts = [json.dumps(said.value) if isinstance(said, Data) else said for said in answers]
-        return [
-            {"role": "tool", "tool_call_id": question.id, "content": text}
-            for question, text in zip(asked.questions, texts, strict=False)
-        ]
-
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        self.context_id = asked.context_id
-        made = self._read(await self.http.request(**self._body(self._results(asked, answers))))
-        return after(asked, made)
+    def _answered(self, asked: Seen, answers: tuple[Said, ...], **more: Any) -> dict[str, Any]:
+        results = results_of(asked, answers)
+        messages = [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id, text in results]
+        return self._body(messages, **more)
 
     def stream_answer(self, asked: Feed, *answers: Said) -> Following:
         self.context_id = asked.seen.context_id
-        return self._followed(_View(asked.seen), **self._body(self._results(asked.seen, answers), stream=True))
-
-    async def look(self, task_id: str) -> Seen:
-        """The completions of a task, one after the other."""
-        seen: Seen | None = None
-        for run_id in Ids.runs_of(task_id):
-            response = await self.http.get(f"/v1/chat/completions/{PREFIX}{run_id}")
-            told = self._read(response)
-            seen = told.lasting if seen is None else after(seen, told.lasting)
-        assert seen is not None
-        return seen
-
-    def later(self, seen: Seen) -> Seen:
-        return seen.lasting
-
-    async def losses(self, task_id: str) -> set[str]:
-        lost: set[str] = set()
-        for run_id in Ids.runs_of(task_id):
-            response = await self.http.get(f"/v1/chat/completions/{PREFIX}{run_id}")
-            lost |= named(response.headers.get("babelgate-loss", ""))
-        return lost
-
-    # What the protocol does not have: tests ask `carries` first.
-
-    def _lacks(self, feature: Feature) -> NoReturn:
-        raise NotImplementedError(f"{feature}: {self.carries[feature].how}")
-
-    async def cancel(self, task_id: str) -> Seen:
-        self._lacks(Feature.CANCEL)
-
-    def attach(self, task_id: str) -> Following:
-        self._lacks(Feature.REATTACH)
-
-    def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> Following:
-        self._lacks(Feature.REATTACH)
-
-    def repeated(self, live: list[bytes]) -> list[bytes]:
-        self._lacks(Feature.REATTACH)
+        return self._followed(_View(asked.seen), **self._answered(asked.seen, answers, stream=True))
 
 
 class _ResponseView(View):
@@ -332,7 +331,7 @@ def response_of(run_id: str) -> str:
     return f"resp_{UUID(run_id).hex}"
 
 
-class Responses(Caller):
+class Responses(_OpenAI):
     """Whoever speaks the Responses API, in conversations: what it streams it has made in the background, for nothing
     else can be cancelled."""
 
@@ -343,9 +342,6 @@ class Responses(Caller):
         super().__init__(http, agent)
         self._previous: str | None = None
         """The response where a branch begins."""
-
-    def shown(self, question: Question) -> Question:
-        return shown_call(question)
 
     def _body(self, given: list[Wire], **more: Any) -> dict[str, Any]:
         body: Wire = {"model": self.agent, "input": given, **more}
@@ -376,8 +372,11 @@ class Responses(Caller):
             return {"type": "input_text", "text": said}
         return {"type": "input_file", **part_of(said)["file"]}
 
-    async def send(self, *said: Said) -> Seen:
-        return self._read(await self.http.request(**self._body(self._message(said))))
+    def _url(self, run_id: str) -> str:
+        return f"/v1/responses/{response_of(run_id)}"
+
+    def _asked(self, said: tuple[Said, ...]) -> dict[str, Any]:
+        return self._body(self._message(said))
 
     @asynccontextmanager
     async def stream(self, *said: Said) -> AsyncGenerator[Feed]:
@@ -386,47 +385,25 @@ class Responses(Caller):
             self.context_id = feed.ids.thread
             yield feed
 
-    def _outputs(self, asked: Seen, answers: tuple[Said, ...]) -> list[Wire]:
-        texts = [json.dumps(said.value) if isinstance(said, Data) else said for said in answers]
-        return [
-            {"type": "function_call_output", "call_id": question.id, "output": text}
-            for question, text in zip(asked.questions, texts, strict=False)
-        ]
-
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        self.context_id = asked.context_id
-        return after(asked, self._read(await self.http.request(**self._body(self._outputs(asked, answers)))))
+    def _answered(self, asked: Seen, answers: tuple[Said, ...], **more: Any) -> dict[str, Any]:
+        results = results_of(asked, answers)
+        outputs = [{"type": "function_call_output", "call_id": call_id, "output": text} for call_id, text in results]
+        return self._body(outputs, **more)
 
     def stream_answer(self, asked: Feed, *answers: Said) -> Following:
         self.context_id = asked.seen.context_id
-        request = self._body(self._outputs(asked.seen, answers), stream=True, background=True)
+        request = self._answered(asked.seen, answers, stream=True, background=True)
         return self._followed(_ResponseView(asked.seen), **request)
 
     async def cancel(self, task_id: str) -> Seen:
         *_, run_id = Ids.runs_of(task_id)
-        response = await self.http.post(f"/v1/responses/{response_of(run_id)}/cancel")
+        response = await self.http.post(f"{self._url(run_id)}/cancel")
         assert response.status_code == 200, response.text
         return self._read(response)
-
-    async def look(self, task_id: str) -> Seen:
-        """The responses of a task, one after the other."""
-        seen: Seen | None = None
-        for run_id in Ids.runs_of(task_id):
-            told = self._read(await self.http.get(f"/v1/responses/{response_of(run_id)}"))
-            seen = told.lasting if seen is None else after(seen, told.lasting)
-        assert seen is not None
-        return seen
 
     async def branch(self, told: Seen) -> None:
         *_, run_id = Ids.runs_of(told.task_id)
         self._previous = response_of(run_id)
-
-    async def losses(self, task_id: str) -> set[str]:
-        lost: set[str] = set()
-        for run_id in Ids.runs_of(task_id):
-            response = await self.http.get(f"/v1/responses/{response_of(run_id)}")
-            lost |= named(response.headers.get("babelgate-loss", ""))
-        return lost
 
     def attach(self, task_id: str) -> Following:
         return self.replay(task_id)
@@ -441,10 +418,7 @@ class Responses(Caller):
 
     async def _chunks(self, task_id: str) -> AsyncGenerator[bytes]:
         for run_id in Ids.runs_of(task_id):
-            async with self.http.stream("GET", f"/v1/responses/{response_of(run_id)}?stream=true") as response:
+            async with self.http.stream("GET", f"{self._url(run_id)}?stream=true") as response:
                 assert response.status_code == 200 and response.headers["content-type"].startswith("text/event-stream")
                 async for chunk in response.aiter_raw():
                     yield chunk
-
-    def repeated(self, live: list[bytes]) -> list[bytes]:
-        return live

@@ -10,7 +10,7 @@ from json import loads
 from typing import Any, ClassVar, Final, Self
 
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, Said, Seen, View
+from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, RunFeed, Said, Seen, View
 
 Wire = dict[str, Any]
 
@@ -118,7 +118,6 @@ def seen_of(run: Wire, before: Seen | None = None) -> Seen:
 
 class _View(View):
     def __init__(self) -> None:
-        self.ids: Ids
         self.last = 0
         """The id of the newest event."""
         self.before: Seen | None = None
@@ -186,38 +185,19 @@ class _View(View):
         )
 
 
-class _Feed(Feed):
-    """A run's stream; `onward`, it goes on with the next run of the task, if there is one."""
-
+class _Feed(RunFeed):
     view: _View
-
-    def __init__(self, caller: "Runtime", stack: AsyncExitStack, view: _View, *, onward: bool, **more: int) -> None:
-        super().__init__(view, **more)
-        self._caller = caller
-        self._stack = stack
-        self._onward = onward
-
-    async def open(self, **request: Any) -> Self:
-        response = await self._stack.enter_async_context(self._caller.http.stream(**request))
-        await self.listen(response)
-        self.view.ids = self.ids
-        return self
 
     async def join(self, run_id: str, after: int = 0) -> Self:
         headers = {"Last-Event-ID": str(after)} if after else {}
         return await self.open(method="GET", url=f"/v1/runs/{run_id}/stream", headers=headers)
 
-    def extend(self, back: Feed) -> None:
-        super().extend(back)
-        self.ids = back.ids
-
-    async def next(self) -> bool:
-        while not await super().next():
-            runs = Ids.runs_of(self.ids.task)
-            at = runs.index(self.ids.run or "")
-            if not self._onward or at == len(runs) - 1:
-                return False
-            await self.join(runs[at + 1])
+    async def go_on(self) -> bool:
+        runs = Ids.runs_of(self.ids.task)
+        at = runs.index(self.ids.run or "")
+        if not self._onward or at == len(runs) - 1:
+            return False
+        await self.join(runs[at + 1])
         return True
 
 
@@ -304,7 +284,7 @@ class Runtime(Caller):
     @asynccontextmanager
     async def _opened(self, view: _View, before: int = 0, /, **request: Any) -> AsyncGenerator[Feed]:
         async with AsyncExitStack() as stack:
-            feed = await _Feed(self, stack, view, onward=False, before=before).open(**request)
+            feed = await _Feed(self.http, stack, view, onward=False, before=before).open(**request)
             self.context_id = feed.ids.thread
             yield feed
 
@@ -322,7 +302,7 @@ class Runtime(Caller):
         self, task_id: str, run_id: str, view: _View, after: int = 0, skip: int = 0
     ) -> AsyncGenerator[Feed]:
         async with AsyncExitStack() as stack:
-            yield await _Feed(self, stack, view, onward=True, before=skip, skip=skip).join(run_id, after)
+            yield await _Feed(self.http, stack, view, onward=True, before=skip, skip=skip).join(run_id, after)
 
     def attach(self, task_id: str) -> Following:
         return self.replay(task_id)
@@ -335,6 +315,3 @@ class Runtime(Caller):
     def come_back(self, feed: Feed) -> Following:
         assert isinstance(feed.view, _View)
         return self._joined(feed.ids.task, feed.ids.run or "", feed.view, feed.view.last)
-
-    def repeated(self, live: list[bytes]) -> list[bytes]:
-        return live

@@ -3,19 +3,15 @@ and say what the agent said."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from hashlib import sha256
 from itertools import groupby
 from typing import Any, Final
 
 import msgspec
 import pytest
 
-from babelgate.canonical import DataPart, Event, FaultCode, Feature, FilePart, Record, Scope, TextPart
+from babelgate.canonical import DataPart, Event, FaultCode, Feature, Record, Scope, TextPart
 from babelgate.canonical.event import (
-    ArtifactAdded,
     InterruptRaised,
-    MessageEnded,
-    MessageStarted,
     PartAdded,
     PartDelta,
     RunEnded,
@@ -25,7 +21,7 @@ from docs.pairing import EXTENDED_AGENTS, EXTENDED_SERVERS, cell
 from tests.fidelity.probe import PROBES
 from tests.pairs.extended import EXTENDED, LABELS, TOOL, UPLOAD, Extended, Records, saying
 from tests.pairs.house import HOUSES, OWNER, House
-from tests.pairs.whole import ASKED, LOGIN, NAME, OUTPUT, SAID, ended
+from tests.pairs.whole import LOGIN, NAME, OUTPUT, exact, hashed, whole_run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -97,44 +93,12 @@ async def test_what_came_after_any_record_is_told_again_to_who_comes_back(house:
 
 
 _GIVEN: Final[Any] = {"tools": [TOOL["name"]], "metadata": LABELS, "uploads": [list(UPLOAD[:2])]}
-WHOLE_RUN: Final[Sequence[Event]] = (
-    MessageStarted(message_id="heard"),
-    PartAdded(message_id="heard", part=DataPart(data=_GIVEN)),
-    MessageEnded(message_id="heard"),
-    *SAID,
-    *ASKED,
-    LOGIN,
-    *ended([["answer", ANSWERS[LOGIN.message.text]]]),
-)
+WHOLE_RUN: Final = whole_run(_GIVEN, ANSWERS[LOGIN.message.text])
 """What the agent has said when all its questions are answered."""
-_KINDS: Final = frozenset(type(event) for event in WHOLE_RUN) - {RunEnded}
-_OWN: Final = frozenset({"extra", "node", "index", "checkpoint_id", "parent_id", "source", "step", "as_node"})
-"""Members that each gateway gives by itself."""
-
-
-def exact(events: Sequence[Event]) -> Sequence[Any]:
-    """What was said, event by event; of the end, the output and the usage."""
-    found: list[Any] = []
-    for event in map(_hashed, events):
-        if isinstance(event, RunEnded):
-            found += [(event.output, event.usage)] if event.usage else []
-        elif isinstance(event, InterruptRaised):
-            found.append((event.interrupt_id, event.ask, event.message.parts, event.value, event.answer_schema))
-        elif type(event) in _KINDS:
-            found.append({name: value for name, value in msgspec.to_builtins(event).items() if name not in _OWN})
-    return found
-
-
-def _hashed(event: Event) -> Event:
-    """With its file as a record has it."""
-    part = event.part if isinstance(event, PartAdded | ArtifactAdded) else None
-    if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.inline is None:
-        return event
-    return event.replace(part=part.replace(inline=None, blob=sha256(part.inline).hexdigest(), size=len(part.inline)))
 
 
 def _probed(feature: Feature) -> Told:
-    return lambda events: PROBES[feature].told([_hashed(event) for event in events])
+    return lambda events: PROBES[feature].told([hashed(event) for event in events])
 
 
 def _unnumbered(feature: Feature) -> Told:
@@ -233,7 +197,6 @@ TOLD: Final[Mapping[Feature, Told]] = {
 
 async def logged(house: House, caller: Extended, told: Records) -> Mapping[int, Any]:
     """What the log has where the caller was told something."""
-    assert told.ids is not None
     reads = house.front.hub.reads
     task = await reads.task(OWNER, told.ids.task)
     scope = Scope(task.thread_id, "run", told.ids.run) if caller.of_run else Scope.task(task)

@@ -1,7 +1,10 @@
 """An agent that says one of everything, so that it can be compared with what arrives of it."""
 
 from collections.abc import AsyncGenerator, Sequence
+from hashlib import sha256
 from typing import Any, Final
+
+import msgspec
 
 from babelgate.canonical import (
     AgentInfo,
@@ -121,3 +124,37 @@ def heard(call: Invocation) -> Any:
 
 def whole() -> RegisteredAgent:
     return RegisteredAgent(AgentInfo(name=NAME, input_types=("*/*",), stateful=True), Whole())
+
+
+def whole_run(given: Any, login: Any) -> Sequence[Event]:
+    """Return all that the agent says: what it was given, `SAID`, its questions, and how the last one was answered."""
+    return (*_message("heard", DataPart(data=given)), *SAID, *ASKED, LOGIN, *ended([["answer", login]]))
+
+
+# What arrives of it
+
+
+_KINDS: Final = frozenset(type(event) for event in SAID)
+_OWN: Final = frozenset({"extra", "node", "index", "checkpoint_id", "parent_id", "source", "step", "as_node"})
+"""Members that each gateway gives by itself."""
+
+
+def exact(events: Sequence[Event]) -> Sequence[Any]:
+    """What was said, event by event; of the end, the output and the usage."""
+    found: list[Any] = []
+    for event in map(hashed, events):
+        if isinstance(event, RunEnded):
+            found += [(event.output, event.usage)] if event.usage else []
+        elif isinstance(event, InterruptRaised):
+            found.append((event.interrupt_id, event.ask, event.message.parts, event.value, event.answer_schema))
+        elif type(event) in _KINDS:
+            found.append({name: value for name, value in msgspec.to_builtins(event).items() if name not in _OWN})
+    return found
+
+
+def hashed(event: Event) -> Event:
+    """With its file as a record has it."""
+    part = event.part if isinstance(event, PartAdded | ArtifactAdded) else None
+    if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.inline is None:
+        return event
+    return event.replace(part=part.replace(inline=None, blob=sha256(part.inline).hexdigest(), size=len(part.inline)))

@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+from uuid import uuid4
 
 from babelgate.adapters._server.sse import frame
+from babelgate.canonical import Invocation, Message, RunInput
 
 RUN: Final = "22222222-2222-4222-8222-222222222222"
 _THREAD: Final = "11111111-1111-4111-8111-111111111111"
@@ -160,3 +162,13 @@ class ScriptedServer:
             self.left.set()
         elif self.then != "break":  # which is to return without the end of the body
             await send({"type": "http.response.body", "body": b""})
+
+
+def call() -> Invocation:
+    return Invocation(
+        agent="far",
+        thread_id=str(uuid4()),
+        task_id=str(uuid4()),
+        run_id=str(uuid4()),
+        input=RunInput(messages=(Message.of("hello", "user"),)),
+    )

@@ -28,9 +28,7 @@ async def asked(base: str, heard: list[str]) -> None:
 
 
 @pytest.mark.parametrize("exempt", [False, True])
-async def test_calls_go_through_the_proxy_that_the_environment_names(
-    exempt: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_calls_go_through_the_proxy_of_the_environment(exempt: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
-from uuid import uuid4
 
 import pytest
 
@@ -14,10 +13,10 @@ from babelgate.adapters import UPSTREAMS
 from babelgate.adapters._client.backoff import MAX_FAILURES
 from babelgate.adapters._upstream import Upstream
 from babelgate.adapters.langchain.client import resume
-from babelgate.canonical import Event, Fault, FaultCode, FaultError, Invocation, Message, RunInput
+from babelgate.canonical import Event, Fault, FaultCode, FaultError
 from babelgate.canonical.agent import DETACH, Reattachable
 from babelgate.canonical.event import UpstreamBound
-from tests.adapters._client.servers import SCRIPTS, ScriptedServer, Then
+from tests.adapters._client.servers import SCRIPTS, ScriptedServer, Then, call
 from tests.serving import serving
 
 BOUND: Final = 30.0
@@ -26,16 +25,6 @@ every_client = pytest.mark.parametrize("upstream", UPSTREAMS, ids=lambda upstrea
 every_stream = pytest.mark.parametrize(
     "upstream", [each for each in UPSTREAMS if each.protocol != "aief"], ids=lambda upstream: upstream.protocol
 )
-
-
-def call() -> Invocation:
-    return Invocation(
-        agent="far",
-        thread_id=str(uuid4()),
-        task_id=str(uuid4()),
-        run_id=str(uuid4()),
-        input=RunInput(messages=(Message.of("hello", "user"),)),
-    )
 
 
 @asynccontextmanager
@@ -130,9 +119,7 @@ async def test_a_server_that_nobody_listens_at_is_unreachable(upstream: Upstream
 
 
 @every_stream
-async def test_a_server_that_is_gone_in_the_middle_of_a_run_is_looked_for_a_few_times(
-    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_gone_in_mid_run_is_tried_again(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (a2a, acp, resume):
         monkeypatch.setattr(module, "FIRST_WAIT", 0.0)
     async with client_of(upstream, "break", gone=True) as (client, far):

@@ -2,13 +2,13 @@
 
 from contextlib import aclosing
 from typing import Any, Final
-from uuid import uuid4
 
 import pytest
 
 from babelgate.adapters import UPSTREAMS
 from babelgate.adapters._upstream import Upstream
-from babelgate.canonical import Fault, FaultCode, Invocation, Message, RunInput
+from babelgate.canonical import Fault, FaultCode
+from tests.adapters._client.servers import call
 from tests.driving import raised_fault
 from tests.serving import serving
 
@@ -36,17 +36,10 @@ def refusing(status: int) -> Any:
 
 
 async def fault_from(upstream: Upstream, status: int) -> Fault:
-    call = Invocation(
-        agent="far",
-        thread_id=str(uuid4()),
-        task_id=str(uuid4()),
-        run_id=str(uuid4()),
-        input=RunInput(messages=(Message.of("hello", "user"),)),
-    )
     async with serving(refusing(status)) as url:
         client = upstream.client(url, "far")
         try:
-            async with aclosing(client.run(call)) as events:
+            async with aclosing(client.run(call())) as events:
                 return await raised_fault(events)
         finally:
             await client.aclose()

@@ -161,9 +161,7 @@ async def test_nothing_is_kept_for_nobody() -> None:
     st.builds(FanoutLimits, records=st.integers(1, 6), bytes=st.integers(1, 200), ahead=st.integers(0, 20)),
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, len(RECORDS) - 1)), min_size=20, max_size=150),
 )
-async def test_however_readers_come_and_go_each_sees_what_it_would_have_seen_alone(
-    bounds: FanoutLimits, moves: list[tuple[int, int]]
-) -> None:
+async def test_each_reader_sees_what_it_would_see_alone(bounds: FanoutLimits, moves: list[tuple[int, int]]) -> None:
     lines = FanoutCache(bounds)
     readers: dict[int, Reader] = {}
     for who, where in moves:
@@ -178,9 +176,7 @@ async def test_however_readers_come_and_go_each_sees_what_it_would_have_seen_alo
 
 
 @pytest.mark.parametrize("protocol", ["acp", "a2a-0.3", "a2a-1.0"])
-async def test_a_thousand_readers_of_a_run_are_sent_frames_that_were_encoded_once(
-    tmp_path: Path, protocol: str
-) -> None:
+async def test_a_thousand_readers_are_sent_frames_that_were_encoded_once(tmp_path: Path, protocol: str) -> None:
     gate = asyncio.Event()
 
     async def agent(text: str) -> AsyncGenerator[str]:

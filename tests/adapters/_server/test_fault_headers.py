@@ -17,7 +17,7 @@ from babelgate.canonical import Fault, FaultCode
         (FaultCode.FORBIDDEN, {}, {}),
     ],
 )
-def test_a_fault_says_when_to_come_back_and_that_a_key_is_needed(
+def test_a_fault_names_its_retry_time_and_the_needed_key(
     code: FaultCode, details: dict[str, Any], headers: dict[str, str]
 ) -> None:
     assert fault_headers(Fault(code=code, message="No.", details=details)) == headers

@@ -28,22 +28,21 @@ async def called(**request: Any) -> Reply:
     return reply
 
 
-async def test_a_method_gets_the_context_and_its_params_whole() -> None:
-    assert (await called(params={"a": 1})).result == {"context": "ctx", "params": {"a": 1}}
+NAMED = {"context": 1, "params": 2, "self": 3, "request": 4, "method": 5}
 
 
-async def test_params_named_like_the_arguments_of_our_function_are_params() -> None:
-    params = {"context": 1, "params": 2, "self": 3, "request": 4, "method": 5}
-    assert (await called(params=params)).result["params"] == params
-
-
-async def test_params_may_be_missing_or_null() -> None:
-    assert (await called()).result["params"] == {}
-    assert (await called(params=None)).result["params"] == {}
-
-
-async def test_more_members_than_json_rpc_knows_are_ignored() -> None:
-    assert (await called(params={}, trace="x")).result["params"] == {}
+@pytest.mark.parametrize(
+    ("request_", "params"),
+    [
+        ({"params": {"a": 1}}, {"a": 1}),
+        ({"params": NAMED}, NAMED),
+        ({}, {}),
+        ({"params": None}, {}),
+        ({"params": {}, "trace": "x"}, {}),
+    ],
+)
+async def test_a_method_gets_the_context_and_its_params_whole(request_: dict[str, Any], params: Any) -> None:
+    assert (await called(**request_)).result == {"context": "ctx", "params": params}
 
 
 @pytest.mark.parametrize("reply_id", ["a", 7, 1.5, None, ""])
@@ -80,25 +79,16 @@ async def test_what_json_rpc_itself_refuses_has_its_code(request_: Any, code: in
     assert reply.fault is not None
 
 
-async def test_a_batch_is_refused_before_anything_of_it_is_done() -> None:
-    done: list[int] = []
-
-    async def method(context: Any, params: dict[str, Any]) -> None:
-        done.append(1)
-
-    request: Any = [{"jsonrpc": "2.0", "id": 1, "method": "m"}]
-    reply = await dispatch(request, table({"m": method}), None)
-    assert reply is not None
-    assert (reply.code, done) == (-32600, [])
-
-
-async def test_a_notification_is_carried_out_and_gets_no_answer() -> None:
+async def test_a_notification_is_carried_out_and_a_batch_is_not() -> None:
     done: list[Any] = []
 
     async def method(context: Any, params: dict[str, Any]) -> None:
         done.append(params)
 
-    assert await dispatch({"jsonrpc": "2.0", "method": "m", "params": {"a": 1}}, table({"m": method}), None) is None
+    methods = table({"m": method})
+    batch = await dispatch([{"jsonrpc": "2.0", "id": 1, "method": "m"}], methods, None)
+    assert (batch and batch.code, done) == (-32600, [])
+    assert await dispatch({"jsonrpc": "2.0", "method": "m", "params": {"a": 1}}, methods, None) is None
     assert done == [{"a": 1}]
 
 

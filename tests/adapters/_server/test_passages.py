@@ -21,9 +21,10 @@ from babelgate.adapters.langchain.server.stream import _Encoder as LangGraph  # 
 from babelgate.adapters.langchain.write.run_frames import EventWriter as LangGraphWriter
 from babelgate.adapters.openai.write.chunks import ChunkWriter
 from babelgate.adapters.openai.write.completion import CompletionWriter
-from babelgate.canonical import Record, Task, TaskState
-from babelgate.canonical.event import PartDelta, TaskCreated
+from babelgate.canonical import Record
+from babelgate.canonical.event import PartDelta
 from tests import strategies
+from tests.adapters.a2a.log import task_of
 from tests.examples import examples
 
 
@@ -62,19 +63,7 @@ def langgraph(*modes: str, run: bool, extended: bool = False, agent_protocol: bo
 
 def a2a(dialect: Any, *, extended: bool = False) -> Callable[[Sequence[Record]], Encoder]:
     def make(log: Sequence[Record]) -> Encoder:
-        made = next(record for record in log if isinstance(record.event, TaskCreated))
-        assert isinstance(made.event, TaskCreated)
-        task = Task(
-            task_id=made.event.task_id,
-            thread_id="t",
-            agent=made.event.agent,
-            state=TaskState.SUBMITTED,
-            created_at=made.at,
-            changed_at=made.at,
-            first_seq=made.seq,
-            last_seq=made.seq,
-        )
-        return A2A(A2AWriter(task, "c"), dialect("http://127.0.0.1", "echo"), extended=extended)
+        return A2A(A2AWriter(task_of(log), "c"), dialect("http://127.0.0.1", "echo"), extended=extended)
 
     return make
 
@@ -100,9 +89,7 @@ ENCODERS: dict[str, Callable[[Sequence[Record]], Encoder]] = {
 
 @examples(30)
 @given(LOGS, CUTS)
-def test_passages_are_the_log_in_order_and_hold_nothing_but_text_of_one_part(
-    log: list[Record], sizes: list[int]
-) -> None:
+def test_passages_are_the_log_in_order_and_each_is_of_one_part(log: list[Record], sizes: list[int]) -> None:
     for batch in cut(log, sizes):
         passages = list(split_passages(batch))
         assert [record for passage, _ in passages for record in passage] == batch
@@ -119,7 +106,7 @@ def test_passages_are_the_log_in_order_and_hold_nothing_but_text_of_one_part(
 @pytest.mark.parametrize("name", ENCODERS)
 @examples(20)
 @given(LOGS, CUTS, CUTS)
-async def test_wherever_a_log_is_cut_each_record_becomes_what_it_becomes_alone(
+async def test_a_record_is_encoded_the_same_wherever_a_log_is_cut(
     name: str, log: list[Record], sizes: list[int], others: list[int]
 ) -> None:
     alone = ENCODERS[name](log)

@@ -44,6 +44,11 @@ class Gates:
     def __init__(self) -> None:
         self.gate = asyncio.Event()
 
+    def close(self) -> None:
+        """Let the agents that wait go on, and have later ones wait."""
+        self.gate.set()
+        self.gate = asyncio.Event()
+
     async def gated(self, text: str) -> AsyncGenerator[str]:
         """Says one word, and the rest when the gate opens."""
         yield "first"

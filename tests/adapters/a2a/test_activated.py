@@ -2,13 +2,14 @@
 the agent's server, if that one has them."""
 
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from babelgate.adapters._extension import URI
-from tests.adapters.a2a.far import Far, card_0_3, card_1_0, far_server
+from tests.adapters.a2a.far import Far, card_0_3, card_1_0
 from tests.adapters.a2a.recorded import recorded
 from tests.adapters.a2a.site import message, message_0_3
 from tests.running import Running, running
@@ -32,18 +33,20 @@ ENDED = {"id": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_COMPLETE
 HEADERS = ("a2a-extensions", "x-a2a-extensions")
 
 
-@pytest.fixture
-async def far() -> AsyncGenerator[Far]:
-    async with far_server() as far:
-        yield far
+@asynccontextmanager
+async def serving(far: Far, folder: Path, extensions: list[dict[str, Any]]) -> AsyncGenerator[Running]:
+    """A gateway before a server whose card declares these."""
+    able = {"streaming": True, "extensions": extensions}
+    far.set("GET /.well-known/agent-card.json", card_1_0(far.url, "JSONRPC", capabilities=able))
+    async with running(folder, configured={"far": {"url": far.url, "protocol": "a2a"}}) as gateway:
+        yield gateway
 
 
 @pytest.fixture
 async def gateway(far: Far, tmp_path: Path) -> AsyncGenerator[Running]:
-    able = {"streaming": True, "extensions": DECLARED}
-    far.set("GET /.well-known/agent-card.json", card_1_0(far.url, "JSONRPC", capabilities=able))
-    async with running(tmp_path, configured={"far": {"url": far.url, "protocol": "a2a"}}) as made:
-        yield made
+    far.set("SendStreamingMessage", [{"task": ENDED}])
+    async with serving(far, tmp_path, DECLARED) as gateway:
+        yield gateway
 
 
 async def _send(gateway: Running, header: dict[str, str], params: Any, method: str = "SendMessage") -> Any:
@@ -60,9 +63,7 @@ def _heard(far: Far) -> list[list[str | None]]:
 
 
 @pytest.mark.parametrize("name", ["A2A-Extensions", "X-A2A-Extensions"])
-async def test_what_the_caller_activates_and_the_server_has_is_activated_there(
-    far: Far, gateway: Running, name: str
-) -> None:
+async def test_what_both_the_caller_and_the_server_have_is_activated(far: Far, gateway: Running, name: str) -> None:
     far.set("SendStreamingMessage", [{"task": ASKED}], [{"task": ENDED}])
     named = f"{KAGENT}, {OTHER},{SECRETS} ,, {ADK}"
     asked = await _send(gateway, {name: named}, message("Hello"))
@@ -74,17 +75,13 @@ async def test_what_the_caller_activates_and_the_server_has_is_activated_there(
 
 
 @pytest.mark.parametrize("header", [{}, {"A2A-Extensions": OTHER}, {"A2A-Extensions": URI}])
-async def test_who_activates_nothing_of_it_activates_nothing_there(
-    far: Far, gateway: Running, header: dict[str, str]
-) -> None:
-    far.set("SendStreamingMessage", [{"task": ENDED}])
+async def test_who_activates_none_of_them_activates_nothing(far: Far, gateway: Running, header: dict[str, str]) -> None:
     response = await _send(gateway, header, message("Hello"))
     assert _heard(far) == [[None, None]]
     assert response.headers.get("A2A-Extensions") == (URI if URI in header.values() else None)
 
 
 async def test_they_are_bounded_and_are_no_headers_of_their_own(far: Far, gateway: Running) -> None:
-    far.set("SendStreamingMessage", [{"task": ENDED}])
     named = ", ".join(["https://example.com/x", "X-Evil: 1", *(str(each["uri"]) for each in DECLARED[4:])])
     await _send(gateway, {"A2A-Extensions": named}, message_0_3("Hello"), "message/send")
     [[sent, _]] = _heard(far)
@@ -96,10 +93,7 @@ async def test_they_are_bounded_and_are_no_headers_of_their_own(far: Far, gatewa
 
 
 async def test_a_caller_of_another_protocol_activates_nothing(far: Far, gateway: Running) -> None:
-    far.set("SendStreamingMessage", [{"task": ENDED}])
-    said = {"role": "user", "parts": [{"content_type": "text/plain", "content": "Hello"}]}
-    body = {"agent_name": "far", "input": [said], "mode": "sync"}
-    await gateway.http.post("/acp/runs", json=body, headers={"A2A-Extensions": ADK})
+    await _ask_by_acp(gateway, **{"A2A-Extensions": ADK})
     assert _heard(far) == [[None, None]]
 
 
@@ -108,17 +102,19 @@ STREAMING = "https://a2a-extensions.adk.kagenti.dev/ui/streaming/v1"
 
 @pytest.fixture
 async def kagenti(far: Far, tmp_path: Path) -> AsyncGenerator[Running]:
-    able = {"streaming": True, "extensions": [{"uri": STREAMING}]}
-    far.set("GET /.well-known/agent-card.json", card_1_0(far.url, "JSONRPC", capabilities=able))
     far.set("SendStreamingMessage", recorded("kagenti_streaming"))
-    async with running(tmp_path, configured={"far": {"url": far.url, "protocol": "a2a"}}) as made:
-        yield made
+    async with serving(far, tmp_path, [{"uri": STREAMING}]) as gateway:
+        yield gateway
+
+
+async def _ask_by_acp(gateway: Running, **headers: str) -> Any:
+    said = {"role": "user", "parts": [{"content_type": "text/plain", "content": "Hello"}]}
+    body = {"agent_name": "far", "input": [said], "mode": "sync"}
+    return (await gateway.http.post("/acp/runs", json=body, headers=headers)).json()
 
 
 async def test_an_agent_that_tells_its_answer_as_it_is_made_is_asked_to(far: Far, kagenti: Running) -> None:
-    said = {"role": "user", "parts": [{"content_type": "text/plain", "content": "Hello"}]}
-    body = {"agent_name": "far", "input": [said], "mode": "sync"}
-    run = (await kagenti.http.post("/acp/runs", json=body)).json()
+    run = await _ask_by_acp(kagenti)
     assert _heard(far) == [[STREAMING] * 2]
     parts = [part for said in run["output"] for part in said["parts"]]
     told = [part["content"] for part in parts if part["content"] and not part["name"]]
@@ -126,9 +122,7 @@ async def test_an_agent_that_tells_its_answer_as_it_is_made_is_asked_to(far: Far
 
 
 @pytest.mark.parametrize("header", [{}, {"A2A-Extensions": STREAMING}])
-async def test_callers_of_a2a_ask_for_that_themselves_and_see_the_changes_and_the_message(
-    far: Far, kagenti: Running, header: dict[str, str]
-) -> None:
+async def test_a_caller_of_a2a_sees_changes_and_message(far: Far, kagenti: Running, header: dict[str, str]) -> None:
     task = (await _send(kagenti, header, message("Hello"))).json()["result"]["task"]
     assert _heard(far) == [[STREAMING] * 2 if header else [None, None]]
     assert [part["text"] for part in task["status"]["message"]["parts"]] == ["It is sunny.", "Bye."]
@@ -139,9 +133,7 @@ async def test_callers_of_a2a_ask_for_that_themselves_and_see_the_changes_and_th
     assert "history" not in task or all(each["role"] == "ROLE_USER" for each in task["history"])
 
 
-async def test_a_server_of_the_older_generation_and_of_the_gateways_own_extension_is_told_all_in_one_header(
-    far: Far, tmp_path: Path
-) -> None:
+async def test_all_extensions_are_named_in_one_header_to_an_old_server(far: Far, tmp_path: Path) -> None:
     able = {"streaming": True, "extensions": [{"uri": ADK}, {"uri": URI}]}
     far.set("GET /.well-known/agent-card.json", card_0_3(far.url, capabilities=able))
     old = {**ENDED, "kind": "task", "status": {"state": "completed"}}

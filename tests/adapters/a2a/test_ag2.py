@@ -1,13 +1,11 @@
 """The tools of a caller at an agent of ag2 1.2.1, which has a form for them: they are offered in each message, and what
 it calls is asked of the caller, in every protocol."""
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.adapters.a2a.far import Far, card_1_0, far_server
+from tests.adapters.a2a.far import Far, card_1_0
+from tests.adapters.a2a.replies import DONE, status, task
 from tests.running import Running, running
 
 URN = "urn:ag2:client-tools:v1"
@@ -21,21 +19,7 @@ def _call(number: int) -> dict[str, Any]:
 
 
 def _update(artifact: dict[str, Any]) -> dict[str, Any]:
-    return {"artifactUpdate": {"taskId": "t1", "contextId": "c1", "artifact": artifact, "lastChunk": True}}
-
-
-def _task(state: str, *artifacts: dict[str, Any]) -> dict[str, Any]:
-    return {"task": {"id": "t1", "contextId": "c1", "status": {"state": state}, "artifacts": list(artifacts)}}
-
-
-def _status(state: str) -> dict[str, Any]:
-    return {"statusUpdate": {"taskId": "t1", "contextId": "c1", "status": {"state": state}}}
-
-
-@pytest.fixture
-async def far() -> AsyncGenerator[Far]:
-    async with far_server() as far:
-        yield far
+    return {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, "lastChunk": True}}
 
 
 def _serve(far: Far, tmp_path: Path, *uris: str) -> Any:
@@ -56,8 +40,8 @@ async def test_tools_are_offered_and_their_calls_are_the_callers_to_answer(far: 
     answer = {"artifactId": "a", "parts": [{"text": "It rains."}]}
     far.set(
         "SendStreamingMessage",
-        [_task("TASK_STATE_WORKING"), _update(first), _update(second), _status("TASK_STATE_INPUT_REQUIRED")],
-        [_task("TASK_STATE_WORKING", first, second), _update(answer), _status("TASK_STATE_COMPLETED")],
+        [task(), _update(first), _update(second), status("TASK_STATE_INPUT_REQUIRED")],
+        [task(artifacts=[first, second]), _update(answer), DONE],
     )
     async with _serve(far, tmp_path, URN) as gateway:
         hello = {"role": "user", "content": "Hello"}
@@ -87,7 +71,7 @@ async def test_tools_are_offered_and_their_calls_are_the_callers_to_answer(far: 
 
 async def test_tools_are_offered_to_nobody_else(far: Far, tmp_path: Path) -> None:
     answer = {"artifactId": "a", "parts": [{"text": "Hi."}]}
-    far.set("SendStreamingMessage", [_task("TASK_STATE_COMPLETED", answer)])
+    far.set("SendStreamingMessage", [task("TASK_STATE_COMPLETED", artifacts=[answer])])
     async with _serve(far, tmp_path) as gateway:
         assert (await _chat(gateway, {"role": "user", "content": "Hello"}))["content"] == "Hi."
     assert far.body("SendStreamingMessage")["message"]["parts"] == [{"text": "Hello"}]

@@ -8,6 +8,8 @@ from babelgate.adapters._extension import MAX_SLICE, URI, RecordReader
 from babelgate.canonical.event import Custom, MessageEnded, PartDelta
 from tests.adapters.a2a.site import Site, events_of, message, message_0_3
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 HEADERS = ("A2A-Extensions", "X-A2A-Extensions")
 STREAMS = (("SendStreamingMessage", message), ("message/stream", message_0_3))
 
@@ -45,9 +47,7 @@ async def test_each_event_has_one_record_after_the_one_before(site: Site, method
 
 @pytest.mark.parametrize("header", [None, "https://example.com/other", f"{URI}2"])
 @pytest.mark.parametrize(("method", "make"), STREAMS)
-async def test_who_does_not_ask_for_it_sees_nothing_of_it(
-    site: Site, method: str, make: Any, header: str | None
-) -> None:
+async def test_who_asks_for_none_of_it_sees_nothing(site: Site, method: str, make: Any, header: str | None) -> None:
     headers = {} if header is None else dict.fromkeys(HEADERS, header)
     response = await site.rpc("rich", method, make("Hello"), headers=headers)
     assert not any(name in response.headers for name in HEADERS)
@@ -101,34 +101,9 @@ async def test_a_question_is_declined_by_a_request_that_activates_it_by_itself(s
     assert [each.get("action") for each in answered if each["kind"] == "interrupt_answered"] == ["decline"]
 
 
-async def test_tools_of_a_caller_reach_the_run_and_are_no_metadata_of_its_task(site: Site) -> None:
-    tools = [{"name": "weather", "parameters": {"type": "object"}}]
-    answer = await site.rpc("echo", "SendMessage", {**message("x"), "metadata": {URI: {"tools": tools}, "a": 1}})
-    task = answer.json()["result"]["task"]
-    assert task["metadata"]["a"] == 1
-    (made,) = [each["event"] for each in task["metadata"][URI]["events"] if each["event"]["kind"] == "run_created"]
-    assert made["config"]["tools"] == tools
-
-
 @pytest.mark.parametrize("version", ["", "0.3", "1.0"])
 async def test_every_card_declares_it_and_requires_nothing(site: Site, version: str) -> None:
     headers = {"A2A-Version": version} if version else {}
     card = (await site.client.get("/a2a/echo/.well-known/agent-card.json", headers=headers)).json()
     [entry] = card["capabilities"]["extensions"]
     assert (entry["uri"], entry["required"]) == (URI, False)
-
-
-async def test_all_records_of_a_task_are_repeated_from_nothing_on(site: Site) -> None:
-    sent = await site.rpc("rich", "SendMessage", message("Hello"), headers={HEADERS[0]: URI})
-    told = sent.json()["result"]["task"]
-    again = await site.rpc(
-        "rich", "SubscribeToTask", {"id": told["id"]}, headers={HEADERS[0]: URI, "Babelgate-From": "0"}
-    )
-    reader, records = RecordReader(), told["metadata"][URI]["events"]
-    reader.seq = 0
-    for envelope in envelopes(events_of(again)):
-        reader.read(envelope)
-        assert not reader.behind
-    assert reader.stopped
-    repeated = [each for told in envelopes(events_of(again)) if told for each in told["events"]]
-    assert repeated == records

@@ -1,12 +1,67 @@
-from collections.abc import AsyncGenerator
-from pathlib import Path
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Final
 
 import pytest
+import pytest_asyncio
 
+from babelgate.canonical import Ask, Invocation, Message, TextPart
+from babelgate.canonical.event import Custom
 from tests.adapters.acp.site import Site, opened
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncGenerator[Site]:
-    async with opened(tmp_path, continuable=("echo",)) as made:
+async def same(text: str) -> str:
+    return text
+
+
+async def whole(text: str) -> Message:
+    return Message(parts=(TextPart(text="a"), TextPart(text="b")))
+
+
+async def moody(text: str) -> AsyncGenerator[Any]:
+    yield Custom(name="mood", value="good")
+    yield "Fine."
+
+
+async def urls(call: Invocation) -> str:
+    return ", ".join(file.url or "?" for file in call.files)
+
+
+async def recall(call: Invocation) -> str:
+    """What was said before, by whom."""
+    return "; ".join(f"{said.role}: {said.text}" for said in call.history)
+
+
+async def asks(text: str) -> AsyncGenerator[Any, Any]:
+    yield "Before."
+    yield Ask("Well?")
+    yield "After."
+
+
+async def twice(text: str) -> AsyncGenerator[Any, Any]:
+    first = yield Ask("First name?")
+    last = yield Ask("Last name?")
+    yield f"{first} {last}"
+
+
+async def login(text: str) -> AsyncGenerator[Any, Any]:
+    yield Ask("Log in at https://login.example.com", kind="auth")
+    yield "In."
+
+
+AGENTS: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("slow_echo", "a.b", "a-b"), same),
+    **{agent.__name__: agent for agent in (whole, moody, urls, recall, asks, twice, login)},
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
+    async with opened(tmp_path_factory.mktemp("acp"), AGENTS, continuable=("echo",)) as made:
         yield made
+
+
+@pytest.fixture
+def site(module_site: Site) -> Site:
+    """The gateway of the module, with its gate closed."""
+    module_site.gate.clear()
+    return module_site

@@ -15,6 +15,8 @@ from tests.adapters.acp.test_client import PLAIN, RUN, Far, call
 from tests.bridge import client as bridge
 from tests.driving import all_of
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 ASKED = {HEADER: f"https://example.com/x, {URI}"}
 
 

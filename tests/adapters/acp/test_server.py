@@ -12,9 +12,11 @@ import httpx
 import pytest
 
 from babelgate.adapters._client.sse import Frames
-from babelgate.canonical import Ask, Invocation, Message, RunInput, Scope, Submission, TextPart
-from babelgate.canonical.event import Custom, TaskCreated
+from babelgate.canonical import Message, RunInput, Scope, Submission
+from babelgate.canonical.event import TaskCreated
 from tests.adapters.acp.site import BOUND, NOBODY, Site, message, opened, texts
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def kinds(events: list[Any]) -> list[str]:
@@ -40,12 +42,27 @@ async def test_ping_answers_an_empty_object(site: Site) -> None:
     assert (answer.status_code, answer.json()) == (200, {})
 
 
-async def test_without_limit_and_offset_all_agents_are_listed_as_no_client_pages(site: Site) -> None:
+async def test_agents_are_paged_only_when_the_caller_asks_for_it(site: Site) -> None:
     agents = (await site.get("/agents")).json()["agents"]
-    assert len(agents) == 11
-    assert len((await site.get("/agents?limit=3")).json()["agents"]) == 3
+    assert len(agents) == len(site.hub.agents()) > 10
+    assert (await site.get("/agents?limit=3")).json()["agents"] == agents[:3]
     assert (await site.get("/agents?limit=3&offset=2")).json()["agents"] == agents[2:5]
     assert (await site.get("/agents?offset=10")).json()["agents"] == agents[10:]
+
+
+async def test_agents_are_advertised_as_labels_and_found_by_any_name(site: Site) -> None:
+    names = [agent["name"] for agent in (await site.get("/agents")).json()["agents"]]
+    assert {"slow-echo", "a.b", "a-b"} <= set(names)
+    assert "slow_echo" not in names
+    for name in ("slow_echo", "slow-echo"):  # it is called what the caller calls it
+        assert (await site.get(f"/agents/{name}")).json()["name"] == name
+        run = await site.run(name)
+        for shown in (run, (await site.get(f"/runs/{run['run_id']}")).json()):
+            assert (shown["agent_name"], shown["output"][0]["role"]) == (name, f"agent/{name}")
+        events = await site.events(run["run_id"])
+        assert {event["run"]["agent_name"] for event in events if "run" in event} == {name}
+        assert (await site.run(name, mode="async"))["agent_name"] == name
+    assert re.fullmatch(r"user|agent(/[a-zA-Z0-9_\-]+)?", (await site.run("a.b"))["output"][0]["role"])
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "limit=-1", "offset=-1", "offset=x", "limit="])
@@ -63,27 +80,6 @@ async def test_a_manifest_has_every_field_and_its_lists_of_types_are_never_empty
     assert "status" not in manifest
 
 
-async def test_agents_are_advertised_as_labels_and_found_under_any_name_they_have(tmp_path: Path) -> None:
-    async def slow_echo(text: str) -> str:
-        return text
-
-    async with opened(tmp_path, {"slow_echo": slow_echo, "a.b": slow_echo, "a-b": slow_echo}) as site:
-        names = [agent["name"] for agent in (await site.get("/agents")).json()["agents"]]
-        assert {"slow-echo", "a.b", "a-b"} <= set(names)
-        assert "slow_echo" not in names
-        for name in ("slow_echo", "slow-echo"):  # it is called what the caller calls it
-            assert (await site.get(f"/agents/{name}")).json()["name"] == name
-            run = await site.run(name)
-            for shown in (run, (await site.get(f"/runs/{run['run_id']}")).json()):
-                assert shown["agent_name"] == name
-                assert shown["output"][0]["role"] == f"agent/{name}"
-            assert {event["run"]["agent_name"] for event in await site.events(run["run_id"]) if "run" in event} == {
-                name
-            }
-            assert (await site.run(name, mode="async"))["agent_name"] == name
-        assert re.fullmatch(r"user|agent(/[a-zA-Z0-9_\-]+)?", (await site.run("a.b"))["output"][0]["role"])
-
-
 async def test_below_the_path_of_one_agent_that_agent_is_alone(site: Site) -> None:
     agents = (await site.http.get("/agent/echo/acp/agents")).json()["agents"]
     assert [agent["name"] for agent in agents] == ["echo"]
@@ -92,17 +88,14 @@ async def test_below_the_path_of_one_agent_that_agent_is_alone(site: Site) -> No
 # Runs: the three modes
 
 
-async def test_sync_answers_200_with_the_completed_run(site: Site) -> None:
-    answer = await site.create("echo", mode="sync")
+@pytest.mark.parametrize("mode", [{}, {"mode": "sync"}], ids=str)
+async def test_sync_is_the_default_and_answers_200_with_the_completed_run(site: Site, mode: dict[str, str]) -> None:
+    answer = await site.create("echo", **mode)
     run = answer.json()
     assert answer.status_code == 200
     assert (run["status"], texts(run["output"]), run["error"]) == ("completed", ["Hello"], None)
     assert run["output"][0]["role"] == "agent/echo"
     assert run["finished_at"] >= run["created_at"]
-
-
-async def test_mode_missing_on_create_is_sync(site: Site) -> None:
-    assert (await site.create("echo")).json()["status"] == "completed"
 
 
 async def test_async_answers_202_and_created_however_fast_the_agent_is(site: Site) -> None:
@@ -147,20 +140,6 @@ async def test_a_frame_is_data_and_json_and_nothing_else(site: Site) -> None:
         json.loads(frame.removeprefix("data: "))
 
 
-async def test_the_first_token_is_seen_before_the_agent_goes_on(site: Site) -> None:
-    body = {"agent_name": "gated", "input": [message("x")], "mode": "stream"}
-    said: list[str] = []
-    async with asyncio.timeout(BOUND), site.http.stream("POST", "/acp/runs", json=body) as response:
-        frames = Frames()
-        async for chunk in response.aiter_bytes():
-            for found in frames.feed(chunk):
-                event = json.loads(found.data)
-                if event["type"] == "message.part":
-                    said.append(event["part"]["content"])
-                    site.gate.set()
-    assert said == ["first", " second"]
-
-
 async def test_the_list_of_events_equals_the_stream_down_to_the_times(site: Site) -> None:
     for agent in ("stream", "steps", "tools", "json", "files", "fail"):
         answer = await site.create(agent, "one two", mode="stream")
@@ -184,22 +163,6 @@ async def test_after_leaves_out_so_many_events_of_the_list(site: Site) -> None:
     assert fault(await site.get(f"{path}?after=x")) == (422, "invalid_input")
 
 
-async def test_a_live_run_can_be_followed_by_whoever_comes_later(site: Site) -> None:
-    run_id = (await site.run("gated", mode="async"))["run_id"]
-    path = f"/acp/runs/{run_id}/events"
-    seen: list[str] = []
-    async with asyncio.timeout(BOUND):
-        async with site.http.stream("GET", path, headers={"Accept": "text/event-stream"}) as response:
-            frames = Frames()
-            async for chunk in response.aiter_bytes():
-                for found in frames.feed(chunk):
-                    seen.append(json.loads(found.data)["type"])
-                    if seen[-1] == "message.part":
-                        site.gate.set()
-    assert seen == kinds(await site.events(run_id))
-    assert seen[-1] == "run.completed"
-
-
 async def test_times_end_in_z_and_the_name_of_what_is_no_artifact_is_null(site: Site) -> None:
     """The TypeScript client refuses `+00:00`, and takes "" for the name of an artifact."""
     answer = await site.create("steps", "x", mode="stream")
@@ -218,12 +181,8 @@ async def test_a_failure_of_the_agent_is_no_failure_of_the_call(site: Site) -> N
     assert kinds(await site.events(run["run_id"]))[-1] == "run.failed"
 
 
-async def test_a_whole_message_is_told_once_by_its_parts(tmp_path: Path) -> None:
-    async def whole(text: str) -> Message:
-        return Message(parts=(TextPart(text="a"), TextPart(text="b")))
-
-    async with opened(tmp_path, {"whole": whole}) as site:
-        events = told(await site.create("whole", mode="stream"))
+async def test_a_whole_message_is_told_once_by_its_parts(site: Site) -> None:
+    events = told(await site.create("whole", mode="stream"))
     assert "".join(e["part"]["content"] for e in events if e["type"] == "message.part") == "ab"
     assert [e["message"]["parts"] for e in events if e["type"] == "message.created"] == [[]]
 
@@ -254,33 +213,16 @@ async def test_what_gets_lost_stands_in_a_header_of_unary_answers(site: Site) ->
     assert "babelgate-loss" not in (await site.create("echo")).headers
 
 
-async def test_events_that_only_a_stream_shows_are_told_to_be_no_part_of_a_run(tmp_path: Path) -> None:
-    async def moody(text: str) -> AsyncGenerator[Any]:
-        yield Custom(name="mood", value="good")
-        yield "Fine."
-
-    async with opened(tmp_path, {"moody": moody}) as site:
-        answer = await site.create("moody")
-        lost = 'custom="a generic event of streams and of the list of events, and no part of a run"'
-        run_id = answer.json()["run_id"]
-        assert answer.headers["babelgate-loss"] == lost
-        assert (await site.get(f"/runs/{run_id}")).headers["babelgate-loss"] == lost
-        listed = await site.get(f"/runs/{run_id}/events")
-        assert "babelgate-loss" not in listed.headers
-        assert [event["generic"] for event in listed.json()["events"] if event["type"] == "generic"] == [
-            {"name": "mood", "value": "good"}
-        ]
-
-
-async def test_metadata_of_a_callers_request_reaches_the_agent(tmp_path: Path) -> None:
-    async def tell(call: Invocation) -> str:
-        return str(call.metadata.get("customer"))
-
-    async with opened(tmp_path, {"tell": tell}) as site:
-        answer = await site.create("tell", metadata={"customer": 7})
-        assert texts(answer.json()["output"]) == ["7"]
-        assert "babelgate-loss" not in answer.headers
-        assert texts((await site.create("tell", metadata="none")).json()["output"]) == ["None"]
+async def test_events_that_only_a_stream_shows_are_a_declared_loss(site: Site) -> None:
+    answer = await site.create("moody")
+    lost = 'custom="a generic event of streams and of the list of events, and no part of a run"'
+    run_id = answer.json()["run_id"]
+    assert answer.headers["babelgate-loss"] == lost
+    assert (await site.get(f"/runs/{run_id}")).headers["babelgate-loss"] == lost
+    listed = await site.get(f"/runs/{run_id}/events")
+    assert "babelgate-loss" not in listed.headers
+    generic = [event["generic"] for event in listed.json()["events"] if event["type"] == "generic"]
+    assert generic == [{"name": "mood", "value": "good"}]
 
 
 async def test_metadata_of_a_run_of_another_protocol_are_shown_where_other_clients_look_past(site: Site) -> None:
@@ -294,33 +236,7 @@ async def test_metadata_of_a_run_of_another_protocol_are_shown_where_other_clien
     assert answer.headers["babelgate-loss"] == 'metadata="in members of runs and messages that others look past"'
 
 
-async def test_a_run_of_any_protocol_is_an_acp_run(site: Site) -> None:
-    body = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "SendMessage",
-        "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}},
-    }
-    answer = await site.http.post("/a2a/echo", json=body, headers={"A2A-Version": "1.0"})
-    run = (await site.get(f"/runs/{answer.json()['result']['task']['id']}")).json()
-    assert (run["status"], texts(run["output"])) == ("completed", ["Hi"])
-
-
 # Files
-
-
-async def test_files_go_in_and_out_as_named_parts(site: Site) -> None:
-    parts = [
-        {"content": "Some text"},
-        {"name": "note.txt", "content": "A note"},
-        {"name": "b.bin", "content": "AAEC", "content_encoding": "base64", "content_type": "application/octet-stream"},
-    ]
-    run = (await site.post("/runs", {"agent_name": "files", "input": [{"role": "user", "parts": parts}]})).json()
-    named = {part["name"]: part for said in run["output"] for part in said["parts"]}
-    assert list(named) == ["note.txt", "b.bin", "report.txt"]
-    assert (named["note.txt"]["content"], named["note.txt"]["content_encoding"]) == ("A note", "plain")
-    assert (named["b.bin"]["content"], named["b.bin"]["content_encoding"]) == ("AAEC", "base64")
-    assert (named["report.txt"]["content"], named["report.txt"]["content_encoding"]) == ("Some text", "plain")
 
 
 async def test_a_large_file_is_shown_by_its_url_and_served_as_bytes_that_no_browser_shows(tmp_path: Path) -> None:
@@ -335,36 +251,17 @@ async def test_a_large_file_is_shown_by_its_url_and_served_as_bytes_that_no_brow
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_a_url_in_the_input_is_passed_on_and_never_fetched(tmp_path: Path) -> None:
-    async def urls(call: Invocation) -> str:
-        return ", ".join(file.url or "?" for file in call.files)
-
-    async with opened(tmp_path, {"urls": urls}) as site:
-        parts = [{"content_type": "image/png", "content_url": "http://127.0.0.1:1/x.png"}]
-        answer = await site.post("/runs", {"agent_name": "urls", "input": [{"role": "user", "parts": parts}]})
+async def test_a_url_in_the_input_is_passed_on_and_never_fetched(site: Site) -> None:
+    parts = [{"content_type": "image/png", "content_url": "http://127.0.0.1:1/x.png"}]
+    answer = await site.post("/runs", {"agent_name": "urls", "input": [{"role": "user", "parts": parts}]})
     assert texts(answer.json()["output"]) == ["http://127.0.0.1:1/x.png"]
 
 
 # Await and resume
 
 
-async def test_sync_returns_where_the_agent_asks_and_the_question_is_a_message(site: Site) -> None:
-    run = await site.run("ask")
-    assert (run["status"], run["finished_at"]) == ("awaiting", None)
-    assert run["await_request"]["type"] == "message"
-    assert texts([run["await_request"]["message"]]) == ["What is your name?"]
-
-
 async def test_a_stream_closes_where_the_agent_asks(site: Site) -> None:
     assert kinds(told(await site.create("ask", mode="stream"))) == ["run.created", "run.in-progress", "run.awaiting"]
-
-
-async def test_resume_sync_blocks_to_the_end(site: Site) -> None:
-    run = await site.run("ask")
-    answer = await site.resume(run["run_id"], "Ada")
-    assert answer.status_code == 200
-    assert (answer.json()["status"], texts(answer.json()["output"])) == ("completed", ["Hello, Ada."])
-    assert answer.json()["await_request"] is None
 
 
 async def test_resume_async_answers_202_and_in_progress_however_fast_the_agent_is(site: Site) -> None:
@@ -389,11 +286,6 @@ async def test_resume_stream_begins_with_in_progress_and_holds_only_what_comes_a
     assert (await site.events(run["run_id"]))[-5:] == events
 
 
-async def test_the_run_id_header_is_not_on_a_resume(site: Site) -> None:
-    run = await site.run("ask")
-    assert "run-id" not in (await site.resume(run["run_id"], "Ada")).headers
-
-
 async def test_two_questions_at_once_are_asked_one_at_a_time_the_oldest_first(site: Site) -> None:
     run = await site.run("approve")
     assert texts([run["await_request"]["message"]])[0].startswith("May I write the file?")
@@ -414,43 +306,26 @@ async def test_a_question_shows_its_data_and_the_schema_of_its_answer_as_parts(s
     assert json.loads(schema["content"])["required"] == ["approved"]
 
 
-async def test_awaiting_twice_in_one_run_works(tmp_path: Path) -> None:
-    async def twice(text: str) -> AsyncGenerator[Any, Any]:
-        first = yield Ask("First name?")
-        last = yield Ask("Last name?")
-        yield f"{first} {last}"
-
-    async with opened(tmp_path, {"twice": twice}) as site:
-        run = await site.run("twice")
-        second = (await site.resume(run["run_id"], "Ada")).json()
-        assert (second["status"], texts([second["await_request"]["message"]])) == ("awaiting", ["Last name?"])
-        assert texts((await site.resume(run["run_id"], "Lovelace")).json()["output"]) == ["Ada Lovelace"]
+async def test_awaiting_twice_in_one_run_works(site: Site) -> None:
+    run = await site.run("twice")
+    second = (await site.resume(run["run_id"], "Ada")).json()
+    assert (second["status"], texts([second["await_request"]["message"]])) == ("awaiting", ["Last name?"])
+    assert texts((await site.resume(run["run_id"], "Lovelace")).json()["output"]) == ["Ada Lovelace"]
 
 
-async def test_the_open_message_is_closed_before_the_await_and_another_opened_after_it(tmp_path: Path) -> None:
-    async def asks(text: str) -> AsyncGenerator[Any, Any]:
-        yield "Before."
-        yield Ask("Well?")
-        yield "After."
-
-    async with opened(tmp_path, {"asks": asks}) as site:
-        run = await site.run("asks")
-        await site.resume(run["run_id"], "Yes")
-        events = kinds(await site.events(run["run_id"]))
-        output = (await site.get(f"/runs/{run['run_id']}")).json()["output"]
+async def test_an_open_message_ends_before_an_await(site: Site) -> None:
+    run = await site.run("asks")
+    resumed = await site.resume(run["run_id"], "Yes")
+    assert "run-id" not in resumed.headers
+    events = kinds(await site.events(run["run_id"]))
     assert events[2:6] == ["message.created", "message.part", "message.completed", "run.awaiting"]
     assert events[7:10] == ["message.created", "message.part", "message.completed"]
-    assert texts(output) == ["Before.", "After."]
+    assert texts(resumed.json()["output"]) == ["Before.", "After."]
 
 
-async def test_an_agent_that_needs_a_login_awaits_with_the_question_as_text(tmp_path: Path) -> None:
-    async def login(text: str) -> AsyncGenerator[Any, Any]:
-        yield Ask("Log in at https://login.example.com", kind="auth")
-        yield "In."
-
-    async with opened(tmp_path, {"login": login}) as site:
-        run = await site.run("login")
-    assert run["status"] == "awaiting"
+async def test_an_agent_that_needs_a_login_awaits_with_the_question_as_text(site: Site) -> None:
+    run = await site.run("login")
+    assert (run["status"], run["finished_at"], run["await_request"]["type"]) == ("awaiting", None, "message")
     assert texts([run["await_request"]["message"]]) == ["Log in at https://login.example.com"]
 
 
@@ -529,12 +404,6 @@ async def test_cancel_needs_no_body_answers_202_and_cancelling(site: Site) -> No
     done = await site.until(run["run_id"], "cancelled")
     assert (done["status"], done["error"]) == ("cancelled", None)
     assert done["finished_at"] is not None
-
-
-async def test_no_event_tells_of_cancelling(site: Site) -> None:
-    run = await site.run("gated", mode="async")
-    await site.http.post(f"/acp/runs/{run['run_id']}/cancel")
-    await site.until(run["run_id"], "cancelled")
     events = kinds(await site.events(run["run_id"]))
     assert "run.cancelling" not in events
     assert events[-1] == "run.cancelled"
@@ -561,15 +430,6 @@ async def test_cancelling_a_terminal_run_is_403(site: Site) -> None:
     assert fault(await site.http.post(f"/acp/runs/{run['run_id']}/cancel")) == (403, "server_error")
 
 
-async def test_a_caller_that_hangs_up_does_not_cancel_the_run(site: Site) -> None:
-    body = {"agent_name": "gated", "input": [message("x")], "mode": "stream"}
-    async with site.http.stream("POST", "/acp/runs", json=body) as response:
-        run_id = response.headers["run-id"]
-        await anext(response.aiter_bytes())
-    site.gate.set()
-    assert texts((await site.until(run_id, "completed"))["output"]) == ["first second"]
-
-
 async def test_a_sync_caller_gets_the_run_as_it_is_when_the_gateway_stops(tmp_path: Path) -> None:
     working = asyncio.Event()
 
@@ -590,14 +450,6 @@ async def test_a_sync_caller_gets_the_run_as_it_is_when_the_gateway_stops(tmp_pa
 # Faults
 
 
-async def test_what_is_not_there_is_404_not_found(site: Site) -> None:
-    for path in (f"/runs/{NOBODY}", f"/runs/{NOBODY}/events", f"/sessions/{NOBODY}", "/agents/nope", "/nope"):
-        assert fault(await site.get(path)) == (404, "not_found"), path
-    assert fault(await site.create("nope")) == (404, "not_found")
-    assert fault(await site.resume(NOBODY, "x")) == (404, "not_found")
-    assert fault(await site.http.post(f"/acp/runs/{NOBODY}/cancel")) == (404, "not_found")
-
-
 async def test_the_words_of_404_are_those_of_the_sdk(site: Site) -> None:
     assert (await site.create("nope")).json() == {
         "code": "not_found",
@@ -614,13 +466,13 @@ async def test_a_resource_that_is_not_there_is_404_and_not_500(site: Site) -> No
         assert fault(await site.get(f"/resources/{name}")) == (404, "not_found"), name
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-async def test_a_wrong_method_is_405_server_error(site: Site, method: str) -> None:
-    path = "/acp/agents" if method != "GET" else f"/acp/runs/{NOBODY}/cancel"
-    assert fault(await site.http.request(method, path)) == (405, "server_error")
-
-
 GOOD = {"agent_name": "echo", "input": [message("Hello")]}
+
+
+def of_part(**part: str) -> dict[str, Any]:
+    return {"agent_name": "echo", "input": [{"role": "user", "parts": [part]}]}
+
+
 BAD: dict[str, Any] = {
     "no agent": {"input": []},
     "no input": {"agent_name": "echo"},
@@ -630,32 +482,20 @@ BAD: dict[str, Any] = {
     "a bad uuid": {**GOOD, "session_id": "mine"},
     "a bad session": {**GOOD, "session": {"id": "mine", "history": []}},
     "no parts": {"agent_name": "echo", "input": [{"role": "user"}]},
-    "content and content_url": {
-        "agent_name": "echo",
-        "input": [{"role": "user", "parts": [{"content": "x", "content_url": "http://x"}]}],
-    },
-    "not base64": {
-        "agent_name": "echo",
-        "input": [{"role": "user", "parts": [{"content": "!", "content_encoding": "base64"}]}],
-    },
-    "a bad encoding": {
-        "agent_name": "echo",
-        "input": [{"role": "user", "parts": [{"content": "x", "content_encoding": "hex"}]}],
-    },
+    "content and content_url": of_part(content="x", content_url="http://x"),
+    "not base64": of_part(content="!", content_encoding="base64"),
+    "a bad encoding": of_part(content="x", content_encoding="hex"),
     "a list": [],
     "a number": 1,
+    **{str(raw[:9]): raw for raw in (b"", b"{", b"\xff", b"[" * 100_000, b'{"a": NaN}', b"null")},
 }
 
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
 async def test_a_body_that_is_not_what_it_should_be_is_422(site: Site, body: Any) -> None:
-    assert fault(await site.post("/runs", body)) == (422, "invalid_input")
-
-
-@pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b"[" * 100_000, b'{"a": NaN}', b"null"])
-async def test_a_body_that_is_no_json_is_422(site: Site, raw: bytes) -> None:
     run = await site.run("ask")
-    for path in ("/acp/runs", f"/acp/runs/{run['run_id']}"):
+    raw = body if isinstance(body, bytes) else json.dumps(body)
+    for path in ("/acp/runs", f"/acp/runs/{run['run_id']}") if isinstance(body, bytes) else ("/acp/runs",):
         assert fault(await site.http.post(path, content=raw)) == (422, "invalid_input")
 
 
@@ -671,11 +511,6 @@ async def test_a_body_without_content_type_is_read_as_the_python_client_sends_no
     assert (await site.http.send(request)).json()["status"] == "completed"
 
 
-async def test_a_body_over_the_limit_is_413(tmp_path: Path) -> None:
-    async with opened(tmp_path, limits={"body": 1000}) as site:
-        assert fault(await site.create("echo", "x" * 2000)) == (413, "invalid_input")
-
-
 async def test_parts_without_content_and_with_unknown_metadata_are_legal(site: Site) -> None:
     parts = [
         {"metadata": {"kind": "trajectory", "message": "Hm."}},
@@ -686,30 +521,6 @@ async def test_parts_without_content_and_with_unknown_metadata_are_legal(site: S
     ]
     answer = await site.post("/runs", {"agent_name": "echo", "input": [{"role": "user", "parts": parts}]})
     assert (answer.json()["status"], texts(answer.json()["output"])) == ("completed", ["Hello"])
-
-
-async def test_another_owner_sees_nothing(tmp_path: Path) -> None:
-    keys = {"alice": "alice-key", "bob": "bob-secret"}
-    async with opened(tmp_path, keys=keys) as site:
-        assert (await site.get("/ping")).status_code == 200
-        nobody = await site.get("/agents")
-        assert fault(nobody)[0] == 401
-        assert nobody.headers["www-authenticate"] == "Bearer"
-        site.http.headers["Authorization"] = "Bearer alice-key"
-        run = await site.run("ask")
-        done = await site.run("files", "x")
-        site.http.headers["Authorization"] = "Bearer bob-secret"
-        for path in (
-            f"/runs/{run['run_id']}",
-            f"/runs/{run['run_id']}/events",
-            f"/sessions/{run['session_id']}",
-            f"/resources/{done['run_id']}.0",
-        ):
-            assert fault(await site.get(path)) == (404, "not_found")
-        assert fault(await site.resume(run["run_id"], "x")) == (404, "not_found")
-        assert fault(await site.http.post(f"/acp/runs/{run['run_id']}/cancel")) == (404, "not_found")
-        own = await site.run("echo", session_id=run["session_id"])
-        assert own["session_id"] == run["session_id"]
 
 
 async def test_ids_of_runs_and_sessions_are_uuids(site: Site) -> None:

@@ -9,16 +9,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from babelgate.canonical import (
-    Artifact,
-    Ask,
-    DataPart,
-    FilePart,
-    Invocation,
-    Message,
-    Step,
-    TextPart,
-)
+from babelgate.canonical import Artifact, Ask, DataPart, FilePart, Invocation, Message, Step, TextPart
 from babelgate.canonical.event import Custom, Event, StepEnded, StepStarted
 from babelgate.gateway import demo
 from babelgate.gateway.hub import Hub
@@ -47,6 +38,12 @@ class Gates:
     calls: list[Invocation] = field(default_factory=list[Invocation])
     active: int = 0
     most: int = 0
+
+    def reset(self) -> None:
+        """Release the agents that still wait, and close the gate for the next test."""
+        self.go.set()
+        self.began, self.go = asyncio.Event(), asyncio.Event()
+        self.calls, self.most = [], 0
 
     async def gated(self, call: Invocation) -> AsyncGenerator[str]:
         """Says one word, and another when the gate opens."""

@@ -5,6 +5,9 @@ from typing import Any
 
 from tests import loopback
 from tests.adapters.aief.site import Site
+from tests.adapters.langchain.site import SHARED
+
+pytestmark = SHARED
 
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 
@@ -106,25 +109,3 @@ async def test_the_benchmark(site: Site) -> None:
         for each in artifacts:
             check_artifact(each)
             assert (await http.get(f"{path}/artifacts/{each['artifact_id']}")).content
-
-
-async def test_the_shell_loop_of_the_autonomous_mode(site: Site) -> None:
-    """`curl -X POST` without a body until is_last."""
-    task_id = await site.create("steps")
-    names: list[str] = []
-    while True:
-        step = (await site.http.request("POST", site.at("steps", f"/{task_id}/steps"))).json()
-        check_step(step)
-        names.append(step["name"])
-        if step["is_last"]:
-            break
-    assert names == ["plan", "work", "review"]
-
-
-async def test_the_interactive_mode(site: Site) -> None:
-    task_id = await site.create("ask", "Greet me")
-    step = await site.post("ask", task_id, "Continue")
-    while not step["is_last"]:
-        assert step["additional_output"]["status"] == "input-required"
-        step = await site.post("ask", task_id, "Ada")
-    assert step["output"] == "Hello, Ada."

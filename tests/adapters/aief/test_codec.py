@@ -163,25 +163,18 @@ def body(text: str | None = None, **more: object) -> w.RequestBody:
     return w.RequestBody(input=text, additional_input=more or None)
 
 
-def test_an_answer_is_the_text() -> None:
-    value, message = decode_answer(body("Bob"), None)
-    assert (value, message.text, message.role) == ("Bob", "Bob", "user")
-
-
-def test_an_answer_without_text_is_the_object() -> None:
-    value, message = decode_answer(body(approved=True), None)
-    assert value == {"approved": True}
-    assert message.parts == (DataPart(data={"approved": True}),)
-
-
-def test_an_answer_with_both_is_the_text_and_says_the_object_too() -> None:
-    value, message = decode_answer(body("yes", why="fine"), None)
-    assert value == "yes"
-    assert message.parts == (TextPart(text="yes"), DataPart(data={"why": "fine"}))
-
-
-def test_an_answer_of_nothing_is_the_empty_text() -> None:
-    assert decode_answer(body(), None)[0] == ""
+@pytest.mark.parametrize(
+    ("answer", "value", "parts"),
+    [
+        (body("Bob"), "Bob", (TextPart(text="Bob"),)),
+        (body(approved=True), {"approved": True}, (DataPart(data={"approved": True}),)),
+        (body("yes", why="fine"), "yes", (TextPart(text="yes"), DataPart(data={"why": "fine"}))),
+        (body(), "", (TextPart(text=""),)),
+    ],
+)
+def test_an_answer_is_the_text_or_the_object(answer: w.RequestBody, value: object, parts: tuple[Part, ...]) -> None:
+    found, message = decode_answer(answer, None)
+    assert (found, message.parts, message.role) == (value, parts, "user")
 
 
 @pytest.mark.parametrize(
@@ -203,9 +196,8 @@ def test_an_input_without_text_leaves_the_text_to_the_data() -> None:
     def text(given: str | None) -> str:
         said = (decode_input(given),)
         data: JsonObject = {"prompt": "from the data"}
-        return Invocation(
-            agent="a", thread_id="t", task_id="t", run_id="r", input=RunInput(messages=said, data=data)
-        ).text
+        run_input = RunInput(messages=said, data=data)
+        return Invocation(agent="a", thread_id="t", task_id="t", run_id="r", input=run_input).text
 
     assert text(None) == "from the data"
     assert text("said") == "said"

@@ -1,6 +1,5 @@
 """The Babelgate extension on AIEF: who asks for it is sent the records with a step, and nobody else is."""
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from babelgate.adapters.aief.client import Client
 from babelgate.canonical import FaultCode, FaultError, Invocation, Message
 from babelgate.canonical.event import LossNoted, MessageStarted
 from tests import loopback
-from tests.adapters.aief.far import Far, far_server, step
+from tests.adapters.aief.far import Far, step
 from tests.adapters.aief.site import Site
 from tests.given import make
 
@@ -84,12 +83,6 @@ async def test_what_is_said_by_it_is_of_the_next_run_where_the_records_told_the_
 
 
 # The client
-
-
-@pytest.fixture
-async def far() -> AsyncGenerator[Far]:
-    async with far_server() as server:
-        yield server
 
 
 async def heard(far: Far, **options: Any) -> list[Any]:

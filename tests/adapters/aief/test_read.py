@@ -54,30 +54,14 @@ def test_where_nothing_is_said_there_is_no_message(output: str | None) -> None:
 
 
 def test_thoughts_the_last_command_and_costs_of_autogpt_are_read() -> None:
-    events = read(
-        step(
-            "Wait",
-            last=False,
-            additional_output={"thoughts": {"text": "Hm.", "reasoning": "Rain?", "speak": "Wait"}},
-        ),
-        step(
-            "Sun",
-            last=False,
-            additional_output={
-                "thoughts": "Look.",
-                "last_action": {"name": "look", "args": {"at": "x"}, "result": {"outputs": "sun", "status": "success"}},
-                "task_cumulative_cost": 0.12,
-            },
-        ),
-        step(
-            "No",
-            last=True,
-            additional_output={
-                "last_action": {"name": "ask", "args": {}, "result": {"error": "E", "reason": "Nobody is there."}},
-                "task_total_cost": 0.34,
-            },
-        ),
-    )
+    looked = {"name": "look", "args": {"at": "x"}, "result": {"outputs": "sun", "status": "success"}}
+    asked = {"name": "ask", "args": {}, "result": {"error": "E", "reason": "Nobody is there."}}
+    told: dict[str, Any] = {
+        "Wait": {"thoughts": {"text": "Hm.", "reasoning": "Rain?", "speak": "Wait"}},
+        "Sun": {"thoughts": "Look.", "last_action": looked, "task_cumulative_cost": 0.12},
+        "No": {"last_action": asked, "task_total_cost": 0.34},
+    }
+    events = read(*(step(output, last=output == "No", additional_output=more) for output, more in told.items()))
     said = [(part.kind, part.text) for part in parts(events)]
     assert said == [
         *(("reasoning", "Hm.\nRain?"), ("text", "Wait")),

@@ -29,17 +29,7 @@ TASK = "22222222-2222-4222-8222-222222222222"
 RUN = "33333333-3333-4333-8333-333333333333"
 RUN_2 = "44444444-4444-4444-8444-444444444444"
 
-EVERYTHING = (
-    "values",
-    "messages",
-    "messages-tuple",
-    "updates",
-    "events",
-    "tasks",
-    "checkpoints",
-    "debug",
-    "custom",
-)
+EVERYTHING = ("values", "messages", "messages-tuple", "updates", "events", "tasks", "checkpoints", "debug", "custom")
 
 
 class Log:

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import pytest
 
 from babelgate.adapters._client.sse import Frame, Frames
 from babelgate.gateway import demo
@@ -17,6 +18,17 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import DEMO
 from tests.gateway.hubs import Scripted, within
 from tests.running import Running, running
+
+SHARED = pytest.mark.asyncio(loop_scope="module")
+"""Marks tests that share a gateway with the others of their module (`conftest.py`)."""
+ALONE = pytest.mark.asyncio(loop_scope="function")
+"""Marks a test among them that needs a gateway of its own, because it counts what is there."""
+
+
+def shares(request: pytest.FixtureRequest) -> bool:
+    marker = request.node.get_closest_marker("asyncio")
+    return marker is not None and marker.kwargs.get("loop_scope") == "module"
+
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 """A well-formed id of nothing."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -42,8 +42,7 @@ from tests.adapters.langchain.far import (
     numbered,
     task,
 )
-from tests.bridge import client as bridge
-from tests.driving import BOUND, all_of, fault_of
+from tests.driving import BOUND, all_of, fault_of, raised_fault
 
 CREATE = "POST /threads/T/runs/stream"
 RUN_PATH = "GET /threads/T/runs/R"
@@ -66,12 +65,6 @@ def far() -> Far:
     far.set(RUN_PATH, run_is("success"))
     far.set(CANCEL, None, status=202)
     return far
-
-
-@pytest.fixture
-async def http(far: Far) -> AsyncGenerator[httpx.AsyncClient]:
-    async with bridge(cast("Any", far)) as client:
-        yield client
 
 
 @pytest.fixture
@@ -127,16 +120,12 @@ async def test_a_run_is_asked_for_in_a_thread_of_its_own_with_all_that_can_be_he
     assert all(headers["authorization"] == "Bearer secret" for _, headers, _ in far.asked)
 
 
-async def test_the_servers_ids_are_told_first(agent: Client) -> None:
+@pytest.mark.parametrize("located", [True, False], ids=["Content-Location", "the first event"])
+async def test_the_servers_ids_are_told_first(far: Far, agent: Client, located: bool) -> None:
+    far.set(CREATE, Frames(STREAM, located=located))
     first = (await all_of(agent.run(call())))[0]
     assert isinstance(first, UpstreamBound)
     assert first.ids["run"] == RUN and first.ids["thread"] == first.ids["task"]
-
-
-async def test_a_server_without_content_location_tells_its_run_in_the_first_event(far: Far, agent: Client) -> None:
-    far.set(CREATE, Frames(STREAM, located=False))
-    first = (await all_of(agent.run(call())))[0]
-    assert isinstance(first, UpstreamBound) and first.ids["run"] == RUN
 
 
 async def test_what_is_said_next_goes_into_the_same_thread(far: Far, agent: Client) -> None:
@@ -181,10 +170,6 @@ async def test_a_graph_that_takes_no_text_says_what_it_takes(far: Far, agent: Cl
 # Streams that break
 
 
-def uncut(frames: Sequence[Any]) -> Frames:
-    return Frames(frames)
-
-
 GRAPH: list[tuple[str, Any]] = [
     metadata(),
     checkpoint({"messages": [human("Hello")]}, "c1", next=["model"]),
@@ -223,19 +208,31 @@ async def test_a_stream_that_breaks_again_and_again_is_heard_to_its_end(far: Far
     assert asked == [frames[n][2] for n in range(5)]
 
 
-async def test_a_stream_that_closes_while_the_run_goes_on_is_taken_up(far: Far, agent: Client) -> None:
-    frames = numbered(STREAM)
-    far.set(CREATE, Frames(frames[:3]))
-    far.answers[RUN_PATH] = [(200, run_is("running")), (200, run_is("success"))]
-    far.set(JOIN_STREAM, Kept(frames))
-    assert words(await all_of(agent.run(call()))) == "one two three"
+WHOLE = {"messages": [human("Hello"), ai("one two three")]}
 
 
-async def test_a_stream_that_closed_before_the_runs_last_state_is_taken_up(far: Far, agent: Client) -> None:
-    """A proxy that is replaced closes it, and then the run ends: all that is seen of it is a success."""
-    frames = numbered(GRAPH)
-    far.set(CREATE, Frames(frames[:4]))
-    far.set(JOIN_STREAM, Kept(frames))
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {
+            CREATE: [Frames(numbered(STREAM)[:3])],
+            RUN_PATH: [run_is("running"), run_is("success")],
+            JOIN_STREAM: [Kept(numbered(STREAM))],
+        },
+        # A proxy that is replaced closes it, and then the run ends: all that is seen of it is a success.
+        {CREATE: [Frames(numbered(GRAPH)[:4])], JOIN_STREAM: [Kept(numbered(GRAPH))]},
+        {CREATE: [Frames(numbered(STREAM)[:3], cut=True)], JOIN: [WHOLE]},
+        {
+            CREATE: [Frames(STREAM[:4], cut=True)],
+            RUN_PATH: [],
+            "GET /threads/T": [{"thread_id": THREAD, "status": "idle", "values": WHOLE}],
+        },
+    ],
+    ids=["the run goes on", "the last state is missing", "streams cannot be joined", "there are no single runs"],
+)
+async def test_the_rest_of_a_stream_that_ended_too_early_is_told(far: Far, agent: Client, answers: Any) -> None:
+    for path, bodies in answers.items():
+        far.set(path, *bodies)
     assert words(await all_of(agent.run(call()))) == "one two three"
 
 
@@ -254,12 +251,6 @@ async def test_a_question_that_was_asked_while_nobody_heard_is_asked(far: Far, a
     far.set(JOIN, interrupts("Name?"))
     [question] = of(InterruptRaised, await all_of(agent.run(call())))
     assert question.message.text == "Name?"
-
-
-async def test_a_server_where_streams_cannot_be_joined_is_waited_for(far: Far, agent: Client) -> None:
-    far.set(CREATE, Frames(numbered(STREAM)[:3], cut=True))
-    far.set(JOIN, {"messages": [human("Hello"), ai("one two three")]})
-    assert words(await all_of(agent.run(call()))) == "one two three"
 
 
 @pytest.mark.parametrize(
@@ -297,14 +288,9 @@ async def test_a_run_that_never_ends_its_silence_is_given_up(far: Far, agent: Cl
 
 async def test_the_upstreams_error_keeps_its_name(far: Far, agent: Client) -> None:
     far.set(CREATE, Frames([*STREAM[:3], ("error", {"error": "ValueError", "message": "No."})]))
-    with pytest.raises(FaultError) as caught:
-        await all_of(agent.run(call()))
-    fault = caught.value.fault
-    assert (fault.code, fault.message, fault.details) == (
-        FaultCode.AGENT_FAILED,
-        "No.",
-        {"langchain": {"error": "ValueError"}, "status": 200},
-    )
+    fault = await raised_fault(agent.run(call()))
+    assert (fault.code, fault.message) == (FaultCode.AGENT_FAILED, "No.")
+    assert fault.details == {"langchain": {"error": "ValueError"}, "status": 200}
     assert CANCEL not in far.calls()
 
 
@@ -324,8 +310,9 @@ async def test_a_run_that_the_server_ended_has_ended(far: Far, agent: Client, st
     assert CANCEL not in far.calls()
 
 
-async def test_a_run_with_a_status_that_nobody_knows_breaks_the_protocol(far: Far, agent: Client) -> None:
-    far.set(RUN_PATH, run_is("paused-ish"))
+@pytest.mark.parametrize("told", [run_is("paused-ish"), [1, 2]])
+async def test_a_run_whose_status_nobody_knows_is_the_agents_fault(far: Far, agent: Client, told: Any) -> None:
+    far.set(RUN_PATH, told)
     assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_INVALID
 
 
@@ -454,11 +441,8 @@ async def test_a_branch_is_told_what_was_said_before_it_in_a_thread_of_its_own(f
     far.set(CREATE, Frames(GRAPH))
     events = await all_of(agent.run(call(checkpoint="old", history=history)))
     [body] = far.bodies(CREATE)
-    assert [(m["type"], m["content"]) for m in body["input"]["messages"]] == [
-        ("human", "Before"),
-        ("ai", "Then"),
-        ("human", "Hello"),
-    ]
+    told = [(m["type"], m["content"]) for m in body["input"]["messages"]]
+    assert told == [("human", "Before"), ("ai", "Then"), ("human", "Hello")]
     assert "checkpoint_id" not in body and body["if_not_exists"] == "create"
     assert [loss.feature for loss in of(LossNoted, events)] == ["fork"]
     assert of(StateSaved, events)[0].parent_id == "old"
@@ -480,8 +464,10 @@ async def heard(agent: Client, events: int) -> AsyncGenerator[Event]:
     return stream
 
 
-async def test_whoever_stops_listening_cancels(far: Far, agent: Client) -> None:
+@pytest.mark.parametrize("answer", [(202, None), (404, {"detail": "No matching runs to cancel."})])
+async def test_whoever_stops_listening_cancels(far: Far, agent: Client, answer: tuple[int, Any]) -> None:
     far.set(CREATE, Frames(STREAM[:3], holds=True))
+    far.answers[CANCEL] = [answer]
     await (await heard(agent, 3)).aclose()
     assert far.calls()[-1] == CANCEL
 
@@ -519,12 +505,6 @@ async def test_a_server_that_does_not_hear_of_a_cancel_holds_nobody_up(
     far.set(CANCEL, Frames([], holds=True))
     async with asyncio.timeout(BOUND):
         await (await heard(agent, 3)).aclose()
-
-
-async def test_a_cancel_that_comes_too_late_is_no_fault(far: Far, agent: Client) -> None:
-    far.set(CREATE, Frames(STREAM[:3], holds=True))
-    far.set(CANCEL, {"detail": "No matching runs to cancel."}, status=404)
-    await (await heard(agent, 3)).aclose()
 
 
 # Re-attaching
@@ -632,22 +612,9 @@ async def test_an_answer_in_pretty_print_over_several_lines_is_read(far: Far, ag
     assert words(await all_of(agent.run(call()))) == "one two three"
 
 
-async def test_a_run_whose_status_is_no_run_is_the_agents_fault(far: Far, agent: Client) -> None:
-    far.set(RUN_PATH, [1, 2])
-    assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_INVALID
-
-
 @pytest.mark.parametrize("run_id", ["../../secrets", "..", "a/b", "a?b", "a b", "", "a\nb", "x" * 1000])
 async def test_an_id_of_the_servers_is_never_a_way_to_elsewhere(far: Far, agent: Client, run_id: str) -> None:
     far.set(CREATE, Frames([("metadata", {"run_id": run_id})], located=False))
     code, _ = await fault_of(agent.run(call()))
     assert code is FaultCode.AGENT_INVALID
     assert far.calls()[-1] in (CREATE, "GET /threads/T/runs")
-
-
-async def test_of_a_server_without_single_runs_the_rest_is_told_by_the_thread(far: Far, agent: Client) -> None:
-    far.set(CREATE, Frames(STREAM[:4], cut=True))
-    far.set(RUN_PATH, {"detail": "Not Found"}, status=404)
-    values = {"messages": [human("Hello"), ai("one two three")]}
-    far.set("GET /threads/T", {"thread_id": THREAD, "status": "idle", "values": values})
-    assert words(await all_of(agent.run(call()))) == "one two three"

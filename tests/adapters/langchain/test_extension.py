@@ -8,7 +8,9 @@ from babelgate.adapters._extension import HEADER, URI, RecordReader
 from babelgate.adapters.langchain.codec.stream_modes import RECORDS
 from babelgate.canonical import Event
 from babelgate.canonical.event import ToolEnded
-from tests.adapters.langchain.site import Site, events, said
+from tests.adapters.langchain.site import SHARED, Site, events, said
+
+pytestmark = SHARED
 
 ASKED = {HEADER: f"https://example.com/x, {URI}"}
 PATHS = (("", "assistant_id"), ("/agent-protocol", "agent_id"))
@@ -58,13 +60,6 @@ async def test_a_stream_that_breaks_goes_on_after_any_of_its_frames(site: Site) 
     for number in (0, len(ids) // 2, len(ids) - 2):
         rest = await site.get(path, **{"Last-Event-ID": ids[number]}, **ASKED)
         assert events(rest.content) == events(whole.content)[number + 1 :]
-
-
-async def test_without_an_id_the_run_is_told_from_its_start(site: Site) -> None:
-    thread = await site.thread()
-    whole = await site.post(f"/threads/{thread}/runs/stream", body("assistant_id", "tools"), **ASKED)
-    path = f"/threads/{thread}/runs/{whole.headers['Babelgate-Run']}/stream"
-    assert told((await site.get(path, **ASKED)).content) == told(whole.content)
 
 
 @pytest.mark.parametrize(("path", "named"), PATHS)

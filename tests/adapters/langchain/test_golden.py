@@ -6,7 +6,6 @@ what a wait for it ends with, and the thread's state in the end. `pytest --accep
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,21 +18,13 @@ from babelgate.adapters.langchain.codec.stream_modes import Dialect, View
 from babelgate.adapters.langchain.write.run_frames import EventWriter
 from babelgate.canonical import Record, StateHistory
 from babelgate.canonical.event import RunCreated
+from tests.adapters.aief.test_golden import CASES, GOLDEN, THREAD, log_of
 from tests.adapters.langchain.log import EVERYTHING, small_frames
-from tests.said import event_of
 
-GOLDEN = Path(__file__).parents[2] / "golden"
-CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
-THREAD = "11111111-1111-4111-8111-111111111111"
 MODES: dict[Dialect, tuple[str, ...]] = {
     "langgraph": EVERYTHING,
     "agent-protocol": ("values", "messages-tuple", "updates", "debug", "custom"),
 }
-
-
-def log_of(case: str) -> list[Record]:
-    rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
-    return [Record(event=event_of(row.pop("event")), **row) for row in rows]
 
 
 def written(log: list[Record], dialect: Dialect) -> str:
@@ -87,7 +78,3 @@ def test_the_runs_and_the_state_of_a_log_are_what_they_were(case: str, dialect: 
         path.write_text(text)
     assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
     assert path.read_text() == text
-
-
-def test_there_are_cases() -> None:
-    assert len(CASES) >= 10

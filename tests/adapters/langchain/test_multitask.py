@@ -10,8 +10,10 @@ import pytest
 
 from babelgate.canonical import Scope
 from babelgate.canonical.event import RunEnded, RunStarted
-from tests.adapters.langchain.site import Site, said
+from tests.adapters.langchain.site import SHARED, Site, said
 from tests.gateway.hubs import Activation, within
+
+pytestmark = SHARED
 
 BUSY: Final = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
 

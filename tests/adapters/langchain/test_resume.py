@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.langchain.site import NOBODY, Site, events, said
+from tests.adapters.langchain.site import NOBODY, SHARED, Site, said
 from tests.gateway.hubs import within
+
+pytestmark = SHARED
 
 
 async def asked(site: Site, *ids: str, thread_id: str | None = None) -> str:
@@ -43,8 +45,7 @@ async def test_a_question_shows_in_the_result_the_state_and_the_thread_and_the_r
     assert joined["__interrupt__"] == result["__interrupt__"]
 
 
-async def test_an_answer_is_a_new_run_that_goes_on(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_an_answer_is_a_new_run_that_goes_on(site: Site, thread_id: str) -> None:
     await site.wait(thread_id, "ask", said("hi"))
     result = await site.ok(
         f"/threads/{thread_id}/runs/wait", {"assistant_id": "ask", "command": {"resume": "Bob"}, "input": {}}
@@ -56,18 +57,6 @@ async def test_an_answer_is_a_new_run_that_goes_on(site: Site) -> None:
     runs = await site.look(f"/threads/{thread_id}/runs")
     assert [run["status"] for run in runs] == ["success", "success"]
     assert runs[0]["kwargs"]["command"] == {"resume": "Bob"}
-
-
-async def test_an_answer_can_be_streamed(site: Site) -> None:
-    thread_id = await site.thread()
-    await site.wait(thread_id, "ask", said("hi"))
-    body = {"assistant_id": "ask", "command": {"resume": "Bob"}, "stream_mode": "updates"}
-    answer = await site.post(f"/threads/{thread_id}/runs/stream", body)
-    told = events(answer.content)
-    assert [event for event, _ in told] == ["metadata", "updates"]
-    assert told[1][1]["ask"]["messages"][0]["content"] == "Hello, Bob."
-    again = await site.get(answer.headers["location"], Last_Event_ID="-1")
-    assert again.content == answer.content
 
 
 async def test_a_map_answers_by_the_ids_of_the_questions(site: Site) -> None:
@@ -109,8 +98,7 @@ async def test_any_value_answers_the_only_question(site: Site, value: Any) -> No
     going.end()
 
 
-async def test_where_nothing_is_asked_there_is_nothing_to_resume(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_where_nothing_is_asked_there_is_nothing_to_resume(site: Site, thread_id: str) -> None:
     assert (await resume(site, thread_id, "x")).status_code == 409
     assert (await resume(site, NOBODY, "x")).status_code == 404
     stateless = await site.post("/runs/wait", {"assistant_id": "echo", "command": {"resume": "x"}})

@@ -11,8 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.adapters.langchain.site import Site, said
+from tests.adapters.langchain.site import SHARED, Site, said
 from tests.gateway.hubs import within
+
+pytestmark = SHARED
 
 MARK = {"mark": "mine"}
 RUN = re.compile(r"/threads/([^/]+)/runs/([^/]+)")

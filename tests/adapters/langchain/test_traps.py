@@ -4,20 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.langchain.site import Site, events, said
+from tests.adapters.langchain.site import SHARED, Site, events, said
 
-
-@pytest.mark.parametrize(
-    ("agent", "text", "status"), [("echo", "hi", "success"), ("fail", "boom", "error"), ("ask", "hi", "success")]
-)
-async def test_when_a_stream_has_closed_its_run_is_over(site: Site, agent: str, text: str, status: str) -> None:
-    """The SDK looks at the run, and joins again where it is pending or running."""
-    for _ in range(10):
-        thread_id = await site.thread()
-        answer = await site.post(
-            f"/threads/{thread_id}/runs/stream", {"assistant_id": agent, "input": said(text), "stream_mode": "updates"}
-        )
-        assert await site.status(thread_id, answer.headers["babelgate-run"]) == status
+pytestmark = SHARED
 
 
 @pytest.mark.parametrize("action", ["interrupt", "rollback"])
@@ -42,9 +31,8 @@ async def test_a_question_of_a_run_without_a_thread_can_be_answered(site: Site) 
     assert thread_id not in {thread["thread_id"] for thread in listed}
 
 
-async def test_a_threads_stream_is_told_again_from_before_everything(site: Site) -> None:
+async def test_a_threads_stream_is_told_again_from_before_everything(site: Site, thread_id: str) -> None:
     """In the modes by their documented name, every frame with an id, and the ids rising."""
-    thread_id = await site.thread()
     for text in ("one", "two"):
         await site.wait(thread_id, "echo", said(text))
     path = f"/threads/{thread_id}/stream?stream_modes=run_modes,lifecycle"
@@ -55,13 +43,3 @@ async def test_a_threads_stream_is_told_again_from_before_everything(site: Site)
     assert len(ids) == len(told)
     assert ids == sorted(set(ids))
     assert b"run_done" in frames[-1].data
-
-
-async def test_a_run_starts_from_the_checkpoint_in_its_configuration(site: Site) -> None:
-    thread_id = await site.thread()
-    await site.wait(thread_id, "echo", said("one"))
-    first = (await site.look(f"/threads/{thread_id}/state"))["checkpoint_id"]
-    await site.wait(thread_id, "echo", said("two"))
-    config = {"configurable": {"checkpoint_id": first}}
-    told = await site.wait(thread_id, "echo", said("three"), config=config)
-    assert [message["content"] for message in told["messages"]] == ["one", "one", "three", "three"]

@@ -7,10 +7,40 @@ from typing import Any, Final
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from babelgate.canonical import Fault, FaultCode, FilePart, TextPart
+from babelgate.canonical.event import (
+    ArtifactAdded,
+    Custom,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartEnded,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+)
 from tests.adapters.langchain.site import Site, Stream
-from tests.gateway.hubs import within
+from tests.gateway.hubs import Activation, within
 
 ALL: Final = ("values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom")
+
+
+def perform(going: Activation) -> None:
+    """Say something of everything, and end."""
+    going.say(StepStarted(step_id="s", name="plan", node="plan", input={"n": 1}))
+    going.say(Custom(name="progress", value={"done": 0.5}), Custom(value={"n": 1}))
+    going.say(MessageStarted(phase="progress"), PartAdded(part=TextPart(text="On my way.")), MessageEnded())
+    going.say(ToolStarted(call_id="c", name="look", input={"q": 1}), ToolEnded(call_id="c", name="look", output=[1]))
+    fault = Fault(code=FaultCode.AGENT_FAILED, message="no")
+    going.say(ToolStarted(call_id="d", name="look"), ToolEnded(call_id="d", name="look", fault=fault))
+    going.say(StepEnded(step_id="s", name="plan", node="plan", update={"plan": "made"}))
+    going.say(ArtifactAdded(name="a.txt", part=FilePart(name="a.txt", inline=b"hi", media_type="text/plain")))
+    going.open("one")
+    for n in range(10):
+        going.more(f" and {n}")
+    going.say(PartEnded(), MessageEnded(usage={"input_tokens": 1, "output_tokens": 2}))
+    going.end()
 
 
 class Watch:

@@ -60,7 +60,3 @@ def test_the_results_of_a_log_are_what_they_were(case: str, accept: bool) -> Non
         path.write_text(text)
     assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
     assert path.read_text() == text
-
-
-def test_there_are_cases() -> None:
-    assert len(CASES) >= 10

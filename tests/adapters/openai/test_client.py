@@ -27,8 +27,16 @@ from babelgate.canonical import (
     RunStatus,
     ToolCallPart,
 )
-from babelgate.canonical.event import InterruptAnswered, LossNoted, PartAdded, RunEnded, ToolEnded, UpstreamBound
-from babelgate.conformance.contract import Dialogue, check_agent
+from babelgate.canonical.event import (
+    InterruptAnswered,
+    LossNoted,
+    MessageEnded,
+    PartAdded,
+    RunEnded,
+    ToolEnded,
+    UpstreamBound,
+)
+from babelgate.conformance.contract import Dialogue, Transcript, check_agent
 from tests import loopback
 from tests.adapters.openai.model import BOUND, KEY, Answer, Call, Server, serve
 from tests.driving import all_of, raised_fault
@@ -87,6 +95,27 @@ def asked(far: Server) -> list[Any]:
     return body["messages"] if "messages" in body else body["input"]
 
 
+def framed(*events: Any) -> list[bytes]:
+    return [frame(json.dumps(each).encode()) for each in events]
+
+
+def some(api: str) -> Any:
+    """The first word of a stream."""
+    if api == "responses":
+        return {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
+    return {"choices": [{"index": 0, "delta": {"content": "some"}}]}
+
+
+def end_of(events: Sequence[Event]) -> RunEnded:
+    assert isinstance(events[-1], RunEnded)
+    return events[-1]
+
+
+def finish_of(heard: Transcript) -> str | None:
+    [finish] = [event.finish for event in heard.events if isinstance(event, MessageEnded)]
+    return finish
+
+
 # A run
 
 
@@ -112,6 +141,8 @@ async def test_a_server_that_does_not_stream_is_understood(api: str, far: Server
     assert heard.text == "Hello big world"
     assert heard.ended is not None
     assert heard.ended.usage["input_tokens"] == 7
+    far.refusals[path(api)] = (200, b"<html>", {})
+    assert (await fault_without_key(agent.run(call()))).code is FaultCode.AGENT_INVALID
 
 
 async def test_the_request_says_what_both_apis_need_and_holds_the_key(api: str, far: Server, agent: Client) -> None:
@@ -137,8 +168,7 @@ async def test_thoughts_citations_and_refusals_are_told_apart(api: str, far: Ser
     assert (message.text, heard.text) == ("It is so", "It is so")
     [cited] = [part for part in message.parts if isinstance(part, AnnotationPart)]
     assert (cited.start, cited.end, cited.url, cited.title) == (0, 2, "http://page", "A page")
-    [ended] = [event for event in heard.events if event.kind == "message_ended"]
-    assert getattr(ended, "finish") == "refusal"  # noqa: B009  of the union, only this one has it
+    assert finish_of(heard) == "refusal"
 
 
 @pytest.mark.parametrize(("finish", "expected"), [("length", "length"), ("content_filter", "refusal")])
@@ -149,8 +179,7 @@ async def test_an_answer_that_was_cut_short_says_so_and_is_an_answer(
     heard = await Dialogue(agent).say("Hi")
     assert heard.text == "too lo"
     assert heard.fault is None
-    [ended] = [event for event in heard.events if event.kind == "message_ended"]
-    assert getattr(ended, "finish") == expected  # noqa: B009
+    assert finish_of(heard) == expected
 
 
 async def test_an_empty_answer_is_an_empty_message(api: str, far: Server, agent: Client) -> None:
@@ -169,20 +198,15 @@ async def test_json_is_output_where_json_was_asked_for(api: str, far: Server, ht
         (plain, {"text": {"format": {"type": "json_schema", "name": "x", "schema": schema, "strict": True}}}),
         (Client(far.url, "one", http=http, schema=schema), {}),
     ):
-        ended = (await all_of(agent.run(call(config=config))))[-1]
-        assert isinstance(ended, RunEnded)
-        assert ended.output == {"a": 1}
+        assert end_of(await all_of(agent.run(call(config=config)))).output == {"a": 1}
         form = far.body()["response_format"] if api == "chat" else far.body()["text"]["format"]
         assert (form["json_schema"] if api == "chat" else form)["schema"] == schema
-    ended = (await all_of(plain.run(call())))[-1]
-    assert isinstance(ended, RunEnded)
-    assert ended.output is None, "nobody asked for JSON"
+    assert end_of(await all_of(plain.run(call()))).output is None, "nobody asked for JSON"
 
 
 async def test_words_that_are_no_json_are_said_and_are_no_output(api: str, far: Server, agent: Client) -> None:
     far.model = lambda _: Answer(text="Sorry, no: NaN")
-    ended = (await all_of(agent.run(call(config={"response_format": {"type": "json_object"}}))))[-1]
-    assert isinstance(ended, RunEnded)
+    ended = end_of(await all_of(agent.run(call(config={"response_format": {"type": "json_object"}}))))
     assert (ended.status, ended.output) == (RunStatus.SUCCESS, None)
 
 
@@ -264,7 +288,7 @@ async def test_a_server_that_keeps_nothing_is_not_gone_on_from(far: Server, agen
     far.model = lambda _: Answer(text="ok")
     raw = {"type": "response.created", "response": {"id": "resp_1", "store": False}}
     done = {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "store": False}}
-    far.raw = [frame(json.dumps(each).encode()) for each in (raw, done)]
+    far.raw = framed(raw, done)
     assert bound(await all_of(agent.run(call()))) == {"run": "resp_1"}
 
 
@@ -568,11 +592,8 @@ async def test_a_failure_in_the_middle_of_a_stream_is_the_runs(api: str, far: Se
     failed = {"type": "response.failed", "response": {"id": "r", "status": "failed", "error": {"message": "broke"}}}
     told = {"type": "error", "message": "broke", "code": None, "param": None, "sequence_number": 3}
     bodies = [error("broke")] if api == "chat" else [error("broke"), failed, told, {**told, **error("broke")}]
-    begun = {"choices": [{"index": 0, "delta": {"content": "some"}}]}
-    if api == "responses":
-        begun = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
     for body in bodies:
-        far.raw = [frame(json.dumps(each).encode()) for each in (begun, body)]
+        far.raw = framed(some(api), body)
         fault = await fault_without_key(agent.run(call()))
         assert (fault.code, fault.message) == (FaultCode.AGENT_FAILED, "broke")
 
@@ -584,10 +605,7 @@ async def test_a_stream_that_breaks_off_is_no_answer(api: str, far: Server, agen
 
 
 async def test_a_stream_that_ends_without_an_end_is_no_answer(api: str, far: Server, agent: Client) -> None:
-    begun: Any = {"choices": [{"index": 0, "delta": {"content": "some"}}]}
-    if api == "responses":
-        begun = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
-    far.raw = [frame(json.dumps(begun).encode())]
+    far.raw = framed(some(api))
     fault = await fault_without_key(agent.run(call()))
     assert (fault.code, fault.message) == (
         FaultCode.AGENT_UNREACHABLE,
@@ -598,12 +616,12 @@ async def test_a_stream_that_ends_without_an_end_is_no_answer(api: str, far: Ser
 @pytest.mark.parametrize("ending", ["done without a reason", "a reason without done"])
 async def test_either_end_of_a_completion_is_enough(far: Server, agent: Client, ending: str) -> None:
     far.has_responses = False
-    chunk: Any = {"choices": [{"index": 0, "delta": {"content": "some"}}]}
+    chunk = some("chat")
     if ending == "done without a reason":
-        far.raw = [frame(json.dumps(chunk).encode()), b"data: [DONE]\n\n"]
+        far.raw = [*framed(chunk), b"data: [DONE]\n\n"]
     else:
         chunk["choices"][0]["finish_reason"] = "stop"
-        far.raw = [b": a comment\n\n", frame(json.dumps(chunk).encode())]
+        far.raw = [b": a comment\n\n", *framed(chunk)]
     assert (await Dialogue(agent).say("Hi")).text == "some"
 
 
@@ -615,11 +633,6 @@ async def test_garbage_is_blamed_on_the_agent(api: str, far: Server, agent: Clie
     far.raw = [garbage]
     fault = await fault_without_key(agent.run(call()))
     assert fault.code in (FaultCode.AGENT_INVALID, FaultCode.AGENT_UNREACHABLE)
-
-
-async def test_an_answer_that_is_no_json_is_blamed_on_the_agent(api: str, far: Server, agent: Client) -> None:
-    far.refusals[path(api)] = (200, b"<html>", {})
-    assert (await fault_without_key(agent.run(call()))).code is FaultCode.AGENT_INVALID
 
 
 async def test_a_server_that_is_not_there_is_unreachable(http: httpx.AsyncClient) -> None:
@@ -650,22 +663,13 @@ async def test_a_server_that_does_not_hang_up_is_not_waited_for(
 
 async def test_closing_the_iterator_hangs_up_and_that_is_the_cancel(api: str, far: Server, agent: Client) -> None:
     far.holds = True
-    begun: Any = {"choices": [{"index": 0, "delta": {"content": "some"}}]}
-    if api == "responses":
-        begun = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
-    far.raw = [frame(json.dumps(begun).encode())]
+    far.raw = framed(some(api))
     async with asyncio.timeout(BOUND):
         async with aclosing(agent.run(call())) as events:
             async for event in events:
                 if isinstance(event, PartAdded):
                     break
         await far.left.wait()
-
-
-async def test_an_answer_that_is_no_stream_ends_the_run(api: str, far: Server, agent: Client) -> None:
-    far.streams = False
-    events = await all_of(agent.run(call()))
-    assert isinstance(events[-1], RunEnded)
 
 
 @pytest.mark.parametrize("kind", ["plain", "calling", "whole", "uncounted"])

@@ -137,19 +137,3 @@ async def test_a_refusal_of_the_server_fails_the_task_and_says_when_to_come_back
     assert task.state is TaskState.FAILED
     assert task.fault is not None
     assert (task.fault.message, task.fault.details["retry_after"]) == ("The agent's server answered 429: slow down", 7)
-
-
-async def test_a_cancel_hangs_up(far: Server, tmp_path: Path) -> None:
-    far.holds, far.raw = True, [b'data: {"type": "response.created", "response": {"id": "resp_1"}}\n\n']
-    async with gateway(tmp_path, far) as here:
-        message = Message.of("Hi", "user")
-        receipt = await here.hub.submit(OWNER, Submission(agent="model", input=RunInput(messages=(message,))))
-        async with asyncio.timeout(BOUND):
-            scope = Scope(receipt.thread_id, "run", receipt.run_id)
-            async for batch in here.hub.reads.follow(OWNER, scope, receipt.seq):
-                if any(record.event.kind == "upstream_bound" for record in batch):
-                    break
-            await here.hub.cancel(OWNER, receipt.task_id)
-            await far.left.wait()
-        await said(here, receipt)
-        assert await state(here, receipt) is TaskState.CANCELLED

@@ -23,8 +23,6 @@ from tests.said import event_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
-RESPONSES = "# OpenAI: the events of each run as a response, and the response as GET /v1/responses/{id} has it\n"
-HEAD = "# OpenAI: the stream of each run, and its completion as GET /v1/chat/completions/{id} has it\n"
 
 
 def log_of(case: str) -> list[Record]:
@@ -62,15 +60,6 @@ def written(log: list[Record]) -> Iterator[str]:
         yield json.dumps(stored(log, run_id), ensure_ascii=False) + "\n\n"
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_completions_of_a_log_are_what_they_were(case: str, accept: bool) -> None:
-    path, text = GOLDEN / case / "openai-chat.http", HEAD + "".join(written(log_of(case)))
-    if accept:
-        path.write_text(text)
-    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
-    assert path.read_text() == text
-
-
 def responded_of(log: list[Record], run_id: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     writer = ResponseWriter(next(record.task_id for record in log if record.task_id) or "", "echo", run_id)
     events = [event for record in log for event in writer.write(record)]
@@ -85,9 +74,23 @@ def responded(log: list[Record]) -> Iterator[str]:
         yield json.dumps(whole, ensure_ascii=False) + "\n\n"
 
 
+FILES = {
+    "openai-chat.http": (
+        "# OpenAI: the stream of each run, and its completion as GET /v1/chat/completions/{id} has it\n",
+        written,
+    ),
+    "openai-responses.http": (
+        "# OpenAI: the events of each run as a response, and the response as GET /v1/responses/{id} has it\n",
+        responded,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("case", CASES)
-def test_the_responses_of_a_log_are_what_they_were(case: str, accept: bool) -> None:
-    path, text = GOLDEN / case / "openai-responses.http", RESPONSES + "".join(responded(log_of(case)))
+def test_what_both_apis_make_of_a_log_is_what_it_was(case: str, name: str, accept: bool) -> None:
+    head, write = FILES[name]
+    path, text = GOLDEN / case / name, head + "".join(write(log_of(case)))
     if accept:
         path.write_text(text)
     assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"

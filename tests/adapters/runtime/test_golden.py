@@ -60,7 +60,3 @@ def test_no_event_shows_what_adapters_keep_for_themselves_or_the_headers_of_a_ca
         shown = json.dumps(encode_event(record, record.run_id or ""))
         assert '"extra"' not in shown
         assert '"headers"' not in shown
-
-
-def test_there_are_cases() -> None:
-    assert len(CASES) >= 10

@@ -1,33 +1,17 @@
 """A scripted agent of A2A 0.3: JSON-RPC at its own URL, REST below it. What it does is what the agent of 1.0 does, in
 the words of 0.3."""
 
-import base64
-import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
-from babelgate.conformance.probe import Options
 from tests.conformance.servers import a2a_0_3_proto as proto
-from tests.conformance.servers import a2a_agent
 from tests.conformance.servers.a2a_0_3_violations import VIOLATIONS
-from tests.conformance.servers.a2a_agent import Refused, Task, triggers_of_the_agent
-from tests.conformance.servers.kit import Answer, Request, Server, sse, triggers
+from tests.conformance.servers.a2a_agent import TERMINAL, Refused, Task
+from tests.conformance.servers.a2a_served import ERRORS, OPTIONS, Served
+from tests.conformance.servers.kit import Answer, Request, Server, sse
 
-CODES: Final[Mapping[str, int]] = {
-    "PARSE_ERROR": -32700,
-    "INVALID_REQUEST": -32600,
-    "METHOD_NOT_FOUND": -32601,
-    "INVALID_PARAMS": -32602,
-    "INTERNAL": -32603,
-    "TASK_NOT_FOUND": -32001,
-    "TASK_NOT_CANCELABLE": -32002,
-    "PUSH_NOTIFICATION_NOT_SUPPORTED": -32003,
-    "UNSUPPORTED_OPERATION": -32004,
-    "CONTENT_TYPE_NOT_SUPPORTED": -32005,
-    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": -32007,
-}
 STATUSES: Final[Mapping[str, int]] = {
     "METHOD_NOT_FOUND": 404,
     "TASK_NOT_FOUND": 404,
@@ -39,14 +23,16 @@ STATUSES: Final[Mapping[str, int]] = {
     "INTERNAL": 500,
 }
 """Of REST; of every other error it is 400."""
-TRACE: Final = 'Traceback (most recent call last):\n  File "agent.py", line 7, in send'
 
 
 _BOTH: Final = ("rest.", "binding.", "card.")
 """Requirements that are shown by REST, or by both bindings; whatever else goes wrong is shown in one of them."""
 
 
-class Agent(a2a_agent.Agent):
+class Agent(Served):
+    who_are_you = "Who are you?"
+    no_extended_card = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
         breaks = next((each.breaks for each in VIOLATIONS if each.name == violation), "")
@@ -57,68 +43,19 @@ class Agent(a2a_agent.Agent):
     async def handle(self, request: Request) -> Answer:
         path = request.path.removeprefix("/agent")
         if path == "/.well-known/agent-card.json" and not self.does("the card lies elsewhere"):
-            return self._card(request)
+            return self.card(request)
         if path == "/.well-known/agent.json":
-            return self._card(request)
+            return self.card(request)
         if path in ("", "/") and request.path.startswith("/agent") and request.method == "POST":
-            return await self._rpc(request)
+            return await self.rpc(request)
         if request.path.startswith("/agent/v1/"):
-            return await self._rest(request, path.removeprefix("/v1"))
+            return await self.rest(request, path.removeprefix("/v1"))
         return Answer(404, "nothing here")
 
-    def _owner(self, request: Request) -> str:
-        """Who asks. Raises PermissionError."""
-        key = request.headers.get("x-api-key", "")
-        if key in ("alice", "bob"):
-            return key
-        if self.does("strangers come in"):
-            return "alice"
-        if b"ExtendedCard" in request.body and self.does("strangers see everything"):
-            return "alice"
-        raise PermissionError
-
-    def _stranger(self) -> Answer:
-        challenge = {} if self.does("no challenge") else {"www-authenticate": 'ApiKey realm="agent"'}
-        return Answer(401, "Who are you?", challenge)
-
-    async def _rpc(self, request: Request) -> Answer:
-        try:
-            owner = self._owner(request)
-        except PermissionError:
-            return self._stranger()
-        try:
-            body = request.json
-        except ValueError:
-            reason = "INTERNAL" if self.does("broken JSON is a failure") else "PARSE_ERROR"
-            return self._error(0 if self.does("broken JSON has an id") else None, reason)
-        id = body.get("id")
-        try:
-            if body.get("jsonrpc") != "2.0" and not self.does("jsonrpc is not looked at"):
-                raise Refused("INVALID_REQUEST")
-            if "method" not in body and not self.does("the method is not looked at"):
-                raise Refused("INVALID_REQUEST")
-            params = body.get("params", {})
-            if not isinstance(params, dict):
-                raise Refused("INTERNAL" if self.does("parameters may be anything") else "INVALID_PARAMS")
-            params = cast("dict[str, Any]", params)
-            if body.get("method") in ("message/stream", "tasks/resubscribe"):
-                return await self._stream(body["method"], params, owner, id)
-            result = await self._operate(str(body.get("method")), params, owner)
-        except Refused as error:
-            return self._error(id, str(error))
-        envelope = {"jsonrpc": "2.0", "id": str(id) if self.does("ids become texts") else id, "result": result}
-        if self.does("results without jsonrpc"):
-            del envelope["jsonrpc"]
-        kind = "text/plain" if self.does("JSON-RPC is text") else "application/json"
-        return Answer(body=envelope, headers={"content-type": kind})
-
-    def _error(self, id: Any, reason: str) -> Answer:
-        is_traced = reason == "INVALID_PARAMS" and self.does("stack traces for all")
-        error: dict[str, Any] = {"code": CODES[reason], "message": TRACE if is_traced else reason}
-        if self.does("errors without a message"):
-            del error["message"]
-        id = str(id) if id is not None and self.does("ids become texts") else id
-        return Answer(body={"jsonrpc": "2.0", "id": id, "error": error})
+    async def called(self, request: Request, method: str, params: dict[str, Any], owner: str, id: Any) -> Any:
+        if method in ("message/stream", "tasks/resubscribe"):
+            return await self._stream(method, params, owner, id)
+        return await self._operate(method, params, owner)
 
     async def _operate(self, method: str, params: Mapping[str, Any], owner: str) -> Any:
         """Raises Refused."""
@@ -131,7 +68,7 @@ class Agent(a2a_agent.Agent):
             case "tasks/cancel":
                 return self._task(self.cancel(params, owner))
             case "agent/getAuthenticatedExtendedCard":
-                return self._extended()
+                return self.extended_card()
             case str() if method.startswith("tasks/pushNotificationConfig/"):
                 return self._configs(method.rpartition("/")[2], params, owner)
             case "None":
@@ -161,36 +98,13 @@ class Agent(a2a_agent.Agent):
             case _:
                 raise Refused("METHOD_NOT_FOUND")
 
-    def _extended(self) -> dict[str, Any]:
-        if self.is_bare and not self.does("bare: an extended card anyway"):
-            raise Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED")
-        if self.does("no extended card after all"):
-            raise Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED")
-        return self._made_card("http://127.0.0.1")
-
     # REST
 
-    async def _rest(self, request: Request, path: str) -> Answer:
-        try:
-            owner = self._owner(request)
-        except PermissionError:
-            return self._stranger()
-        try:
-            answer = await self._operate_rest(request, [unquote(each) for each in path.strip("/").split("/")], owner)
-        except Refused as error:
-            reason = str(error)
-            status = STATUSES.get(reason, 400)
-            if reason == "TASK_NOT_FOUND" and self.does("not found is a bad request"):
-                status = 400
-            if reason == "TASK_NOT_CANCELABLE" and self.does("not cancelable is a failure"):
-                status = 500
-            kind = "text/plain" if self.does("REST errors are text") else "application/json"
-            return Answer(status, json.dumps({"message": reason, "code": CODES[reason]}), {"content-type": kind})
-        if isinstance(answer, Answer):
-            return answer
-        return Answer(
-            body=answer, headers={"content-type": "text/json" if self.does("REST is text") else "application/json"}
-        )
+    async def called_by_rest(self, request: Request, path: str, owner: str) -> Any:
+        return await self._operate_rest(request, [unquote(each) for each in path.strip("/").split("/")], owner)
+
+    def rest_error(self, reason: str) -> Answer:
+        return self.rest_answer(reason, STATUSES.get(reason, 400), {"message": reason, "code": ERRORS[reason][0]})
 
     async def _operate_rest(self, request: Request, segments: list[str], owner: str) -> Any:
         """Raises Refused."""
@@ -211,7 +125,7 @@ class Agent(a2a_agent.Agent):
                 params = {"id": task, **({} if length is None else {"historyLength": int(length)})}
                 return self._task_rest(self.get(params, owner, "HTTP+JSON"))
             case "GET", ["card"]:
-                return self._extended()
+                return self.extended_card()
             case _, ["tasks", task, "pushNotificationConfigs", *rest]:
                 return self._configs_rest(request, task, rest, owner)
             case _:
@@ -246,8 +160,7 @@ class Agent(a2a_agent.Agent):
     def _send_params_rest(self, request: Request) -> dict[str, Any]:
         """Raises Refused."""
         body = self._body_rest(request)
-        if not body and self.does("an empty body is a failure"):
-            raise Refused("INTERNAL")
+        self.raise_if("an empty body is a failure", Refused("INTERNAL"), when=not body)
         given = body.get("message")
         made = dict(body)
         if isinstance(given, dict):
@@ -323,8 +236,7 @@ class Agent(a2a_agent.Agent):
 
     def _send_result(self, sent: dict[str, Any], *, is_plain: bool) -> Any:
         made = self._message(sent["message"]) if "message" in sent else self._task(sent["task"])
-        if is_plain and self.does("a result without its kind"):
-            del made["kind"]
+        self.drop_if("a result without its kind", made, "kind", when=is_plain)
         return {"task": made} if is_plain and self.does("results are wrapped") else made
 
     def _task(self, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -343,8 +255,7 @@ class Agent(a2a_agent.Agent):
             made["state"] = made["state"].removeprefix("TASK_STATE_").lower().replace("_", "-")
         if "message" in made:
             made["message"] = self._message(made["message"])
-        if self.does("times in words"):
-            made["timestamp"] = "yesterday"
+        self.set_if("times in words", made, timestamp="yesterday")
         return made
 
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -363,12 +274,10 @@ class Agent(a2a_agent.Agent):
             file = {new: part[old] for old, new in names.items() if old in part}
             name = "bytes" if "raw" in part else "uri"
             file[name] = part["raw" if "raw" in part else "url"]
-            if self.does("a file of two kinds"):
-                file["uri"] = "https://example.com/file"
+            self.set_if("a file of two kinds", file, uri="https://example.com/file")
             return {"kind": "file", "file": file}
         made = {"kind": "data" if "data" in part else "text", **part}
-        if self.does("parts without a kind"):
-            del made["kind"]
+        self.drop_if("parts without a kind", made, "kind")
         return made
 
     def _config(self, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -417,8 +326,7 @@ class Agent(a2a_agent.Agent):
         update = event["statusUpdate"]
         status = self._status_out(update["status"])
         made = {"kind": "status-update", **update, "status": status, "final": self._is_final(task, update) and is_last}
-        if self.does("status updates without final"):
-            del made["final"]
+        self.drop_if("status updates without final", made, "final")
         return made
 
     def _is_final(self, task: Task | None, update: Mapping[str, Any]) -> bool:
@@ -430,23 +338,11 @@ class Agent(a2a_agent.Agent):
             return False
         if state == "INPUT_REQUIRED":
             return not self.does("a question is not final")
-        return state in a2a_agent.TERMINAL and not (word == "stream" and self.does("no update is final"))
+        return state in TERMINAL and not (word == "stream" and self.does("no update is final"))
 
     # The card
 
-    def _card(self, request: Request) -> Answer:
-        if "x-api-key" not in request.headers and self.does("the card needs a key"):
-            return Answer(401, "Who are you?")
-        headers = {
-            "content-type": "text/plain" if self.does("the card is plain text") else "application/json",
-            "cache-control": "" if self.does("the card is not to be kept") else "max-age=60",
-            "etag": "" if self.does("the card has no ETag") else '"1"',
-        }
-        if request.headers.get("if-none-match") == '"1"' and not self.does("the card is sent again"):
-            return Answer(304, headers=headers)
-        return Answer(body=self._made_card(request.base), headers=headers)
-
-    def _made_card(self, base: str) -> dict[str, Any]:
+    def made_card(self, base: str) -> dict[str, Any]:
         url = f"{base}/agent"
         card: dict[str, Any] = {
             "protocolVersion": "0.3.0",
@@ -460,18 +356,16 @@ class Agent(a2a_agent.Agent):
             "capabilities": self._capabilities(),
             "defaultInputModes": ["text/plain"],
             "defaultOutputModes": ["text/plain"],
-            "skills": self._skills(),
+            "skills": self.skills(),
             "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"}},
             "security": [{"key": []}],
             "supportsAuthenticatedExtendedCard": not self.is_bare,
-            "signatures": [self._signature()],
+            "signatures": [self.signature()],
         }
-        if self.does("a card without a version"):
-            del card["version"]
+        self.drop_if("a card without a version", card, "version")
         if self.does("a scheme that is not declared"):
             card["security"].append({"other": []})
-        if self.does("a scheme without its name"):
-            del card["securitySchemes"]["key"]["name"]
+        self.drop_if("a scheme without its name", card["securitySchemes"]["key"], "name")
         return card
 
     def _interfaces(self, url: str) -> list[dict[str, Any]]:
@@ -481,10 +375,8 @@ class Agent(a2a_agent.Agent):
             faces.append({"url": url, "transport": "HTTP+JSON"})
         if not self.has_rpc:
             del faces[0]
-        if self.does("transports in lower case"):
-            faces[1]["transport"] = "grpc"
-        if self.does("an interface without its url"):
-            del faces[1]["url"]
+        self.set_if("transports in lower case", faces[1], transport="grpc")
+        self.drop_if("an interface without its url", faces[1], "url")
         if self.does("the card's url is not listed"):
             faces = [each for each in faces if each["url"] != url]
         if self.does("one URL of two transports"):
@@ -495,27 +387,11 @@ class Agent(a2a_agent.Agent):
 
     def _capabilities(self) -> dict[str, Any]:
         other: dict[str, Any] = {"uri": "https://example.com/extensions/other"}
-        if self.does("an extension that is no URI"):
-            other["uri"] = "demo"
-        if self.does("an extension with a wrong type"):
-            other["required"] = "no"
+        self.set_if("an extension that is no URI", other, uri="demo")
+        self.set_if("an extension with a wrong type", other, required="no")
         declared: dict[str, Any] = {"extensions": [other], "stateTransitionHistory": False}
-        if self.does("a capability that is a text"):
-            declared["stateTransitionHistory"] = "no"
+        self.set_if("a capability that is a text", declared, stateTransitionHistory="no")
         return declared if self.is_bare else {**declared, "streaming": True, "pushNotifications": True}
-
-    def _skills(self) -> list[dict[str, Any]]:
-        skill: dict[str, Any] = {"id": "one", "name": "One", "description": "Does one thing.", "tags": ["demo"]}
-        if self.does("a skill without tags"):
-            del skill["tags"]
-        return [skill, {**skill, "id": "one" if self.does("two skills have one id") else "two"}]
-
-    def _signature(self) -> dict[str, Any]:
-        header = {"alg": "ES256", "typ": "JOSE", "kid": "1"}
-        if self.does("a signature without a key"):
-            del header["kid"]
-        protected = base64.urlsafe_b64encode(json.dumps(header).encode()).decode().rstrip("=")
-        return {"protected": protected, "signature": "c2ln====" if self.does("a signature with padding") else "c2ln"}
 
 
 SERVER: Final = Server(
@@ -524,12 +400,7 @@ SERVER: Final = Server(
     violations=VIOLATIONS,
     variants=("bare", "REST alone", "REST in the JSON of the types"),
     path="/agent",
-    options=Options(
-        headers={"X-Api-Key": "alice"},
-        other_headers={"X-Api-Key": "bob"},
-        triggers=triggers(**triggers_of_the_agent()),
-        timeout=8.0,
-    ),
+    options=OPTIONS,
     unbroken={
         "send.succeeds": "a server that fails it keeps nothing: the dead server shows that",
         "card.old-place": "a may that is not used is not observed, and breaks nothing",

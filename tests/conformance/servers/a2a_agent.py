@@ -121,34 +121,27 @@ class Agent(ScriptedServer):
         if not isinstance(message, dict):
             raise Refused("INTERNAL" if self.does("no message is a failure") else "INVALID_PARAMS")
         taken: dict[str, Any] = message  # pyright: ignore[reportUnknownVariableType]
-        if not taken.get("messageId") and not self.does("messageId is not looked at"):
-            raise Refused("INVALID_PARAMS")
+        self.raise_unless("messageId is not looked at", Refused("INVALID_PARAMS"), when=not taken.get("messageId"))
         if taken.get("role") != "ROLE_USER" and not self.does("the role is not looked at"):
             raise Refused("INVALID_PARAMS")
         parts: Any = taken.get("parts")
         if not isinstance(parts, list):
             raise Refused("INTERNAL" if self.does("wrong types are a failure") else "INVALID_PARAMS")
         if not parts:
-            if not self.does("no parts are taken"):
-                raise Refused("INVALID_PARAMS")
+            self.raise_unless("no parts are taken", Refused("INVALID_PARAMS"))
             taken["parts"] = [{"text": "Hello"}]
         for part in taken["parts"]:
             self._take_part(part)
-        if "babelgateFuture" in taken and self.does("unknown members are refused"):
-            raise Refused("INVALID_PARAMS")
-        if "deep" in (taken.get("metadata") or {}) and self.does("deep JSON is a failure"):
-            raise Refused("INTERNAL")
-        if len(str(taken["parts"])) > 100_000 and self.does("large texts are refused"):
-            raise Refused("INVALID_PARAMS")
+        self.raise_if("unknown members are refused", Refused("INVALID_PARAMS"), when="babelgateFuture" in taken)
+        self.raise_if("deep JSON is a failure", Refused("INTERNAL"), when="deep" in (taken.get("metadata") or {}))
+        self.raise_if("large texts are refused", Refused("INVALID_PARAMS"), when=len(str(taken["parts"])) > 100_000)
         return taken
 
     def _take_part(self, part: dict[str, Any]) -> None:
         if len({"text", "raw", "url", "data"} & part.keys()) != 1:
-            if not self.does("empty parts are taken"):
-                raise Refused("INVALID_PARAMS")
+            self.raise_unless("empty parts are taken", Refused("INVALID_PARAMS"))
             part["text"] = "Hello"
-        if "data" in part and self.does("data parts are a failure"):
-            raise Refused("INTERNAL")
+        self.raise_if("data parts are a failure", Refused("INTERNAL"), when="data" in part)
         if "unheard-of" in part.get("mediaType", "") and self.does("strange files are a failure"):
             raise Refused("INTERNAL")
         if "octet-stream" in part.get("mediaType", "") and self.does("files are refused"):
@@ -166,8 +159,7 @@ class Agent(ScriptedServer):
             if id not in self.tasks and self.does("tasks are made under ids of callers"):
                 return self._made(id, context, owner, binding, message)
             task = self.found(id, owner, "anybody's task takes messages")
-            if task.is_ended and not self.does("ended tasks take messages"):
-                raise Refused("UNSUPPORTED_OPERATION")
+            self.raise_unless("ended tasks take messages", Refused("UNSUPPORTED_OPERATION"), when=task.is_ended)
             if context not in (None, task.context) and not self.does("contexts are not compared"):
                 raise Refused("INVALID_PARAMS")
             if self.does("an answer is a new task"):
@@ -231,15 +223,11 @@ class Agent(ScriptedServer):
     def _plain(self, task: Task) -> None:
         self._work(task)
         part: dict[str, Any] = {"text": "Hello, you."}
-        if self.does("a part of two kinds"):
-            part["data"] = {}
-        if self.does("parts have a kind"):
-            part["kind"] = "text"
+        self.set_if("a part of two kinds", part, data={})
+        self.set_if("parts have a kind", part, kind="text")
         artifact: dict[str, Any] = {"artifactId": "answer", "parts": [part]}
-        if self.does("an artifact without parts"):
-            artifact["parts"] = []
-        if self.does("members in snake case"):
-            artifact["media_type"] = "text/plain"
+        self.set_if("an artifact without parts", artifact, parts=[])
+        self.set_if("members in snake case", artifact, media_type="text/plain")
         self._artifact(task, artifact)
         if self.does("artifacts share an id"):
             task.artifacts.append(artifact)
@@ -318,15 +306,13 @@ class Agent(ScriptedServer):
         if append and "two" in str(artifact) and self.does("a piece is not streamed"):
             return
         update = {"taskId": task.id, "contextId": task.context, "artifact": artifact, "append": append}
-        if self.does("artifact updates without context"):
-            del update["contextId"]
+        self.drop_if("artifact updates without context", update, "contextId")
         self._tell(task, {"artifactUpdate": {**update, "lastChunk": last}})
 
     def status_update(self, task: Task) -> dict[str, Any]:
         id = str(uuid4()) if self.does("updates of another task") and task.word == "stream" else task.id
         update = {"taskId": id, "contextId": task.context, "status": self.status(task)}
-        if self.does("status updates without context"):
-            del update["contextId"]
+        self.drop_if("status updates without context", update, "contextId")
         return update
 
     def status(self, task: Task) -> dict[str, Any]:
@@ -335,8 +321,7 @@ class Agent(ScriptedServer):
         status["timestamp"] = stamp if self.does("times without a zone") else f"{stamp}Z"
         if task.said is not None:
             status["message"] = {**task.said, "taskId": task.id, "contextId": task.context}
-        if self.does("states as in 0.3"):
-            status["state"] = task.state.lower()
+        self.set_if("states as in 0.3", status, state=task.state.lower())
         if task.word == "Hello" and task.state == "WORKING" and self.does("a status without a state"):
             del status["state"]
         return status
@@ -349,20 +334,15 @@ class Agent(ScriptedServer):
         shown: dict[str, Any] = {"id": task.id, "contextId": task.context, "status": self.status(task)}
         shown["artifacts"] = [dict(each) for each in task.artifacts]
         shown["history"] = history
-        if self.does("no contextId"):
-            del shown["contextId"]
-        if self.does("metadata is a list"):
-            shown["metadata"] = []
+        self.drop_if("no contextId", shown, "contextId")
+        self.set_if("metadata is a list", shown, metadata=[])
         return shown
 
     def _remembered(self, message: Mapping[str, Any]) -> dict[str, Any]:
         kept = {"role": "ROLE_USER", **message}
-        if self.does("roles as in 0.3"):
-            kept["role"] = "user"
-        if self.does("the user speaks as the agent"):
-            kept["role"] = "ROLE_AGENT"
-        if self.does("a message without its id"):
-            del kept["messageId"]
+        self.set_if("roles as in 0.3", kept, role="user")
+        self.set_if("the user speaks as the agent", kept, role="ROLE_AGENT")
+        self.drop_if("a message without its id", kept, "messageId")
         return kept
 
     def _reader(self, task: Task) -> "asyncio.Queue[Any]":
@@ -381,13 +361,11 @@ class Agent(ScriptedServer):
 
     async def streamed(self, params: Mapping[str, Any], owner: str, binding: str) -> AsyncGenerator[dict[str, Any]]:
         """Raises Refused before the first event."""
-        if self.is_bare and not self.does("bare: streams anyway"):
-            raise Refused("UNSUPPORTED_OPERATION")
+        self.raise_unless("bare: streams anyway", Refused("UNSUPPORTED_OPERATION"), when=self.is_bare)
         message = self._taken(params)
         if self.word_of(message) == "message":
             return self._one_message(message)
-        if "taskId" in message and self.does("answers cannot be streamed"):
-            raise Refused("UNSUPPORTED_OPERATION")
+        self.raise_if("answers cannot be streamed", Refused("UNSUPPORTED_OPERATION"), when="taskId" in message)
         task = self._task_for(message, owner, binding)
         configuration: dict[str, Any] = params.get("configuration") or {}
         if config := configuration.get("taskPushNotificationConfig"):
@@ -409,8 +387,7 @@ class Agent(ScriptedServer):
         """Raises Refused."""
         if self.is_bare:
             raise Refused("UNSUPPORTED_OPERATION")
-        if id not in self.tasks and self.does("unknown tasks can be subscribed to"):
-            raise Refused("INVALID_PARAMS")
+        self.raise_if("unknown tasks can be subscribed to", Refused("INVALID_PARAMS"), when=id not in self.tasks)
         task = self.found(id, owner, "anybody's task can be subscribed to")
         if self.does("no subscriptions") or (task.is_ended and not self.does("ended tasks can be subscribed to")):
             raise Refused("UNSUPPORTED_OPERATION")
@@ -500,10 +477,8 @@ class Agent(ScriptedServer):
     def _spoil(self, task: Task, shown: dict[str, Any]) -> None:
         """What goes wrong with a task that is looked at."""
         task.looked_at += 1
-        if self.does("another task is given"):
-            shown["id"] = str(uuid4())
-        if self.does("artifacts are forgotten"):
-            shown["artifacts"] = []
+        self.set_if("another task is given", shown, id=str(uuid4()))
+        self.set_if("artifacts are forgotten", shown, artifacts=[])
         if task.is_ended and task.looked_at > 1 and self.does("ended tasks change"):
             shown["status"]["state"] = "TASK_STATE_REJECTED"
         if task.state == "INPUT_REQUIRED" and self.does("a question gives up"):
@@ -525,8 +500,7 @@ class Agent(ScriptedServer):
             return self.view(task)
         self._end(task, "CANCELED")
         shown = self.view(task)
-        if self.does("cancel gives another task"):
-            shown["id"] = str(uuid4())
+        self.set_if("cancel gives another task", shown, id=str(uuid4()))
         return shown
 
     # Push notifications
@@ -545,8 +519,7 @@ class Agent(ScriptedServer):
         return {name: value for name, value in config.items() if name != "id" or not self.does("configs without an id")}
 
     def _can_push(self) -> None:
-        if self.is_bare and not self.does("bare: pushes anyway"):
-            raise Refused("PUSH_NOTIFICATION_NOT_SUPPORTED")
+        self.raise_unless("bare: pushes anyway", Refused("PUSH_NOTIFICATION_NOT_SUPPORTED"), when=self.is_bare)
 
     def _configure(self, task: Task, given: Mapping[str, Any]) -> dict[str, Any]:
         if "169.254." in str(given.get("url")) and not self.does("webhooks may be anywhere"):
@@ -578,8 +551,7 @@ class Agent(ScriptedServer):
         self._can_push()
         task = self.found(params.get("taskId"), owner)
         id = str(params.get("id"))
-        if id not in task.configs and self.does("deleting twice is an error"):
-            raise Refused("TASK_NOT_FOUND")
+        self.raise_if("deleting twice is an error", Refused("TASK_NOT_FOUND"), when=id not in task.configs)
         if not self.does("deleted configs stay"):
             task.configs.pop(id, None)
 

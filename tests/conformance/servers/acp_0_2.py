@@ -11,10 +11,9 @@ from itertools import count
 from typing import Any, Final, cast
 from uuid import UUID, uuid4
 
-from babelgate.conformance.probe import Options
-from babelgate.conformance.trigger import Trigger, Triggers
+from babelgate.conformance.trigger import Trigger
 from tests.conformance.servers.acp_0_2_violations import VIOLATIONS
-from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server, sse
+from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, Server, options, sse
 
 _SHORT: Final = 0.005
 """Seconds that a run is at work."""
@@ -22,7 +21,6 @@ _LONG: Final = 15.0
 _TERMINAL: Final = ("completed", "failed", "cancelled")
 _ROLE: Final = re.compile(r"^(user|agent(/[a-zA-Z0-9_\-]+)?)$")
 _PART: Final = {"name", "content_type", "content", "content_encoding", "content_url", "metadata"}
-_TRACE: Final = 'Traceback (most recent call last):\n  File "/srv/app.py", line 1'
 
 
 class _Refused(Exception):
@@ -95,7 +93,7 @@ class Agents(ScriptedServer):
         if error.status == 403 and self.does("refusals have codes of their own"):
             code = "forbidden"
         if error.status == 422 and self.does("errors show a stack trace"):
-            words = _TRACE
+            words = TRACE
         return {"code": code, "message": words, "data": None}
 
     async def _routed(self, request: Request, path: Sequence[str]) -> Answer:
@@ -157,8 +155,7 @@ class Agents(ScriptedServer):
             "metadata": metadata,
             "status": {"success_rate": 99.5},
         }
-        if self.does("manifests have no description"):
-            del made["description"]
+        self.drop_if("manifests have no description", made, "description")
         return made
 
     def _list_agents(self, request: Request) -> Answer:
@@ -186,10 +183,8 @@ class Agents(ScriptedServer):
         if name not in self._names() and not is_made_up:
             raise _Refused(404, "not_found", f"Agent {name} not found")
         made = self._manifest(name)
-        if self.does("a manifest has another name"):
-            made["name"] = "another"
-        if self.does("a manifest has another description"):
-            made["description"] = "Something else."
+        self.set_if("a manifest has another name", made, name="another")
+        self.set_if("a manifest has another description", made, description="Something else.")
         return Answer(body=made)
 
     # Requests
@@ -209,17 +204,13 @@ class Agents(ScriptedServer):
         return cast("dict[str, Any]", body)
 
     def _refuse_unless(self, is_right: bool, words: str, violation: str) -> None:
-        if not is_right and not self.does(violation):
-            raise _Refused(422, "invalid_input", words)
+        self.raise_unless(violation, _Refused(422, "invalid_input", words), when=not is_right)
 
     def _checked(self, body: dict[str, Any]) -> dict[str, Any]:
-        if "agent_name" not in body and self.does("there is a default agent"):
-            body["agent_name"] = "talker"
-        if "input" not in body and self.does("there is a default input"):
-            body["input"] = [_message("user", "Hello")]
+        self.set_if("there is a default agent", body, agent_name="talker", when="agent_name" not in body)
+        self.set_if("there is a default input", body, input=[_message("user", "Hello")], when="input" not in body)
         text = body.get("input")
-        if isinstance(text, str) and self.does("an input may be text"):
-            body["input"] = [_message("user", text)]
+        self.set_if("an input may be text", body, input=[_message("user", str(text))], when=isinstance(text, str))
         if not isinstance(body.get("agent_name"), str) or not isinstance(body.get("input"), list):
             raise _Refused(422, "invalid_input", "agent_name and input are needed")
         given: list[Any] = body["input"]
@@ -229,18 +220,15 @@ class Agents(ScriptedServer):
             body.get("mode", "sync") in ("sync", "async", "stream"), "no such mode", "unknown modes are sync"
         )
         named = [each["role"] for each in given if str(each["role"]).startswith("agent/")]
-        if len(given) > 1 and self.does("an input is one message"):
-            raise _Refused(422, "invalid_input", "one message")
-        if named and self.does("an input is never another agent's"):
-            raise _Refused(422, "invalid_input", "no agents")
+        self.raise_if("an input is one message", _Refused(422, "invalid_input", "one message"), when=len(given) > 1)
+        self.raise_if("an input is never another agent's", _Refused(422, "invalid_input", "no agents"), when=named)
         if "session_id" in body:
             self._refuse_unless(_is_uuid(body["session_id"]), "no UUID", "session ids are any text")
         return body
 
     def _check_message(self, message: Any) -> None:
         self._refuse_unless(bool(_ROLE.match(str(message.get("role")))), "no such role", "unknown roles are taken")
-        if "parts" not in message and self.does("messages need no parts"):
-            message["parts"] = []
+        self.set_if("messages need no parts", message, parts=[], when="parts" not in message)
         if not isinstance(message.get("parts"), list):
             raise _Refused(422, "invalid_input", "parts are needed")
         if len(message["parts"]) > 1 and self.does("a message has one part"):
@@ -283,20 +271,15 @@ class Agents(ScriptedServer):
         if not (run.text.startswith("Hello") and self.does("sync runs are answered at once")):
             await self._stopped(run)
         shown = copy.deepcopy(run.shown)
-        if run.status == "awaiting" and self.does("questions are work in progress"):
-            shown["status"] = "in-progress"
-        if run.status == "completed" and self.does("sync answers have no output"):
-            shown["output"] = []
-        if run.status == "failed" and self.does("failed runs are completed"):
-            shown["status"] = "completed"
-        if run.status == "failed" and self.does("failures are not explained"):
-            shown["error"] = None
+        self.set_if("questions are work in progress", shown, status="in-progress", when=run.status == "awaiting")
+        self.set_if("sync answers have no output", shown, output=[], when=run.status == "completed")
+        self.set_if("failed runs are completed", shown, status="completed", when=run.status == "failed")
+        self.set_if("failures are not explained", shown, error=None, when=run.status == "failed")
         return Answer(body=shown, headers=headers)
 
     def _accepted(self, run: _Run, headers: Mapping[str, str]) -> Answer:
         shown = copy.deepcopy(run.shown)
-        if self.does("async runs are in progress at once"):
-            shown["status"] = "in-progress"
+        self.set_if("async runs are in progress at once", shown, status="in-progress")
         status = 200 if run.text.startswith("Hello") and self.does("quick async runs are answered with 200") else 202
         return Answer(status, shown, headers)
 
@@ -395,14 +378,12 @@ class Agents(ScriptedServer):
 
     async def _opened(self, run: _Run, message: Mapping[str, Any]) -> None:
         opened: dict[str, Any] = {**message, "parts": []}
-        if self.does("messages begin without parts"):
-            del opened["parts"]
+        self.drop_if("messages begin without parts", opened, "parts")
         await self._told(run, "message.created", message=opened)
 
     def _text(self, content: str) -> dict[str, Any]:
         part = {"name": None, "content_type": "text/plain", "content": content, "content_encoding": "plain"}
-        if self.does("parts have no content_type"):
-            del part["content_type"]
+        self.drop_if("parts have no content_type", part, "content_type")
         return part
 
     def _metadata(self) -> list[Any]:
@@ -416,10 +397,8 @@ class Agents(ScriptedServer):
         run.has_asked = True
         run.shown["status"] = "awaiting"
         run.shown["await_request"] = {"type": "message", "message": _message("agent", "Who are you?")}
-        if self.does("questions are text"):
-            run.shown["await_request"] = {"type": "text", "text": "Who are you?"}
-        if self.does("questions are not told"):
-            run.shown["await_request"] = None
+        self.set_if("questions are text", run.shown, await_request={"type": "text", "text": "Who are you?"})
+        self.set_if("questions are not told", run.shown, await_request=None)
         if self.does("waiting runs have finished"):
             run.shown["finished_at"] = self._now()
         await self._told(run, "run.awaiting", run=run.shown)
@@ -437,10 +416,9 @@ class Agents(ScriptedServer):
 
     async def _ended(self, run: _Run, status: str) -> None:
         run.shown |= {"status": status, "await_request": None, "finished_at": self._now()}
-        if self.does(f"{status} runs never finish"):
-            run.shown["finished_at"] = None
+        self.set_if(f"{status} runs never finish", run.shown, finished_at=None)
         if status == "failed":
-            words = _TRACE if self.does("failures show a stack trace") else "It failed."
+            words = TRACE if self.does("failures show a stack trace") else "It failed."
             run.shown["error"] = {"code": "server_error", "message": words}
         elif status in ("completed", "cancelled") and self.does(f"{status} runs have an error"):
             run.shown["error"] = {"code": "server_error", "message": "None."}
@@ -448,10 +426,8 @@ class Agents(ScriptedServer):
             self._record(run)
         shown = dict(run.shown)
         is_plain = run.text.startswith("Hello")
-        if is_plain and self.does("the last event is in progress"):
-            shown["status"] = "in-progress"
-        if is_plain and self.does("the last event has no output"):
-            shown["output"] = []
+        self.set_if("the last event is in progress", shown, status="in-progress", when=is_plain)
+        self.set_if("the last event has no output", shown, output=[], when=is_plain)
         await self._told(run, f"run.{status}", run=shown)
         if is_plain and self.does("runs end twice"):
             await self._told(run, f"run.{status}", run=shown)
@@ -504,20 +480,15 @@ class Agents(ScriptedServer):
             raise _Refused(403, "not_found", "no")
         run = self._run(request, id, "runs are everybody's")
         shown = copy.deepcopy(run.shown)
-        if self.does("get gives another run"):
-            shown["run_id"] = str(uuid4())
+        self.set_if("get gives another run", shown, run_id=str(uuid4()))
         if self.does("get has the time of the request"):
             shown["created_at"] = self._now()
-        if run.status == "in-progress" and self.does("runs at work are shown as created"):
-            shown["status"] = "created"
-        if run.status == "in-progress" and self.does("statuses have underscores"):
-            shown["status"] = "in_progress"
+        self.set_if("runs at work are shown as created", shown, status="created", when=run.status == "in-progress")
+        self.set_if("statuses have underscores", shown, status="in_progress", when=run.status == "in-progress")
         if run.mode == "stream" and run.status == "completed" and self.does("streamed runs are not stored"):
             shown["output"] = []
-        if run.status == "awaiting" and self.does("questions are forgotten"):
-            shown["await_request"] = None
-        if run.status == "failed" and self.does("failures are forgotten"):
-            shown["error"] = None
+        self.set_if("questions are forgotten", shown, await_request=None, when=run.status == "awaiting")
+        self.set_if("failures are forgotten", shown, error=None, when=run.status == "failed")
         if run.status == "cancelled" and run.text.startswith("long") and self.does("cancelled runs have failed"):
             shown["status"] = "failed"
         return Answer(body=shown)
@@ -604,8 +575,7 @@ class Agents(ScriptedServer):
             run.task.cancel()
         done = self.does("a cancel is done at once")
         shown = {**run.shown, "status": "cancelled" if done else "cancelling", "await_request": None}
-        if self.does("a cancelling run has no output"):
-            del shown["output"]
+        self.drop_if("a cancelling run has no output", shown, "output")
         return Answer(200 if self.does("cancels are answered with 200") else 202, shown)
 
     def _may_cancel(self, run: _Run) -> bool:
@@ -669,10 +639,8 @@ class Agents(ScriptedServer):
         if id not in self.sessions or not is_mine:
             raise _Refused(404, "not_found", f"Session {id} not found")
         shown = {name: value for name, value in self.sessions[id].items() if name != "base"}
-        if self.does("sessions have another id"):
-            shown["id"] = str(uuid4())
-        if self.does("states are numbers"):
-            shown["state"] = 7
+        self.set_if("sessions have another id", shown, id=str(uuid4()))
+        self.set_if("states are numbers", shown, state=7)
         return Answer(body=shown)
 
 
@@ -701,20 +669,7 @@ SERVER: Final = Server(
     set="acp-0.2",
     make=Agents,
     violations=VIOLATIONS,
-    options=Options(
-        triggers=Triggers(
-            {
-                "plain": Trigger("Hello"),
-                "stream": Trigger("stream"),
-                "question": Trigger("ask me", answer="Ada"),
-                "fail": Trigger("fail"),
-                "long": Trigger("long"),
-            }
-        ),
-        headers={"X-Api-Key": "first-caller"},
-        other_headers={"X-Api-Key": "second-caller"},
-        timeout=5.0,
-    ),
+    options=options(plain="Hello", stream="stream", question=Trigger("ask me", answer="Ada"), fail="fail", long="long"),
     unbroken={
         "agents.list": "a server that fails it shows no agents to judge: the dead server shows that",
         "run.sync": "a server that fails it keeps nothing of its runs: the dead server shows that",

@@ -73,11 +73,7 @@ VIOLATIONS: Final = (
     Violation("cancels are not listed", "events.cancelled"),
     Violation("unknown runs have no events", "events.unknown"),
     # Questions
-    Violation(
-        "questions are work in progress",
-        "await.sync",
-        ("await.*", "~events.*", "~cancel.*", "~safe.resume"),
-    ),
+    Violation("questions are work in progress", "await.sync", ("await.*", "~events.*", "~cancel.*", "~safe.resume")),
     Violation("questions are not told", "await.request", ("await.message",)),
     Violation("questions are text", "await.message"),
     Violation("waiting runs have finished", "await.not-finished"),

@@ -6,12 +6,11 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 from uuid import uuid4
 
-from babelgate.conformance.probe import Options
-from babelgate.conformance.trigger import Trigger, Triggers
+from babelgate.conformance.trigger import Trigger
 from tests.conformance.servers.agent_protocol_violations import VIOLATIONS
-from tests.conformance.servers.kit import Answer, Request, Server, sse
+from tests.conformance.servers.kit import Answer, Request, Server, options, sse
 from tests.conformance.servers.langchain_commands import Commands, said, silent
-from tests.conformance.servers.langchain_work import Message, Refused, Run, State, Thread, has, is_uuid
+from tests.conformance.servers.langchain_work import Message, Refused, Run, State, Thread, has, modes_of
 
 _MODES: Final = ("values", "messages", "messages-tuple", "updates", "debug", "custom")
 _ROLES: Final = {"human": "user", "ai": "assistant"}
@@ -52,10 +51,6 @@ class AgentProtocol(Commands):
             return {"type": message["role"], "content": self.text(message), "id": message["id"]}
         return {"role": _ROLES[message["role"]], "content": self.text(message), "id": message["id"]}
 
-    def shown_values(self, state: State | None) -> dict[str, Any]:
-        messages = state.messages if state else []
-        return {**(state.values if state else {}), "messages": [self.shown_message(each) for each in messages]}
-
     def shown_thread(self, thread: Thread) -> dict[str, Any]:
         status = "waiting" if self.does("threads wait") and thread.status == "interrupted" else thread.status
         shown: dict[str, Any] = {
@@ -67,12 +62,9 @@ class AgentProtocol(Commands):
             "values": dict(thread.values),
             "messages": [self.shown_message(each) for each in thread.messages],
         }
-        if self.does("messages are in the values, too"):
-            shown["values"]["messages"] = shown["messages"]
-        if self.does("threads have no messages"):
-            shown["messages"] = []
-        if self.does("threads have no date"):
-            del shown["updated_at"]
+        self.set_if("messages are in the values, too", shown["values"], messages=shown["messages"])
+        self.set_if("threads have no messages", shown, messages=[])
+        self.drop_if("threads have no date", shown, "updated_at")
         return shown
 
     def shown_state(self, state: State) -> dict[str, Any]:
@@ -103,21 +95,17 @@ class AgentProtocol(Commands):
             "kwargs": {},
             "multitask_strategy": run.body.get("multitask_strategy", "reject"),
         }
-        if self.does("runs have no date"):
-            del shown["created_at"]
-        if self.does("agents of runs are names"):
-            shown["agent_id"] = "first"
-        if self.does("runs have no kwargs"):
-            del shown["kwargs"]
+        self.drop_if("runs have no date", shown, "created_at")
+        self.set_if("agents of runs are names", shown, agent_id="first")
+        self.drop_if("runs have no kwargs", shown, "kwargs")
         return shown
 
-    def shown_wait(self, run: Run) -> Any:
+    def shown_wait(self, run: Run) -> dict[str, Any]:
         state = run.thread.states[-1] if run.thread.states else None
         shown = {"run": self.shown_run(run), **self._split(state)}
         if self.does("a wait answers with the values alone"):
             return {"values": shown["values"], "messages": shown["messages"]}
-        if self.does("values of a wait are a list"):
-            shown["values"] = []
+        self.set_if("values of a wait are a list", shown, values=[])
         return shown
 
     # Routes
@@ -130,9 +118,7 @@ class AgentProtocol(Commands):
             return _json(error.status, error.body)
         if isinstance(made, Answer):
             return made
-        if self.does("answers are plain text"):
-            return Answer(200, json.dumps(made))
-        return _json(200, made)
+        return Answer(200, json.dumps(made)) if self.does("answers are plain text") else _json(200, made)
 
     async def _routed(self, request: Request, path: Sequence[str]) -> Any:
         match path:
@@ -178,8 +164,7 @@ class AgentProtocol(Commands):
         return {**agent, "name": "an agent"} if self.does("descriptions differ from the list") else agent
 
     def _schemas(self, agent: Mapping[str, Any]) -> Any:
-        if self.does("agents have no schemas"):
-            raise self.error(404, "Not Found")
+        self.refuse_if("agents have no schemas", 404, "Not Found")
         schema: Any = "object" if self.does("schemas are texts") else {"type": "object"}
         return {"agent_id": agent["agent_id"], "input_schema": schema, "output_schema": schema}
 
@@ -201,7 +186,7 @@ class AgentProtocol(Commands):
             case "POST", [id, "stream"]:
                 return self.told(request, id)
             case _, [id]:
-                return self._thread(request, id)
+                return self.looked_at_thread(request, id)
             case _:
                 raise self.error(404, "Not Found")
 
@@ -212,26 +197,7 @@ class AgentProtocol(Commands):
         states = self.history(self.thread(request, id), limit, request.query.get("before"))
         return [self.shown_state(each) for each in states]
 
-    def _thread(self, request: Request, id: str) -> Any:
-        if id not in self.threads and is_uuid(id):
-            if request.method == "GET" and self.does("unknown threads are made"):
-                return self.shown_thread(Thread(id, "", {}))
-            if request.method == "PATCH" and self.does("unknown threads are changed"):
-                return self.shown_thread(Thread(id, "", {}))
-            if request.method == "DELETE" and self.does("unknown threads are deleted"):
-                return Answer(204)
-        thread = self.thread(request, id)
-        if request.method == "DELETE":
-            self.delete_thread(thread)
-            return Answer(204)
-        if request.method == "PATCH":
-            self._patch(request, thread)
-        shown = self.shown_thread(thread)
-        if request.method == "GET" and self.does("get gives another thread"):
-            shown["created_at"] = "2001-01-01T00:00:00+00:00"
-        return shown
-
-    def _patch(self, request: Request, thread: Thread) -> None:
+    def patch(self, request: Request, thread: Thread) -> None:
         body = self.body(request)
         if "metadata" in body:
             self.patch_metadata(thread, body["metadata"])
@@ -274,18 +240,15 @@ class AgentProtocol(Commands):
             case "GET", [] if thread_id is not None:
                 return self._listed(request, thread_id)
             case _, [id, *rest]:
-                if request.method == "POST" and self.does("unknown runs are cancelled") and not self._is_run(id):
+                if request.method == "POST" and self.does("unknown runs are cancelled") and not self.is_run(id):
                     return Answer(204)
-                if request.method == "DELETE" and self.does("unknown runs are deleted") and not self._is_run(id):
+                if request.method == "DELETE" and self.does("unknown runs are deleted") and not self.is_run(id):
                     return Answer(204)
-                if request.method == "GET" and self.does("unknown runs are empty") and not (self._is_run(id) or rest):
+                if request.method == "GET" and self.does("unknown runs are empty") and not (self.is_run(id) or rest):
                     return self.shown_run(Run(id, Thread(str(uuid4()), "", {}), "", {}, "", []))
                 return await self._run(request, self.run(request, thread_id, id), rest)
             case _:
                 raise self.error(404, "Not Found")
-
-    def _is_run(self, id: str) -> bool:
-        return any(run.id == id for thread in self.threads.values() for run in thread.runs)
 
     async def _run(self, request: Request, run: Run, path: Sequence[str]) -> Any:
         match request.method, path:
@@ -296,12 +259,7 @@ class AgentProtocol(Commands):
                 self.delete_run(run)
                 return Answer(204)
             case "GET", ["wait"]:
-                is_late = run.ended.is_set() and run.body.get("waited")
-                run.body = {**run.body, "waited": True}
-                shown = self.shown_wait(await self._waited(run))
-                if (is_late and self.does("outputs are told once")) or self.does("a wait says nothing"):
-                    shown["messages"] = []
-                return shown
+                return await self.joined(run)
             case "GET", ["stream"]:
                 if run.ended.is_set() and self.does("streams of ended runs stay open"):
                     return Answer(stream=silent())
@@ -330,34 +288,15 @@ class AgentProtocol(Commands):
         body = self.body(request)
         id = thread_id or body.get("thread_id")
         agent = body.get("agent_id", "agent-first")
-        if "agent_id" not in body and self.does("a run needs an agent"):
-            raise self.error(422, "agent_id is missing")
+        self.refuse_if("a run needs an agent", 422, "agent_id is missing", when="agent_id" not in body)
         if all(each["agent_id"] != agent for each in self.agents) and not self.does("unknown agents run"):
             raise self.error(404, "Agent not found")
-        thread = self._thread_of_run(request, id, body)
+        thread = self.thread_of_run(request, id, body)
         messages = said(body.get("messages") or [])
         text = " ".join(each["text"] for each in messages)
         run = Run(str(uuid4()), thread, agent, body, text, messages)
         self.enter(run, body.get("multitask_strategy", "reject"))
         return run
-
-    def _thread_of_run(self, request: Request, id: str | None, body: Mapping[str, Any]) -> Thread:
-        if id is None:
-            if self.does("a run needs a thread"):
-                raise self.error(422, "thread_id is missing")
-            thread = Thread(str(uuid4()), request.headers.get("x-api-key", ""), {}, extra={"is_own": True})
-        elif id in self.threads:
-            return self.thread(request, id)
-        elif body.get("if_not_exists") == "create" and not self.does("if_not_exists is not looked at"):
-            thread = Thread(id, request.headers.get("x-api-key", ""), {})
-        elif "stream_mode" in body and self.does("streams on unknown threads are empty"):
-            thread = Thread(id, "", {})
-        elif "stream_mode" not in body and self.does("runs make their threads"):
-            thread = Thread(id, request.headers.get("x-api-key", ""), {})
-        else:
-            raise self.error(404, "Thread not found")
-        self.threads[thread.id] = thread
-        return thread
 
     def _searched(self, request: Request) -> Any:
         body = self.body(request)
@@ -388,10 +327,8 @@ class AgentProtocol(Commands):
 
     def _stream(self, request: Request, thread_id: str | None) -> Answer:
         body = self.body(request)
-        given = body.get("stream_mode", ["values"])
-        modes = [given] if isinstance(given, str) else list(given)
-        if not set(modes) <= set(_MODES) and not self.does("any text is a stream mode"):
-            raise self.error(422, "stream_mode")
+        modes = modes_of(body)
+        self.refuse_unless("any text is a stream mode", 422, "stream_mode", when=not set(modes) <= set(_MODES))
         if self.does("only the first mode is streamed"):
             modes = modes[:1]
         run = self._create(request, thread_id)
@@ -437,27 +374,19 @@ def _json(status: int, value: Any) -> Answer:
     return Answer(status, json.dumps(value), {"content-type": "application/json"})
 
 
-TRIGGERS: Final = Triggers(
-    {
-        "plain": Trigger("Hello", agent="second"),
-        "stream": Trigger("stream of words"),
-        "question": Trigger("ask me", answer="Ada"),
-        "fail": Trigger("fail"),
-        "long": Trigger("long"),
-    }
-)
-
 SERVER: Final = Server(
     set="agent-protocol-0.1.6",
     make=AgentProtocol,
     violations=VIOLATIONS,
     is_large=True,
     variants=(README_ONLY, OPENAPI_ONLY),
-    options=Options(
-        triggers=TRIGGERS,
-        headers={"X-Api-Key": "first-caller"},
-        other_headers={"X-Api-Key": "second-caller"},
+    options=options(
         timeout=4.0,
+        plain=Trigger("Hello", agent="second"),
+        stream="stream of words",
+        question=Trigger("ask me", answer="Ada"),
+        fail="fail",
+        long="long",
     ),
     unbroken={
         "thread.create": "a server that fails it keeps nothing: the dead server shows that",

@@ -10,9 +10,8 @@ from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
-from babelgate.conformance.probe import Options
-from babelgate.conformance.trigger import Trigger, Triggers
-from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server, Violation
+from babelgate.conformance.trigger import Trigger
+from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server, Violation, options
 
 _SHORT: Final = 0.01
 """Seconds that a step is at work."""
@@ -213,9 +212,7 @@ class Agent(ScriptedServer):
     def _create(self, request: Request) -> Any:
         body = self._body(request, "task")
         id = "the-task" if self.does("all tasks have one id") else str(uuid4())
-        more: Any = body.get("additional_input") or {}
-        if self.does("additional_input loses its members"):
-            more = {}
+        more: Any = {} if self.does("additional_input loses its members") else body.get("additional_input") or {}
         if self.does("additional_input is null"):
             more = None
         given = None if self.does("the task's input is null") else body.get("input")
@@ -233,10 +230,8 @@ class Agent(ScriptedServer):
         if id not in self.tasks and self.does("unknown tasks are made"):
             return {"task_id": id, "input": None, "additional_input": {}, "artifacts": []}
         shown = self._shown(self._task(request, id))
-        if self.does("get gives another task"):
-            shown["task_id"] = str(uuid4())
-        if self.does("get forgets additional_input"):
-            shown["additional_input"] = {}
+        self.set_if("get gives another task", shown, task_id=str(uuid4()))
+        self.set_if("get forgets additional_input", shown, additional_input={})
         return shown
 
     def _shown(self, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,8 +279,7 @@ class Agent(ScriptedServer):
         if step is None:
             step = self._planned(id)
             steps.append(step)
-        if self.does("a planned step has another id"):
-            step["step_id"] = str(uuid4())
+        self.set_if("a planned step has another id", step, step_id=str(uuid4()))
         given = body.get("input")
         step["input"] = None if self.does("the step's input is null") else given
         step["status"] = "created" if self.does("steps at work are not shown") else "running"
@@ -320,24 +314,19 @@ class Agent(ScriptedServer):
             self.steps[id].append(self._planned(id))
         elif text.startswith("fail"):
             step["additional_output"] = {"error": "it failed"}
-            if self.does("failures say nothing"):
-                step["additional_output"] = step["output"] = None
-            if self.does("failed steps run for ever"):
-                step["status"] = "running"
+            self.set_if("failures say nothing", step, additional_output=None, output=None)
+            self.set_if("failed steps run for ever", step, status="running")
         elif text.startswith("files"):
             for each in [file for file in self.files[id] if not file["agent_created"]]:
                 content = b"" if self.does("the agent is given no files") else self.content[each["artifact_id"]]
                 made = self._keep(id, content, "copy.txt", None, by_agent=True)
                 if not self.does("steps show no files"):
                     step["artifacts"].append(made)
-        if self.does("no output"):
-            step["output"] = step["additional_output"] = None
-        if self.does("it never ends"):
-            step["is_last"] = False
+        self.set_if("no output", step, output=None, additional_output=None)
+        self.set_if("it never ends", step, is_last=False)
         if self.does("every step is the last") and before == 0 and text.startswith("Hello"):
             self.steps[id].append({**self._planned(id), "is_last": True})
-        if self.does("a step is finished"):
-            step["status"] = "finished"
+        self.set_if("a step is finished", step, status="finished")
 
     def _step(self, request: Request, id: str, step_id: str) -> Any:
         self._task(request, id)
@@ -372,8 +361,7 @@ class Agent(ScriptedServer):
             raise _Refused(422, {"detail": "file is missing"})
         name, content = fields.get("file", ("none.txt", b""))
         path = fields.get("relative_path", (None, None))[1]
-        if not content and self.does("empty files are refused"):
-            raise _Refused(422, {"detail": "empty"})
+        self.raise_if("empty files are refused", _Refused(422, {"detail": "empty"}), when=not content)
         if len(content) > 1_000_000 and self.does("long files are cut"):
             content = content[:1_000_000]
         if self.does("bytes are read as text"):
@@ -457,8 +445,7 @@ class Agent(ScriptedServer):
             "current_page": 1 if self.does("pagination is always of the first page") else number,
             "page_size": size,
         }
-        if self.does("pages are not counted"):
-            del page["total_pages"]
+        self.drop_if("pages are not counted", page, "total_pages")
         return {name: shown, "pagination": page}
 
     def _number(self, request: Request, name: str, default: int) -> int:
@@ -493,20 +480,8 @@ SERVER: Final = Server(
     set="aief-v1",
     make=Agent,
     violations=VIOLATIONS,
-    options=Options(
-        triggers=Triggers(
-            {
-                "plain": Trigger("Hello"),
-                "question": Trigger("ask me", answer="Ada"),
-                "fail": Trigger("fail"),
-                "long": Trigger("long"),
-                "files": Trigger("files"),
-                "steps": Trigger("steps"),
-            }
-        ),
-        headers={"X-Api-Key": "first-caller"},
-        other_headers={"X-Api-Key": "second-caller"},
-        timeout=5.0,
+    options=options(
+        plain="Hello", question=Trigger("ask me", answer="Ada"), fail="fail", long="long", files="files", steps="steps"
     ),
     unbroken={
         "task.create": "a server that fails it keeps nothing: the dead server shows that",

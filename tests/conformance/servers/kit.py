@@ -18,6 +18,8 @@ from babelgate.conformance.probe import Options
 from babelgate.conformance.trigger import Trigger, Triggers
 from tests.bridge import read_body
 
+TRACE: Final = 'Traceback (most recent call last):\n  File "/srv/app.py", line 1'
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -88,6 +90,24 @@ class ScriptedServer:
         self.asked.add(violation)
         _ASKED_FOR.get(set()).add(violation)
         return self.violation == violation
+
+    def raise_if(self, violation: str, error: Exception, *, when: object = True) -> None:
+        """Refuse what a right server takes."""
+        if when and self.does(violation):
+            raise error
+
+    def raise_unless(self, violation: str, error: Exception, *, when: object = True) -> None:
+        """Refuse what a right server refuses."""
+        if when and not self.does(violation):
+            raise error
+
+    def set_if(self, violation: str, value: dict[str, Any], /, *, when: object = True, **members: Any) -> None:
+        if when and self.does(violation):
+            value.update(members)
+
+    def drop_if(self, violation: str, value: dict[str, Any], name: str, *, when: object = True) -> None:
+        if when and self.does(violation):
+            del value[name]
 
     async def handle(self, request: Request) -> Answer:
         raise NotImplementedError
@@ -191,5 +211,23 @@ class Server:
     """The set is so large that a violation is shown to the groups of requirements that it concerns alone."""
 
 
-def triggers(**texts: str) -> Triggers:
-    return Triggers({behaviour: Trigger(text) for behaviour, text in texts.items()})
+def triggers(**given: str | Trigger) -> Triggers:
+    return Triggers({name: Trigger(each) if isinstance(each, str) else each for name, each in given.items()})
+
+
+def options(
+    *,
+    header: str = "X-Api-Key",
+    scheme: str = "",
+    timeout: float = 5.0,
+    agent: str = "",
+    **given: str | Trigger,
+) -> Options:
+    """Those for a server that tells two callers apart by a key. `agent`: whom triggers that are texts are for."""
+    texts = {name: Trigger(each, agent=agent) if isinstance(each, str) else each for name, each in given.items()}
+    return Options(
+        triggers=Triggers(texts),
+        headers={header: f"{scheme}first-caller"},
+        other_headers={header: f"{scheme}second-caller"},
+        timeout=timeout,
+    )

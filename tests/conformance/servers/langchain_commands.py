@@ -77,8 +77,7 @@ class Commands(Store):
         """The events of a thread."""
         self.thread(request, thread_id)
         body = self.body(request)
-        if not body.get("channels") and not self.does("no channels are all"):
-            raise self.error(422, "channels")
+        self.refuse_unless("no channels are all", 422, "channels", when=not body.get("channels"))
         since = 0 if self.does("events are told from the start") else body.get("since", 0)
         events = [each for each in self.events.get(thread_id, ()) if each["seq"] > since]
         if not self.does("channels are not looked at"):

@@ -20,8 +20,7 @@ class Store(Work):
 
     def put(self, request: Request) -> None:
         body = self.body(request)
-        if "namespace" not in body and not self.does("no namespace is the root"):
-            raise self.error(422, "namespace is missing")
+        self.refuse_unless("no namespace is the root", 422, "namespace is missing", when="namespace" not in body)
         if not isinstance(body.get("value"), dict) and not self.does("values are anything"):
             raise self.error(422, "value is an object")
         at = self._key(request, body.get("namespace", []), body["key"])
@@ -53,9 +52,7 @@ class Store(Work):
         """True if it was there."""
         body = self.body(request)
         at = self._key(request, body.get("namespace", []), body["key"])
-        if self.does("deleted items stay"):
-            return at in self.items
-        return self.items.pop(at, None) is not None
+        return at in self.items if self.does("deleted items stay") else self.items.pop(at, None) is not None
 
     def searched(self, request: Request) -> list[Any]:
         body = self.body(request)

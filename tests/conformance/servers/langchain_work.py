@@ -9,10 +9,9 @@ from urllib.request import Request as Call
 from urllib.request import urlopen
 from uuid import UUID, uuid4
 
-from tests.conformance.servers.kit import Request, ScriptedServer
+from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer
 
 Message = dict[str, Any]
-_TRACE: Final = 'Traceback (most recent call last):\n  File "/srv/app.py", line 1, in handle'
 
 _LATE: Final = 2.0
 """Seconds after a cancel is answered, until the run has ended, in a server that does not wait for it."""
@@ -103,11 +102,32 @@ class Work(ScriptedServer):
     def error(self, status: int, text: str) -> Refused:
         raise NotImplementedError
 
+    def refuse_if(self, violation: str, status: int, text: str, *, when: object = True) -> None:
+        """Refuse what a right server takes."""
+        if when and self.does(violation):
+            raise self.error(status, text)
+
+    def refuse_unless(self, violation: str, status: int, text: str, *, when: object = True) -> None:
+        """Refuse what a right server refuses."""
+        if when and not self.does(violation):
+            raise self.error(status, text)
+
     def shown_message(self, message: Message) -> Any:
         raise NotImplementedError
 
     def shown_values(self, state: State | None) -> dict[str, Any]:
         """As in a stream of values."""
+        messages = state.messages if state else []
+        return {**(state.values if state else {}), "messages": [self.shown_message(each) for each in messages]}
+
+    def shown_thread(self, thread: Thread) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def shown_wait(self, run: Run) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def patch(self, request: Request, thread: Thread) -> Answer | None:
+        """Change the thread; None: it is shown."""
         raise NotImplementedError
 
     def node(self, run: Run) -> str:
@@ -122,14 +142,13 @@ class Work(ScriptedServer):
             body = request.json
         except ValueError:
             status = 500 if self.does("broken JSON is a server error") else 422
-            raise self.error(status, _TRACE if self.does("errors show a stack trace") else "no JSON") from None
+            raise self.error(status, TRACE if self.does("errors show a stack trace") else "no JSON") from None
         if not isinstance(body, dict):
             raise self.error(422, "an object is expected")
         return cast("dict[str, Any]", body)
 
     def thread(self, request: Request, id: str) -> Thread:
-        if not is_uuid(id) and self.does("odd ids are server errors"):
-            raise self.error(500, "no UUID")
+        self.refuse_if("odd ids are server errors", 500, "no UUID", when=not is_uuid(id))
         found = self.threads.get(id)
         if found is None:
             raise self.error(404, f"Thread {id} not found")
@@ -173,8 +192,7 @@ class Work(ScriptedServer):
                 if self.does("an existing thread is made anew"):
                     self.threads[id].metadata = {}
                 return self.threads[id]
-            if not self.does("a taken id is taken again"):
-                raise self.error(409, "Conflict")
+            self.refuse_unless("a taken id is taken again", 409, "Conflict")
         if self.does("all threads have one id") and id is None:
             id = "11111111-1111-4111-8111-111111111111"
         if self.does("ids of callers are not taken"):
@@ -209,6 +227,26 @@ class Work(ScriptedServer):
             raise self.error(422, "metadata is an object")
         if body.get("if_exists", "raise") not in ("raise", "do_nothing"):
             raise self.error(422, "if_exists")
+
+    def looked_at_thread(self, request: Request, id: str) -> Any:
+        """The answer to GET, PATCH and DELETE of one thread."""
+        if id not in self.threads and is_uuid(id):
+            if request.method == "GET" and self.does("unknown threads are made"):
+                return self.shown_thread(Thread(id, "", {}))
+            if request.method == "PATCH" and self.does("unknown threads are changed"):
+                return self.shown_thread(Thread(id, "", {}))
+            if request.method == "DELETE" and self.does("unknown threads are deleted"):
+                return Answer(204)
+        thread = self.thread(request, id)
+        if request.method == "DELETE":
+            self.delete_thread(thread)
+            return Answer(204)
+        if request.method == "PATCH" and (answer := self.patch(request, thread)) is not None:
+            return answer
+        shown = self.shown_thread(thread)
+        is_get = request.method == "GET"
+        self.set_if("get gives another thread", shown, created_at="2001-01-01T00:00:00+00:00", when=is_get)
+        return shown
 
     def patch_metadata(self, thread: Thread, metadata: Mapping[str, Any]) -> None:
         thread.metadata = dict(metadata) if self.does("metadata is replaced") else {**thread.metadata, **metadata}
@@ -282,6 +320,33 @@ class Work(ScriptedServer):
         return state
 
     # Runs
+
+    def thread_of_run(self, request: Request, id: str | None, body: Mapping[str, Any]) -> Thread:
+        if id is None:
+            self.refuse_if("a run needs a thread", 422, "thread_id is missing")
+            thread = Thread(str(uuid4()), _owner(request), {}, extra={"is_own": True})
+        elif id in self.threads:
+            return self.thread(request, id)
+        elif (body.get("if_not_exists") == "create" and not self.does("if_not_exists is not looked at")) or self.does(
+            "streams on unknown threads are empty" if "stream_mode" in body else "runs make their threads"
+        ):
+            thread = Thread(id, _owner(request), {})
+        else:
+            raise self.error(404, "Thread not found")
+        self.threads[thread.id] = thread
+        return thread
+
+    async def joined(self, run: Run) -> dict[str, Any]:
+        """What is told of a run to who waits for it."""
+        is_late = run.ended.is_set() and run.body.get("waited")
+        run.body = {**run.body, "waited": True}
+        await run.ended.wait()
+        shown = self.shown_wait(run)
+        is_silent = (is_late and self.does("outputs are told once")) or self.does("a wait says nothing")
+        return {**shown, "messages": []} if is_silent else shown
+
+    def is_run(self, id: str) -> bool:
+        return any(run.id == id for thread in self.threads.values() for run in thread.runs)
 
     def begin(self, run: Run) -> None:
         """Short ones are through at once."""
@@ -492,6 +557,11 @@ def is_uuid(id: Any) -> bool:
     except (ValueError, TypeError, AttributeError):
         return False
     return True
+
+
+def modes_of(body: Mapping[str, Any]) -> list[str]:
+    given = body.get("stream_mode", ["values"])
+    return [given] if isinstance(given, str) else list(given)
 
 
 def now() -> str:

@@ -6,11 +6,10 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from babelgate.conformance.probe import Options
-from babelgate.conformance.trigger import Trigger, Triggers
-from tests.conformance.servers.kit import Answer, Request, Server, sse
+from babelgate.conformance.trigger import Trigger
+from tests.conformance.servers.kit import Answer, Request, Server, options, sse
 from tests.conformance.servers.langchain_commands import said, silent
-from tests.conformance.servers.langchain_work import Refused, Run, State, Thread, is_uuid, now
+from tests.conformance.servers.langchain_work import Refused, Run, State, Thread, is_uuid, modes_of, now
 from tests.conformance.servers.langgraph_shown import GRAPHS, Shown, assistant_id
 from tests.conformance.servers.langgraph_violations import VIOLATIONS
 
@@ -75,10 +74,8 @@ class Platform(Shown):
 
     def _info(self) -> Any:
         shown: dict[str, Any] = {"version": "0.16.7", "flags": {"assistants": True}}
-        if self.does("there is no version"):
-            del shown["version"]
-        if self.does("there are no flags"):
-            del shown["flags"]
+        self.drop_if("there is no version", shown, "version")
+        self.drop_if("there are no flags", shown, "flags")
         return shown
 
     # Assistants
@@ -154,7 +151,7 @@ class Platform(Shown):
             case _, [id, "state", *rest]:
                 return self._state(request, id, rest)
             case _, [id]:
-                return self._thread(request, id)
+                return self.looked_at_thread(request, id)
             case _:
                 raise self.error(404, "Not Found")
 
@@ -181,26 +178,10 @@ class Platform(Shown):
     def is_text(self) -> bool:
         return self.does("answers are plain text")
 
-    def _thread(self, request: Request, id: str) -> Any:
-        if id not in self.threads and is_uuid(id):
-            if request.method == "GET" and self.does("unknown threads are made"):
-                return self.shown_thread(Thread(id, "", {}))
-            if request.method == "PATCH" and self.does("unknown threads are changed"):
-                return self.shown_thread(Thread(id, "", {}))
-            if request.method == "DELETE" and self.does("unknown threads are deleted"):
-                return Answer(204)
-        thread = self.thread(request, id)
-        if request.method == "DELETE":
-            self.delete_thread(thread)
-            return Answer(204)
-        if request.method == "PATCH":
-            self.patch_metadata(thread, self.body(request).get("metadata") or {})
-            if request.headers.get("prefer") == "return=minimal" and not self.does("Prefer is not looked at"):
-                return Answer(204)
-        shown = self.shown_thread(thread)
-        if request.method == "GET" and self.does("get gives another thread"):
-            shown["created_at"] = "2001-01-01T00:00:00+00:00"
-        return shown
+    def patch(self, request: Request, thread: Thread) -> Answer | None:
+        self.patch_metadata(thread, self.body(request).get("metadata") or {})
+        is_minimal = request.headers.get("prefer") == "return=minimal" and not self.does("Prefer is not looked at")
+        return Answer(204) if is_minimal else None
 
     def _history(self, request: Request, id: str) -> Any:
         if id not in self.threads and self.does("unknown threads have an empty history"):
@@ -244,8 +225,7 @@ class Platform(Shown):
         shown = self.shown_state(thread, thread.states[-1] if thread.states else None)
         if thread.states and self.does("the state has a checkpoint of its own"):
             shown["checkpoint"] = self.checkpoint(thread, str(uuid4()))
-        if thread.states and self.does("the state has no messages"):
-            shown["values"] = {}
+        self.set_if("the state has no messages", shown, values={}, when=thread.states)
         return shown
 
     def _at(self, thread: Thread, id: Any) -> State:
@@ -255,8 +235,7 @@ class Platform(Shown):
         return found
 
     def _update(self, request: Request, thread: Thread) -> Any:
-        if thread.status == "busy" and not self.does("busy threads are changed"):
-            raise self.error(409, "the thread has runs")
+        self.refuse_unless("busy threads are changed", 409, "the thread has runs", when=thread.status == "busy")
         body = self.body(request)
         values: dict[str, Any] = body.get("values") or {}
         checkpoint: dict[str, Any] = body.get("checkpoint") or {}
@@ -286,16 +265,14 @@ class Platform(Shown):
                 run = self._create(request, thread_id)
                 await run.ended.wait()
                 shown = self.shown_wait(run)
-                if self.does("a run that is waited for says nothing"):
-                    shown["messages"] = []
+                self.set_if("a run that is waited for says nothing", shown, messages=[])
                 return self._located(run, shown, "join")
             case "POST", ["stream"]:
                 return self._stream(request, thread_id)
             case "GET", [] if thread_id is not None:
                 return self._listed(request, thread_id)
             case _, [id, *rest]:
-                is_known = any(run.id == id for thread in self.threads.values() for run in thread.runs)
-                if not is_known:
+                if not self.is_run(id):
                     return self._unknown(request, id, rest)
                 anywhere = request.method == "GET" and not rest and self.does("runs are found below any thread")
                 return await self._run(request, self.run(request, None if anywhere else thread_id, id), rest)
@@ -322,12 +299,7 @@ class Platform(Shown):
                 self.delete_run(run)
                 return Answer(204)
             case "GET", ["join"]:
-                is_late = run.ended.is_set() and run.body.get("waited")
-                run.body = {**run.body, "waited": True}
-                await run.ended.wait()
-                shown = self.shown_wait(run)
-                is_silent = (is_late and self.does("outputs are told once")) or self.does("a wait says nothing")
-                return {**shown, "messages": []} if is_silent else shown
+                return await self.joined(run)
             case "GET", ["stream"]:
                 return self._joined(request, run)
             case "POST", ["cancel"]:
@@ -336,8 +308,7 @@ class Platform(Shown):
                 raise self.error(404, "Not Found")
 
     async def _cancelled(self, request: Request, run: Run) -> Answer:
-        if not run.is_active and not self.does("ended runs are cancelled"):
-            raise self.error(404, "No matching runs to cancel.")
+        self.refuse_unless("ended runs are cancelled", 404, "No matching runs to cancel.", when=not run.is_active)
         await self.cancelled(request, run)
         if request.query.get("wait") in ("true", "1"):
             return _json({})
@@ -367,7 +338,7 @@ class Platform(Shown):
         if body.get("context") and config.get("configurable") and not self.does("context is put beside configurable"):
             raise self.error(400, "Cannot specify both configurable and context.")
         self._check_webhook(body.get("webhook"))
-        thread = self._thread_of_run(request, thread_id, body)
+        thread = self.thread_of_run(request, thread_id, body)
         given: dict[str, Any] = body.get("input") or {}
         messages = said(given.get("messages") or [])
         run = Run(str(uuid4()), thread, agent, body, " ".join(each["text"] for each in messages), messages)
@@ -414,23 +385,6 @@ class Platform(Shown):
         if (parts.hostname or "").startswith("169.254.") and not self.does("webhooks lead anywhere"):
             raise self.error(422, "Webhook host blocked")
 
-    def _thread_of_run(self, request: Request, id: str | None, body: Mapping[str, Any]) -> Thread:
-        owner = request.headers.get("x-api-key", "")
-        if id is None:
-            if self.does("a run needs a thread"):
-                raise self.error(422, "thread_id is missing")
-            thread = Thread(str(uuid4()), owner, {})
-        elif id in self.threads:
-            return self.thread(request, id)
-        elif (body.get("if_not_exists") == "create" and not self.does("if_not_exists is not looked at")) or self.does(
-            "streams on unknown threads are empty" if "stream_mode" in body else "runs make their threads"
-        ):
-            thread = Thread(id, owner, {})
-        else:
-            raise self.error(404, "Thread or assistant not found.")
-        self.threads[thread.id] = thread
-        return thread
-
     def base(self, run: Run) -> State | None:
         checkpoint: dict[str, Any] = run.body.get("checkpoint") or {}
         if checkpoint and not self.does("runs begin with the newest state"):
@@ -452,8 +406,7 @@ class Platform(Shown):
     def _batch(self, request: Request) -> Any:
         bodies: list[Any] = request.json
         is_right = bool(bodies) and all(self._is_mode(each.get("stream_mode", "values")) for each in bodies)
-        if not is_right and not self.does("batches are not checked"):
-            raise self.error(422, "the batch is wrong")
+        self.refuse_unless("batches are not checked", 422, "the batch is wrong", when=not is_right)
         runs = [self._made(request, None, each) for each in bodies if self._is_mode(each.get("stream_mode", "values"))]
         return [self.shown_run(each) for each in runs[:1] if self.does("a batch is its first")] or [
             self.shown_run(each) for each in runs
@@ -466,8 +419,7 @@ class Platform(Shown):
         body = self.body(request)
         thread = self.thread(request, body["thread_id"])
         runs = [each for each in thread.runs if each.id in body["run_ids"] and each.is_active]
-        if not runs and not self.does("nothing is cancelled"):
-            raise self.error(404, "No runs found to cancel.")
+        self.refuse_unless("nothing is cancelled", 404, "No runs found to cancel.", when=not runs)
         for run in runs:
             self.stop(run)
         return Answer(200 if self.does("several cancels are answered with 200") else 204)
@@ -475,15 +427,11 @@ class Platform(Shown):
     # Streams
 
     def _stream(self, request: Request, thread_id: str | None) -> Answer:
-        if thread_id is None and self.does("runs without a thread are not streamed"):
-            raise self.error(404, "Not Found")
+        self.refuse_if("runs without a thread are not streamed", 404, "Not Found", when=thread_id is None)
         body = self.body(request)
-        given = body.get("stream_mode", ["values"])
-        modes: list[str] = [given] if isinstance(given, str) else list(given)
-        if not set(modes) <= set(_MODES) and not self.does("any text is a stream mode"):
-            raise self.error(422, "stream_mode")
-        if body.get("command") and self.does("answers are not streamed"):
-            raise self.error(422, "command")
+        modes = modes_of(body)
+        self.refuse_unless("any text is a stream mode", 422, "stream_mode", when=not set(modes) <= set(_MODES))
+        self.refuse_if("answers are not streamed", 422, "command", when=body.get("command"))
         if self.does("only the first mode is streamed"):
             modes = modes[:1]
         run = self._create(request, thread_id)
@@ -505,8 +453,7 @@ class Platform(Shown):
             return Answer(stream=silent())
         if self.does("runs cannot be joined") and not run.ended.is_set():
             raise self.error(404, "Not Found")
-        given = run.body.get("stream_mode", ["values"])
-        modes: list[str] = [given] if isinstance(given, str) else list(given)
+        modes = modes_of(run.body)
         seen = len(run.frames) - 1
         start = seen if after is None else int(after)
         if after is None and self.does("ended streams are told again"):
@@ -557,27 +504,20 @@ def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = Non
     return Answer(status, json.dumps(value), {"content-type": kind, **(headers or {})})
 
 
-TRIGGERS: Final = Triggers(
-    {
-        "plain": Trigger("Hello", agent="second"),
-        "stream": Trigger("stream of words", agent="second"),
-        "question": Trigger("ask me", answer="Ada", agent="second"),
-        "questions": Trigger("several things", answer="Ada", agent="second"),
-        "fail": Trigger("fail", agent="second"),
-        "long": Trigger("long", agent="second"),
-    }
-)
-
 SERVER: Final = Server(
     set="langgraph-0.16",
     make=Platform,
     violations=VIOLATIONS,
     is_large=True,
-    options=Options(
-        triggers=TRIGGERS,
-        headers={"X-Api-Key": "first-caller"},
-        other_headers={"X-Api-Key": "second-caller"},
+    options=options(
+        agent="second",
         timeout=4.0,
+        plain="Hello",
+        stream="stream of words",
+        question=Trigger("ask me", answer="Ada", agent="second"),
+        questions=Trigger("several things", answer="Ada", agent="second"),
+        fail="fail",
+        long="long",
     ),
     unbroken={
         "thread.create": "a server that fails it keeps nothing: the dead server shows that",

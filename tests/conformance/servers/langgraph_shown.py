@@ -23,10 +23,6 @@ class Shown(Commands):
         type = "assistant" if self.does("messages have roles") and message["role"] == "ai" else message["role"]
         return {"type": type, "content": self.text(message), "id": message["id"]}
 
-    def shown_values(self, state: State | None) -> dict[str, Any]:
-        messages = state.messages if state else []
-        return {**(state.values if state else {}), "messages": [self.shown_message(each) for each in messages]}
-
     # Questions
 
     def interrupts(self, state: State | None) -> list[dict[str, Any]]:
@@ -59,12 +55,9 @@ class Shown(Commands):
             "interrupts": {self.task_of(last): self.interrupts(last)} if last and last.asks else {},
             "error": None if self.does("threads tell no errors") else thread.extra.get("error"),
         }
-        if self.does("threads have no messages"):
-            shown["values"] = {}
-        if self.does("threads tell no questions"):
-            shown["interrupts"] = {}
-        if self.does("threads have no date"):
-            del shown["updated_at"]
+        self.set_if("threads have no messages", shown, values={})
+        self.set_if("threads tell no questions", shown, interrupts={})
+        self.drop_if("threads have no date", shown, "updated_at")
         return shown
 
     def shown_state(self, thread: Thread, state: State | None) -> dict[str, Any]:
@@ -84,10 +77,8 @@ class Shown(Commands):
             "parent_checkpoint": self.checkpoint(thread, state.parent) if state.parent else None,
             "interrupts": [] if self.does("states tell no questions") else self.interrupts(state),
         }
-        if self.does("states have no parents"):
-            shown["parent_checkpoint"] = None
-        if self.does("states have no tasks"):
-            del shown["tasks"]
+        self.set_if("states have no parents", shown, parent_checkpoint=None)
+        self.drop_if("states have no tasks", shown, "tasks")
         return shown
 
     def shown_task(self, state: State) -> dict[str, Any]:
@@ -119,8 +110,7 @@ class Shown(Commands):
             "kwargs": {} if self.does("inputs of runs are lost") else {"input": run.body.get("input")},
             "multitask_strategy": run.body.get("multitask_strategy", "enqueue"),
         }
-        if self.does("runs have no date"):
-            del shown["created_at"]
+        self.drop_if("runs have no date", shown, "created_at")
         return shown
 
     def shown_wait(self, run: Run) -> dict[str, Any]:

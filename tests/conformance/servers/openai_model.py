@@ -3,12 +3,39 @@
 import re
 from typing import Any, Final, cast
 
-from tests.conformance.servers.kit import Answer, Request, ScriptedServer
+from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, Violation
 
 MODELS: Final = ("mock-1", "mock-2")
 CITY: Final = '{"city": "Rome"}'
 _KEYS: Final = ("first-caller", "second-caller")
-_TRACE: Final = 'Traceback (most recent call last):\n  File "/srv/app.py", line 1'
+
+SHARED: Final = (
+    # Streams
+    Violation("no [DONE]", "stream.done"),
+    Violation("streams are cut in an event", "stream.closed"),
+    # Calls
+    Violation("calls are text", "call.answer", ("call.*",)),
+    Violation("other tools are called", "call.name", ("call.named",)),
+    Violation("all calls have one id", "call.own-id"),
+    Violation("tool_choice none is ignored", "call.none"),
+    Violation("a named tool is not called", "call.named"),
+    Violation("calls are not streamed", "call.stream", ("call.stream-*",)),
+    # Errors
+    Violation("there is a default model", "error.no-model"),
+    Violation("unknown roles are taken", "error.role"),
+    Violation("unknown parts are taken", "error.part"),
+    Violation("temperatures have no most", "error.temperature"),
+    Violation("broken JSON is a 500", "error.json", ("safe.errors",)),
+    Violation("failures are empty answers", "error.failure"),
+    Violation("failed streams just end", "error.failure-stream"),
+    Violation("nobody needs a key", "error.no-key"),
+    Violation("any key will do", "error.wrong-key"),
+    # What must not be shown
+    Violation("ids are paths", "safe.ids"),
+    # The form of messages
+    Violation("answers are called text", "form.json"),
+    Violation("errors are told as detail", "form.error"),
+)
 
 
 class Refused(Exception):
@@ -38,8 +65,7 @@ class OpenAi(ScriptedServer):
 
     async def _entered(self, request: Request, path: list[str]) -> Answer:
         key = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if not key and not self.does("nobody needs a key"):
-            raise Refused(401, "a key is needed", code="invalid_api_key")
+        self.raise_unless("nobody needs a key", Refused(401, "a key is needed", code="invalid_api_key"), when=not key)
         if key and key not in _KEYS and not self.does("any key will do"):
             raise Refused(401, "wrong key", code="invalid_api_key")
         match request.method, path:
@@ -54,7 +80,7 @@ class OpenAi(ScriptedServer):
         type = "invalid_request_error" if error.status < 500 else "server_error"
         words, param, code = str(error), error.param, error.code
         if self.does("errors show a stack trace"):
-            words = _TRACE
+            words = TRACE
         if self.does("refusals are of the type error"):
             type = "error"
         if self.does("refusals name no parameter"):
@@ -78,8 +104,7 @@ class OpenAi(ScriptedServer):
 
     def _shown(self, id: str) -> dict[str, Any]:
         model = {"id": id, "object": "model", "created": 1_700_000_000, "owned_by": "tests"}
-        if self.does("models have no owner"):
-            del model["owned_by"]
+        self.drop_if("models have no owner", model, "owned_by")
         return model
 
     def _model(self, id: str) -> Answer:
@@ -93,8 +118,7 @@ class OpenAi(ScriptedServer):
     # Requests
 
     def _json(self, request: Request) -> dict[str, Any]:
-        if request.body.count(b"[") > 500 and self.does("deep JSON is a server error"):
-            raise Refused(500, "recursion")
+        self.raise_if("deep JSON is a server error", Refused(500, "recursion"), when=request.body.count(b"[") > 500)
         try:
             body = request.json
         except ValueError:
@@ -116,9 +140,14 @@ class OpenAi(ScriptedServer):
         return name
 
     def refuse_unless(self, is_right: bool, param: str, violation: str) -> None:
-        if not is_right and not self.does(violation):
-            raise Refused(400, f"{param} is wrong", param)
+        self.raise_unless(violation, Refused(400, f"{param} is wrong", param), when=not is_right)
 
     def check_temperature(self, body: dict[str, Any]) -> None:
         is_right = (body.get("temperature") or 0) <= 2
         self.refuse_unless(is_right, "temperature", "temperatures have no most")
+
+    def wants_stream(self, request: Request, body: dict[str, Any]) -> bool:
+        is_event_stream = "event-stream" in request.headers.get("accept", "")
+        if is_event_stream and self.does("Accept makes a stream"):
+            return True
+        return body.get("stream") is True and (is_event_stream or not self.does("streams need an Accept"))

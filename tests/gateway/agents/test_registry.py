@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -132,6 +133,14 @@ async def test_what_the_settings_say_of_an_agent_arrives() -> None:
     assert (found.info.name, found.info.description, found.info.continuable) == ("mine", "Mine.", True)
     assert (found.concurrency, found.idempotent, found.replay) == (3, True, False)
     assert found.timeout == Timeout(total=7)
+
+
+def test_without_a_graph_nothing_needs_langgraph() -> None:
+    program = (
+        "import sys, babelgate.gateway.http.app, babelgate.gateway.agents.registry; "
+        "sys.exit('langgraph' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0
 
 
 # Behind a URL

@@ -215,6 +215,7 @@ def stopped(folder: Path, number: int) -> "tuple[int, str]":
         return process.returncode, errors
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_done_and_resume_goes_on_with_the_rest(gated: Path) -> None:
     code, errors = stopped(gated, signal.SIGINT)
     assert (code, "Traceback" in errors) == (130, False), errors
@@ -234,6 +235,7 @@ def test_ctrl_c_keeps_what_was_done_and_resume_goes_on_with_the_rest(gated: Path
     assert passed(result(gated / "out"), "gate") == {"quick-1", "quick-2", "stuck"}
 
 
+@pytest.mark.slow
 def test_a_kill_loses_nothing_that_was_done_and_leaves_no_gateway_behind(gated: Path) -> None:
     code, _ = stopped(gated, signal.SIGKILL)
     assert code == -signal.SIGKILL

@@ -83,10 +83,7 @@ def test_of_an_agent_that_fails_nothing_but_the_recording_is_told(tmp_path: Path
 
 
 @pytest.mark.parametrize("protocol", ["acp", "a2a", "aief", "langgraph"])
-@pytest.mark.parametrize(
-    ("name", "text", "answers"),
-    [("ask", "Hi", ["Ada"]), ("fail", "Out of paper", [])],
-)
+@pytest.mark.parametrize(("name", "text", "answers"), [("ask", "Hi", ["Ada"]), ("fail", "Out of paper", [])])
 async def test_a_replay_is_heard_as_the_agent_itself(
     recordings: Path, tmp_path: Path, protocol: str, name: str, text: str, answers: Sequence[Any]
 ) -> None:

@@ -174,6 +174,7 @@ async def test_questions_are_answered_after_an_import_and_their_runs_go_on(
     check(target)
 
 
+@pytest.mark.slow
 def test_every_protocol_shows_after_an_import_what_it_showed(tmp_path: Path) -> None:
     fixture = Fixture(HERE / "9962417")
     fixture.unpack(tmp_path / "source")
@@ -285,6 +286,7 @@ async def test_a_run_at_work_stays_where_it_is_unless_it_is_asked_for(tmp_path: 
         assert (await gateway.hub.reads.task(DEFAULT_OWNER, later.task_id)).state is TaskState.SUBMITTED
 
 
+@pytest.mark.slow
 def test_an_import_that_is_killed_has_taken_whole_threads_and_is_done_again(tmp_path: Path) -> None:
     threads = 300
     write_threads(tmp_path / "many.jsonl", ((new_id(), short_log(new_id())) for _ in range(threads)))

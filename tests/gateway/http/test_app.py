@@ -1,6 +1,5 @@
 """What a request passes on its way to a protocol: keys, origins, base URLs, one agent alone, errors, the log line."""
 
-import logging
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -33,12 +32,23 @@ async def shout(text: str) -> str:
     return text.upper()
 
 
+AGENTS: Mapping[str, object] = {"echo": shout, "other": shout}
+
+
 @asynccontextmanager
-async def gateway(folder: Path, peer: str = "127.0.0.1", **settings: Any) -> AsyncGenerator[Client]:
+async def gateway(
+    folder: Path,
+    agents: Mapping[str, object] | None = AGENTS,
+    *,
+    peer: str = "127.0.0.1",
+    headers: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> AsyncGenerator[Client]:
     """A client at 127.0.0.1:8000; `peer` = where it connects from."""
+    address = "http://127.0.0.1:8000"
     async with (
-        opened(folder, {"echo": shout, "other": shout}, **settings) as made,
-        Client(transport=Bridge(made.app, peer=(peer, 50000)), base_url="http://127.0.0.1:8000", timeout=None) as http,
+        opened(folder, agents, **settings) as made,
+        Client(transport=Bridge(made.app, peer=(peer, 50000)), base_url=address, headers=headers, timeout=None) as http,
     ):
         yield http
 
@@ -115,18 +125,6 @@ async def test_what_is_public_needs_no_key_and_minds_no_wrong_one(keyed: Client,
     assert (await keyed.get(path, headers={"X-Api-Key": "wrong"})).status_code == 200
 
 
-@on_keyed
-async def test_one_owner_s_run_is_not_there_for_another(keyed: Client) -> None:
-    run = (await keyed.post("/acp/runs", json=RUN, headers={"X-Api-Key": "a-key"})).json()["run_id"]
-    assert (await keyed.get(f"/acp/runs/{run}", headers={"X-Api-Key": "a-key"})).status_code == 200
-    assert (await keyed.get(f"/acp/runs/{run}", headers={"X-Api-Key": "b-key"})).status_code == 404
-
-
-async def test_without_keys_nobody_is_asked_for_one(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as http:
-        assert (await http.get("/acp/agents", headers={"Authorization": "Bearer whatever"})).status_code == 200
-
-
 # The base URL
 
 
@@ -139,25 +137,7 @@ async def test_urls_begin_with_the_public_one_whatever_the_caller_says(tmp_path:
         assert alone == "https://agents.example.com/gate/agent/echo/a2a/echo"
 
 
-@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:9000", "[::1]:8000", "LOCALHOST"])
-async def test_a_host_header_that_names_this_machine_is_believed(tmp_path: Path, host: str) -> None:
-    async with gateway(tmp_path) as http:
-        assert await card_url(http, Host=host) == f"http://{host}/a2a/echo"
-
-
-@pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "evil.example@localhost", "localhost:80@evil", ""]
-)
-async def test_any_other_host_header_is_not(tmp_path: Path, host: str) -> None:
-    async with gateway(tmp_path, hosts=["*"]) as http:
-        assert await card_url(http, Host=host) == "http://127.0.0.1:8000/a2a/echo"
-
-
-FORWARDED = {
-    "X_Forwarded_Proto": "https",
-    "X_Forwarded_Host": "agents.example.com",
-    "X_Forwarded_Prefix": "/gate/",
-}
+FORWARDED = {"X_Forwarded_Proto": "https", "X_Forwarded_Host": "agents.example.com", "X_Forwarded_Prefix": "/gate/"}
 
 
 async def test_a_trusted_proxy_says_where_the_caller_came_from(tmp_path: Path) -> None:
@@ -168,20 +148,6 @@ async def test_a_trusted_proxy_says_where_the_caller_came_from(tmp_path: Path) -
         )
 
 
-@pytest.mark.parametrize("peer", ["192.168.0.1", "::1", "unix"])
-async def test_others_are_not_believed(tmp_path: Path, peer: str) -> None:
-    async with gateway(tmp_path, peer=peer, trusted_proxies=["10.0.0.0/8"], hosts=["*"]) as http:
-        assert await card_url(http, **FORWARDED) == "http://127.0.0.1:8000/a2a/echo"
-
-
-@pytest.mark.parametrize(
-    "odd", [{"X_Forwarded_Proto": "javascript"}, {"X_Forwarded_Host": "a b"}, {"X_Forwarded_Host": "a/b?c"}]
-)
-async def test_what_a_proxy_passes_on_unchecked_makes_no_odd_urls(tmp_path: Path, odd: Mapping[str, str]) -> None:
-    async with gateway(tmp_path, peer="10.1.2.3", trusted_proxies=["10.0.0.0/8"], hosts=["*"]) as http:
-        assert await card_url(http, **{**FORWARDED, **odd}) == "http://127.0.0.1:8000/a2a/echo"
-
-
 @pytest.mark.parametrize("prefix", ["", "/agent/other"])
 async def test_an_address_that_a_stranger_chose_is_in_no_answer(tmp_path: Path, prefix: str) -> None:
     """Cards, sessions, files and the table of URLs are read by others, who would go where they point."""
@@ -189,10 +155,8 @@ async def test_an_address_that_a_stranger_chose_is_in_no_answer(tmp_path: Path, 
     strange |= {"Host": "evil.example:8000", "X-Forwarded-Prefix": "/evil.example", "X-Original-URL": "//evil.example"}
     part = {"raw": "aGVsbG8gdGhlcmU=", "filename": "a.txt", "mediaType": "text/plain"}
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [part]}
-    async with (
-        opened(tmp_path, {"echo": shout, "other": files}, limits={"inline": 4}, hosts=["*"]) as made,
-        Client(transport=Bridge(made.app), base_url="http://127.0.0.1:8000", headers=strange, timeout=None) as http,
-    ):
+    agents = {"echo": shout, "other": files}
+    async with gateway(tmp_path, agents, headers=strange, limits={"inline": 4}, hosts=["*"]) as http:
         run = await http.post(f"{prefix}/acp/runs", json={**RUN, "agent_name": "other"})
         sent = await http.post(
             f"{prefix}/a2a/other/message:send", json={"message": message}, headers={"A2A-Version": "1.0"}
@@ -258,81 +222,12 @@ async def test_every_protocol_speaks_with_that_agent_below_its_name(tmp_path: Pa
         assert said == ["Hello", "HELLO"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/agent/nobody/acp/agents", "/agent/echo/agent/other/acp/agents", "/agent//acp/agents", "/agent/echo//agent/x"],
-)
-async def test_no_other_agent_is_below_it_and_no_unknown_one(tmp_path: Path, path: str) -> None:
-    async with gateway(tmp_path) as http:
-        assert (await http.get(path)).status_code == 404
-
-
 async def test_errors_below_it_are_in_the_protocol_s_words(tmp_path: Path) -> None:
     async with gateway(tmp_path) as http:
         assert (await http.get("/agent/nobody/acp/agents")).json()["code"] == "not_found"
         assert (await http.get("/agent/echo/acp/nowhere")).json()["code"] == "not_found"
-
-
-# Pages in browsers
-
-
-LOOPBACK_ORIGINS = ["http://localhost:3000", "http://127.0.0.1", "https://localhost:8443", "http://[::1]:5173"]
-STRANGERS = ["https://evil.example", "http://localhost.evil.example", "http://localhost:3000.evil.example", "null"]
-
-
-@pytest.mark.parametrize("origin", LOOPBACK_ORIGINS)
-async def test_pages_of_this_machine_may_call_by_default(tmp_path: Path, origin: str) -> None:
-    async with gateway(tmp_path) as http:
-        response = await http.post("/acp/runs", json=RUN, headers={"Origin": origin})
-    assert response.status_code == 200
-    assert response.headers["access-control-allow-origin"] == origin
-    exposed = {name.strip().lower() for name in response.headers["access-control-expose-headers"].split(",")}
-    assert {"babelgate-run", "babelgate-loss", "run-id", "location", "content-location"} <= exposed
-    assert "Origin" in response.headers["vary"]
-
-
-@pytest.mark.parametrize("origin", STRANGERS)
-async def test_other_pages_may_neither_read_answers_nor_without_keys_start_runs(tmp_path: Path, origin: str) -> None:
-    asked = {"Origin": origin, "Content-Type": "text/plain"}
-    async with gateway(tmp_path) as http:
-        response = await http.post("/acp/runs", json=RUN, headers=asked)
-        assert response.status_code == 401
-        assert "access-control-allow-origin" not in response.headers
-    async with gateway(tmp_path, **KEYS) as http:
-        response = await http.post("/acp/runs", json=RUN, headers={**asked, "X-Api-Key": "a-key"})
-        assert response.status_code == 200, "whoever knows the key is no page that just happens to be open"
-        assert "access-control-allow-origin" not in response.headers
-
-
-async def test_configured_origins_replace_those_of_this_machine(tmp_path: Path) -> None:
-    async with gateway(tmp_path, cors=["https://app.example.com"], public_url="https://agents.example.com/x") as http:
-        for origin, allowed in (
-            ("https://app.example.com", True),
-            ("https://agents.example.com", True),
-            ("http://localhost:3000", False),
-        ):
-            response = await http.get("/acp/agents", headers={"Origin": origin})
-            assert ("access-control-allow-origin" in response.headers) is allowed, origin
-    async with gateway(tmp_path, cors=["*"]) as http:
-        response = await http.get("/acp/agents", headers={"Origin": "https://any.example"})
-        assert response.headers["access-control-allow-origin"] == "https://any.example"
-
-
-async def test_a_preflight_needs_no_key(tmp_path: Path) -> None:
-    asked = {
-        "Origin": "http://localhost:3000",
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization, a2a-version",
-    }
-    async with gateway(tmp_path, **KEYS) as http:
-        for path in ("/acp/runs", "/a2a/echo", "/agent/echo/acp/runs"):
-            response = await http.options(path, headers=asked)
-            assert response.status_code == 204
-            assert response.headers["access-control-allow-origin"] == "http://localhost:3000"
-            assert "POST" in response.headers["access-control-allow-methods"]
-            assert response.headers["access-control-allow-headers"] == "authorization, a2a-version"
-        stranger = await http.options("/acp/runs", headers={**asked, "Origin": "https://evil.example"})
-        assert "access-control-allow-origin" not in stranger.headers
+        for path in ("/agent//acp/agents", "/agent/echo//agent/x"):
+            assert (await http.get(path)).status_code == 404
 
 
 # What is no protocol's
@@ -355,20 +250,14 @@ async def test_a_gateway_that_is_ready_says_so_and_names_what_is_broken(tmp_path
         {"agents": {"good": {"python": "babelgate.gateway.demo:echo"}, "bad": {"python": "no.such.module:agent"}}}
     )
     registry = await connect(settings)
-    async with (
-        opened(tmp_path, registry=registry) as made,
-        Client(transport=Bridge(made.app), base_url="http://localhost") as http,
-    ):
+    async with gateway(tmp_path, None, registry=registry) as http:
         ready = await http.get("/readyz")
         assert ready.status_code == 200, "the others serve"
         assert ready.json()["agents"]["good"] == "ok"
         assert ready.json()["agents"]["bad"].startswith("broken: cannot import no.such.module")
         called = await http.post("/acp/runs", json={**RUN, "agent_name": "bad"})
         assert called.status_code == 502
-    async with (
-        opened(tmp_path, registry=registry, **KEYS) as made,
-        Client(transport=Bridge(made.app), base_url="http://localhost") as http,
-    ):
+    async with gateway(tmp_path, None, registry=registry, **KEYS) as http:
         assert (await http.get("/readyz")).json()["agents"]["bad"] == "broken", "reasons are not for everybody"
         known = await http.get("/readyz", headers={"X-Api-Key": "a-key"})
         assert "no.such.module" in known.json()["agents"]["bad"]
@@ -394,51 +283,19 @@ async def test_head_is_a_get_without_its_body(tmp_path: Path, path: str) -> None
 
 
 async def test_a_handler_that_breaks_tells_the_caller_nothing_and_the_log_everything(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with (
-        opened(tmp_path, {"echo": shout}) as made,
-        Client(transport=Bridge(made.app), base_url="http://localhost") as http,
-    ):
+    def agents(_: Hub) -> Any:
+        raise RuntimeError("secret detail")
 
-        def agents() -> Any:
-            raise RuntimeError("secret detail")
-
-        made.hub.agents = agents
+    async with gateway(tmp_path) as http:
+        monkeypatch.setattr(Hub, "agents", agents)
         response = await http.get("/acp/agents")
     assert response.status_code == 500
     assert response.json()["code"] == "server_error"
     assert "secret detail" not in response.text
     assert "secret detail" in caplog.text
     assert "Traceback" in caplog.text
-
-
-# The log line
-
-
-async def test_a_request_is_one_log_line_that_leads_to_the_run(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "babelgate.request")
-    async with gateway(tmp_path, **KEYS) as http:
-        response = await http.post("/acp/runs?token=query-secret", json=RUN, headers={"X-Api-Key": "a-key"})
-    (line,) = [record.getMessage() for record in caplog.records if record.name == "babelgate.request"]
-    assert " POST /acp/runs 200 " in line
-    assert line.startswith(response.headers["x-request-id"])
-    assert "owner=alice" in line
-    for name in ("thread", "task", "run"):
-        assert f"{name}={response.headers[f'babelgate-{name}']}" in line
-    for secret in ("query-secret", "a-key", "Hello"):
-        assert secret not in line
-
-
-async def test_a_path_cannot_begin_a_log_line_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "babelgate.request")
-    async with gateway(tmp_path) as http:
-        await http.get("/nowhere%0Aroot%20POST%20/everything")
-    (line,) = [record.getMessage() for record in caplog.records if record.name == "babelgate.request"]
-    assert "\n" not in line
-    assert "/nowhere%0Aroot%20POST%20/everything 404" in line
 
 
 def test_post_answers_200_unless_its_protocol_says_otherwise() -> None:

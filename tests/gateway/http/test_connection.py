@@ -255,10 +255,7 @@ HALVES: Final[Mapping[str, tuple[bytes, int]]] = {
 @pytest.mark.parametrize("again", [False, True], ids=["at first", "after a request"])
 async def test_who_sends_half_a_request_is_hung_up_on(half: bytes, code: int, again: bool) -> None:
     app = App()
-    async with (
-        listening(app, head_timeout=0.2, body_timeout=0.2) as url,
-        opened(url) as caller,
-    ):
+    async with listening(app, head_timeout=0.2, body_timeout=0.2) as url, opened(url) as caller:
         if again:
             await caller.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await caller.answer()
@@ -342,14 +339,15 @@ async def test_who_is_answered_early_may_finish_a_body_and_not_more() -> None:
         await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
-    settings = Settings.model_validate({"limits": {"body_timeout": 0.3}})
-    async with serving(app, **protocol_options(settings)) as url, opened(url) as caller, opened(url) as other:
+    async with serving(app, **protocol_options(Settings())) as url, opened(url) as caller:
         await caller.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel")
         async with asyncio.timeout(BOUND):
             assert status(await caller.reader.readuntil(b"\r\n\r\n")) == 401
         await caller.send(b"loGET / HTTP/1.1\r\nHost: a\r\n\r\n")
         async with asyncio.timeout(BOUND):
             assert status(await caller.reader.readuntil(b"\r\n\r\n")) == 401
+    settings = Settings.model_validate({"limits": {"body_timeout": 0.3}})
+    async with serving(app, **protocol_options(settings)) as url, opened(url) as other:
         await other.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % 2**40)
         assert await other.flood(b"x" * 2**16, 2**40) < 2**40
         assert (await other.rest()).count(b"HTTP/1.1") <= 1
@@ -442,11 +440,7 @@ async def test_a_connection_without_a_request_makes_room_for_one_more_and_the_ol
 async def test_where_all_connections_are_at_work_one_more_is_refused_until_one_is_done() -> None:
     app = App()
     with hearing(logging.WARNING) as heard:
-        async with (
-            listening(app, {"total": 2}) as url,
-            opened(url) as first,
-            opened(url) as second,
-        ):
+        async with listening(app, {"total": 2}) as url, opened(url) as first, opened(url) as second:
             for caller in (first, second):
                 await caller.send(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
                 async with asyncio.timeout(BOUND):
@@ -504,12 +498,16 @@ def test_this_machine_and_trusted_proxies_may_have_as_many_as_there_are() -> Non
 # WebSockets
 
 
+def handshake(more: str = "") -> bytes:
+    """Ask for a WebSocket of a new thread."""
+    return f"{HANDSHAKE.format(path=PATHS[0].format(thread_id=uuid4()))}{more}\r\n".encode()
+
+
 async def test_a_websocket_is_counted_until_it_is_closed(tmp_path: Path) -> None:
     limits = {"connections": {"total": 2}}
-    path = PATHS[0].format(thread_id=uuid4())
     async with running(tmp_path, limits=limits) as gateway, opened(gateway.url) as one, opened(gateway.url) as other:
         for caller in (one, other):
-            await caller.send(HANDSHAKE.format(path=path).encode() + b"\r\n")
+            await caller.send(handshake())
             async with asyncio.timeout(BOUND):
                 assert b" 101 " in await caller.reader.readuntil(b"\r\n\r\n")
         async with opened(gateway.url) as third:
@@ -532,8 +530,7 @@ async def test_a_websocket_is_counted_until_it_is_closed(tmp_path: Path) -> None
 async def test_a_handshake_that_cannot_be_read_is_answered(tmp_path: Path, more: str, code: int) -> None:
     with hearing(logging.WARNING) as heard:
         async with running(tmp_path) as gateway, opened(gateway.url) as caller:
-            path = PATHS[0].format(thread_id=uuid4())
-            await caller.send((HANDSHAKE.format(path=path) + more + "\r\n").encode())
+            await caller.send(handshake(more))
             assert status(await caller.rest()) == code
     assert heard.errors == []
 
@@ -546,7 +543,7 @@ def frame(opcode: int, payload: bytes = b"", *, last: bool = True) -> bytes:
 
 async def test_who_pings_and_takes_no_pong_is_not_read_on_and_on(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway, opened(gateway.url) as caller:
-        await caller.send(HANDSHAKE.format(path=PATHS[0].format(thread_id=uuid4())).encode() + b"\r\n")
+        await caller.send(handshake())
         sending = asyncio.ensure_future(caller.flood(frame(9, b"x" * 120) * 1000, 64 * 2**20))
         before = -1
         while before != caller.sent:  # up to where nothing more is taken
@@ -558,7 +555,7 @@ async def test_who_pings_and_takes_no_pong_is_not_read_on_and_on(tmp_path: Path)
 
 async def test_a_message_of_fragments_without_end_is_ended(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway, opened(gateway.url) as caller:
-        await caller.send(HANDSHAKE.format(path=PATHS[0].format(thread_id=uuid4())).encode() + b"\r\n")
+        await caller.send(handshake())
         await caller.send(frame(1, last=False))
         assert await caller.flood(frame(0, last=False) * 1000, 100 * 2**20) < 32 * 2**20
 
@@ -566,15 +563,17 @@ async def test_a_message_of_fragments_without_end_is_ended(tmp_path: Path) -> No
 # Open files
 
 
+def with_open_files(soft: int, hard: int) -> tuple[str, ...]:
+    """The program with these limits of open files."""
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))"
+    return sys.executable, "-c", f"{limit}; import runpy; runpy.run_module('babelgate', run_name='__main__')"
+
+
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HTTP/1.1\r\nHost: loc", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"]
 )
 def test_more_connections_than_the_system_has_files_shut_nobody_out(tmp_path: Path, sent: bytes) -> None:
-    few = (
-        "import resource, runpy; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)); "
-        "runpy.run_module('babelgate', run_name='__main__')"
-    )
-    with served(tmp_path, program=(sys.executable, "-c", few)) as gateway:
+    with served(tmp_path, program=with_open_files(300, 300)) as gateway:
         address = httpx.URL(gateway.url)
         idle = [socket.create_connection((address.host, address.port or 0), BOUND) for _ in range(400)]
         try:
@@ -594,11 +593,7 @@ def test_more_connections_than_the_system_has_files_shut_nobody_out(tmp_path: Pa
 
 
 def test_as_many_files_as_may_be_open_are_asked_for(tmp_path: Path) -> None:
-    few = (
-        "import resource, runpy; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 5000)); "
-        "runpy.run_module('babelgate', run_name='__main__')"
-    )
-    with served(tmp_path, program=(sys.executable, "-c", few)) as gateway:
+    with served(tmp_path, program=with_open_files(100, 5000)) as gateway:
         (line,) = (
             line
             for line in Path(f"/proc/{gateway.process.pid}/limits").read_text().splitlines()

@@ -21,6 +21,10 @@ INSTANCE = "5d0b2c6a-8f0e-4f7e-9c39-0d3f3a1f7a10"
 SERVER = "http://192.0.2.7:8000"
 """The address of the gateway's socket; what a caller says in Host is another matter."""
 LOOPBACK_PAGE, STRANGE_PAGE = "http://localhost:3000", "https://evil.example"
+KEY = "alice-0123456789"
+KEYS = {"alice": KEY}
+PROXIES: dict[str, Any] = {"trusted_proxies": ["10.0.0.0/8"]}
+HTTPS = {"X-Forwarded-Proto": "https"}
 
 
 @dataclass
@@ -78,55 +82,31 @@ def calling(behind: Behind | None = None, *, client: str = "198.51.100.9", **set
     [
         ({}, "127.0.0.1", {"Host": "127.0.0.1:8000"}, "http://127.0.0.1:8000"),
         ({}, "127.0.0.1", {"Host": "localhost:8000"}, "http://localhost:8000"),
+        ({}, "127.0.0.1", {"Host": "LOCALHOST"}, "http://LOCALHOST"),
         ({}, "127.0.0.1", {"Host": "[::1]:8000"}, "http://[::1]:8000"),
         ({}, "10.0.0.9", {"Host": "agents.example.com"}, SERVER),
         ({}, "10.0.0.9", {"Host": "localhost.evil.example"}, SERVER),
         ({}, "10.0.0.9", {"Host": "evil.example#127.0.0.1"}, SERVER),
+        ({}, "10.0.0.9", {"Host": "evil.example@localhost"}, SERVER),
+        ({}, "10.0.0.9", {"Host": "localhost:80@evil"}, SERVER),
         ({}, "10.0.0.9", {"Host": ""}, SERVER),
         ({}, "10.0.0.9", {"X-Forwarded-Host": "evil.example"}, SERVER),
         ({}, "127.0.0.1", {"Host": "localhost", "X-Forwarded-Host": "evil.example"}, "http://localhost"),
-        ({}, "127.0.0.1", {"Host": "localhost", "X-Forwarded-Proto": "https"}, "http://localhost"),
+        ({}, "127.0.0.1", {"Host": "localhost", **HTTPS}, "http://localhost"),
         ({"public_url": "https://a.example/b/"}, "10.0.0.9", {"Host": "localhost"}, "https://a.example/b"),
-        (
-            {"public_url": "https://a.example", "trusted_proxies": ["10.0.0.0/8"]},
-            "10.0.0.9",
-            {"X-Forwarded-Host": "other.example"},
-            "https://a.example",
-        ),
-        (
-            {"trusted_proxies": ["10.0.0.0/8"]},
-            "10.0.0.9",
-            {"X-Forwarded-Host": "agents.example.com", "X-Forwarded-Proto": "https"},
-            "https://agents.example.com",
-        ),
-        (
-            {"trusted_proxies": ["10.0.0.0/8"]},
-            "::ffff:10.0.0.9",
-            {"X-Forwarded-Host": "agents.example.com:8443", "X-Forwarded-Proto": "https"},
-            "https://agents.example.com:8443",
-        ),
-        (
-            {"trusted_proxies": ["10.0.0.9"]},
-            "10.0.0.9",
-            {"X-Forwarded-Host": "a.example", "X-Forwarded-Prefix": "/gate/"},
-            "http://a.example/gate",
-        ),
-        (
-            {"trusted_proxies": ["10.0.0.9"]},
-            "10.0.0.9",
-            {"X-Forwarded-Host": "a.example", "X-Forwarded-Prefix": "//evil.example/<script>"},
-            "http://a.example",
-        ),
-        ({"trusted_proxies": ["10.0.0.9"]}, "10.0.0.9", {"Host": "a.example"}, "http://a.example"),
-        ({"trusted_proxies": ["10.0.0.9"]}, "10.0.0.9", {"X-Forwarded-Host": "a.example/b?c"}, SERVER),
-        ({"trusted_proxies": ["10.0.0.9"]}, "10.0.0.9", {"X-Forwarded-Proto": "javascript"}, SERVER),
-        (
-            {"trusted_proxies": ["10.0.0.0/8"]},
-            "192.0.2.1",
-            {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https"},
-            SERVER,
-        ),
-        ({"trusted_proxies": ["10.0.0.0/8"]}, "testclient", {"X-Forwarded-Host": "evil.example"}, SERVER),
+        ({"public_url": "https://a.example", **PROXIES}, "10.0.0.9", {"X-Forwarded-Host": "b.c"}, "https://a.example"),
+        (PROXIES, "10.0.0.9", {"X-Forwarded-Host": "a.example", **HTTPS}, "https://a.example"),
+        (PROXIES, "::ffff:10.0.0.9", {"X-Forwarded-Host": "a.example:8443", **HTTPS}, "https://a.example:8443"),
+        (PROXIES, "10.0.0.9", {"Host": "a.example", "X-Forwarded-Prefix": "/gate/"}, "http://a.example/gate"),
+        (PROXIES, "10.0.0.9", {"Host": "a.example", "X-Forwarded-Prefix": "//b.c/<script>"}, "http://a.example"),
+        (PROXIES, "10.0.0.9", {"X-Forwarded-Host": "a.example"}, "http://a.example"),
+        (PROXIES, "10.0.0.9", {"Host": "a.example"}, "http://a.example"),
+        (PROXIES, "10.0.0.9", {"X-Forwarded-Host": "a.example/b?c"}, SERVER),
+        (PROXIES, "10.0.0.9", {"X-Forwarded-Host": "a b"}, SERVER),
+        (PROXIES, "10.0.0.9", {"X-Forwarded-Proto": "javascript"}, SERVER),
+        (PROXIES, "192.0.2.1", {"X-Forwarded-Host": "evil.example", **HTTPS}, SERVER),
+        (PROXIES, "::1", {"X-Forwarded-Host": "evil.example", **HTTPS}, SERVER),
+        (PROXIES, "testclient", {"X-Forwarded-Host": "evil.example"}, SERVER),
     ],
 )
 async def test_the_base_url_is_one_that_the_gateway_vouches_for(
@@ -163,7 +143,7 @@ async def test_an_origin_in_an_origin_and_an_unknown_agent_are_not_found(path: s
 
 
 async def test_a_refusal_below_an_agent_is_in_the_words_of_the_path_below() -> None:
-    with calling(keys={"alice": "alice-0123456789"}) as call:
+    with calling(keys=KEYS) as call:
         refused = await call.http.get("/agent/ask/acp/runs")
         assert (refused.status_code, refused.json()["path"]) == (401, "/acp/runs")
 
@@ -172,7 +152,7 @@ async def test_a_refusal_below_an_agent_is_in_the_words_of_the_path_below() -> N
 
 
 async def test_a_key_names_its_owner_and_without_keys_there_is_one_owner() -> None:
-    keys = {"alice": "alice-0123456789", "bob": "bob-0123456789"}
+    keys = {"alice": KEY, "bob": "bob-0123456789"}
     with calling(keys=keys) as call:
         for owner, key in keys.items():
             await call.http.get("/acp/agents", headers={"Authorization": f"Bearer {key}"})
@@ -183,17 +163,17 @@ async def test_a_key_names_its_owner_and_without_keys_there_is_one_owner() -> No
 
 
 async def test_a_wrong_key_does_not_reach_what_is_behind() -> None:
-    with calling(keys={"alice": "alice-0123456789"}) as call:
+    with calling(keys=KEYS) as call:
         for headers in ({}, {"Authorization": "Bearer bob-0123456789"}, {"X-Api-Key": "alice"}):
             assert (await call.http.post("/acp/runs", headers=headers)).status_code == 401
         assert call.behind.seen == []
 
 
 async def test_a_key_on_an_open_path_still_names_its_owner() -> None:
-    with calling(keys={"alice": "alice-0123456789"}) as call:
+    with calling(keys=KEYS) as call:
         await call.http.get("/readyz")
         assert call.behind.caller.owner == ""
-        await call.http.get("/readyz", headers={"X-Api-Key": "alice-0123456789"})
+        await call.http.get("/readyz", headers={"X-Api-Key": KEY})
         assert call.behind.caller.owner == "alice"
 
 
@@ -208,7 +188,9 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
     [
         ([], None, LOOPBACK_PAGE, True),
         ([], None, "http://127.0.0.1:5173", True),
+        ([], None, "http://127.0.0.1", True),
         ([], None, "http://[::1]", True),
+        ([], None, "https://localhost:8443", True),
         ([], None, STRANGE_PAGE, False),
         ([], None, "null", False),
         ([], None, "http://localhost.evil.example", False),
@@ -216,6 +198,7 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
         ([], "https://a.example/gate", "https://a.example", True),
         ([], "https://a.example/gate", "https://a.example.evil.example", False),
         (["https://app.example"], None, "https://app.example", True),
+        (["https://app.example"], "https://a.example/x", "https://a.example", True),
         (["https://app.example"], None, "http://app.example", False),
         (["https://app.example"], None, "https://app.example:8443", False),
         (["https://app.example"], None, LOOPBACK_PAGE, False),
@@ -237,8 +220,9 @@ async def test_pages_of_permitted_origins_may_call(
 
 
 async def test_a_preflight_needs_no_key_and_grants_the_headers_that_are_asked_for() -> None:
-    with calling(keys={"alice": "alice-0123456789"}) as call:
+    with calling(keys=KEYS) as call:
         asked = await call.http.options("/a2a/echo", headers={"Origin": LOOPBACK_PAGE, **PREFLIGHT})
+        assert asked.headers["access-control-allow-origin"] == LOOPBACK_PAGE
         assert asked.headers["access-control-allow-headers"] == "a2a-version, authorization"
         assert {"GET", "POST", "PUT", "PATCH", "DELETE"} <= set(
             asked.headers["access-control-allow-methods"].split(", ")
@@ -268,9 +252,11 @@ async def test_without_keys_a_strange_page_changes_nothing(method: str) -> None:
         refused = await call.http.request(method, "/acp/runs", headers={"Origin": STRANGE_PAGE}, content=b"{}")
         assert refused.status_code == 401
         assert call.behind.seen == []
-    with calling(keys={"alice": "alice-0123456789"}) as call:
-        headers = {"Origin": STRANGE_PAGE, "X-Api-Key": "alice-0123456789"}
-        assert (await call.http.request(method, "/acp/runs", headers=headers)).status_code == 200
+    with calling(keys=KEYS) as call:
+        headers = {"Origin": STRANGE_PAGE, "X-Api-Key": KEY}
+        permitted = await call.http.request(method, "/acp/runs", headers=headers)
+        assert permitted.status_code == 200
+        assert "access-control-allow-origin" not in permitted.headers
 
 
 @pytest.mark.parametrize(
@@ -291,8 +277,8 @@ async def test_with_keys_the_origin_is_looked_at_where_the_protocol_says_so(
     path: str, headers: dict[str, str], status: int
 ) -> None:
     settings: Any = {"cors": ["https://app.example.com"], "trusted_proxies": ["10.0.0.0/8"]}
-    with calling(client="10.0.0.9", keys={"alice": "alice-0123456789"}, **settings) as call:
-        headers = {"X-Api-Key": "alice-0123456789", **headers}
+    with calling(client="10.0.0.9", keys=KEYS, **settings) as call:
+        headers = {"X-Api-Key": KEY, **headers}
         assert (await call.http.post(path, headers=headers)).status_code == status
         assert len(call.behind.seen) == (status == 200)
 
@@ -320,10 +306,10 @@ async def test_a_preflight_under_a_strange_name_grants_nothing() -> None:
 
 
 async def test_with_keys_a_page_has_none_to_show_under_whatever_name() -> None:
-    with calling(keys={"alice": "alice-0123456789"}) as call:
+    with calling(keys=KEYS) as call:
         headers = {"Host": "evil.example"}
         assert (await call.http.get("/acp/agents", headers=headers)).status_code == 401
-        headers["X-Api-Key"] = "alice-0123456789"
+        headers["X-Api-Key"] = KEY
         assert (await call.http.get("/acp/agents", headers=headers)).status_code == 200
 
 
@@ -363,8 +349,8 @@ async def test_what_any_page_may_have_a_browser_get_changes_nothing(
     with calling() as call:
         assert (await call.http.request(method, "/acp/agents", headers=headers)).status_code == 200
         assert call.behind.caller.reads_only is reads_only
-    with calling(keys={"alice": "alice-0123456789"}) as call:
-        await call.http.request(method, "/acp/agents", headers={**headers, "X-Api-Key": "alice-0123456789"})
+    with calling(keys=KEYS) as call:
+        await call.http.request(method, "/acp/agents", headers={**headers, "X-Api-Key": KEY})
         assert call.behind.caller.reads_only is (method == "HEAD")
 
 
@@ -372,7 +358,7 @@ async def test_what_any_page_may_have_a_browser_get_changes_nothing(
 
 
 async def test_every_answer_says_which_gateway_it_is_from() -> None:
-    with calling(keys={"alice": "alice-0123456789"}) as call:
+    with calling(keys=KEYS) as call:
         for path in ("/healthz", "/acp/agents", "/agent/nobody/"):
             response = await call.http.get(path)
             assert response.headers["babelgate"] == f"1.2.3; instance={INSTANCE}"
@@ -427,8 +413,8 @@ def parsed(line: str) -> tuple[str, str]:
 
 
 async def test_a_request_is_one_line_with_its_owner_and_the_ids_of_its_run() -> None:
-    with hearing() as heard, calling(Behind(headers=IDS), keys={"alice": "alice-0123456789"}) as call:
-        response = await call.http.post("/acp/runs", headers={"X-Api-Key": "alice-0123456789"})
+    with hearing() as heard, calling(Behind(headers=IDS), keys=KEYS) as call:
+        response = await call.http.post("/acp/runs", headers={"X-Api-Key": KEY})
         await call.http.get("/acp/runs/x")
     first, second = heard.of("babelgate.request")
     assert parsed(first) == ("POST /acp/runs 200", "alice thread=t-1 task=t-2 run=r-3")
@@ -447,7 +433,7 @@ async def test_a_request_is_one_line_with_its_owner_and_the_ids_of_its_run() -> 
     ids=["query", "bearer", "other headers", "body"],
 )
 async def test_no_query_header_or_body_is_logged(path: str, headers: Mapping[str, str], body: bytes) -> None:
-    for keys in ({}, {"alice": "alice-0123456789"}):
+    for keys in ({}, KEYS):
         with hearing() as heard, calling(Behind(headers=IDS), keys=keys, hosts=["s3cret"]) as call:
             await call.http.post(path, headers=headers, content=body)
         assert len(heard.of("babelgate.request")) == 1

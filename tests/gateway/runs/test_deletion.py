@@ -54,12 +54,16 @@ from tests.gateway.hubs import (
     House,
     Scripted,
     answer,
+    begin,
     ends,
+    finish,
     follow,
     log,
     reaches,
+    refused,
     registered,
     submit,
+    submit_to_end,
     text,
     within,
 )
@@ -86,13 +90,11 @@ def everywhere(house: House) -> str:
 
 async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_again(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo", SECRET, alias="name", protocol="p", thread_metadata={"a": SECRET})
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo", SECRET, alias="name", protocol="p", thread_metadata={"a": SECRET})
     url = "http://127.0.0.1:1/"
     hook = Webhook(webhook_id="w", task_id=receipt.task_id, dialect="d", url=url, config={"t": SECRET})
     await hub.set_webhook(OWNER, hook)
-    kept = await submit(hub, "echo", "kept")
-    await ends(hub, kept)
+    kept = await submit_to_end(hub, "echo", "kept")
     await hub.delete_thread(OWNER, receipt.thread_id)
     assert SECRET not in everywhere(hubs)
     for call in (
@@ -107,9 +109,8 @@ async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_a
         submit(hub, "echo", thread_id=receipt.thread_id),
         submit(hub, "echo", continues=receipt.task_id),
     ):
-        with pytest.raises(FaultError) as error:
+        with refused(FaultCode.NOT_FOUND):
             await within(call)
-        assert error.value.fault.code is FaultCode.NOT_FOUND
     assert await hub.reads.thread_of(OWNER, "p", "echo", "name") is None
     other = await submit(hub, "echo", thread_id=receipt.thread_id, owner="bob")  # another owner's thread of that id
     await ends(hub, other, owner="bob")
@@ -121,19 +122,16 @@ async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_a
 
 async def test_a_tombstone_outlives_a_restart(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     await hub.delete_thread(OWNER, receipt.thread_id)
     await hubs.stop(hub)
     hub = await hubs.start(registered("echo", Echo()))
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await submit(hub, "echo", thread_id=receipt.thread_id)
-    assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
+    hub, agent = await hubs.scripted(concurrency=1)
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
     waiting = await submit(hub, "a", "waits", thread_id=receipt.thread_id)
@@ -152,16 +150,13 @@ async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: House) -> 
     await within(going.closed.wait())
     following = await agent.called()  # the slot is free, and the run that waited on the thread is gone
     assert following.call.text == "elsewhere"
-    following.end()
-    await ends(hub, other)
+    await finish(hub, following, other)
     assert not agent.waiting
 
 
 async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    receipt, going = await begin(hub, agent)
     going.say(*(Custom(name=str(number)) for number in range(1200)))
     await follow(hub, Scope.task(receipt.task), until=lambda r: isinstance(r.event, Custom) and r.event.name == "1199")
     reading = hub.reads.follow(OWNER, Scope(receipt.thread_id))
@@ -178,11 +173,9 @@ async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs:
 @pytest.mark.parametrize("kind", ["thread", "run"])
 async def test_a_reader_of_a_thread_or_of_another_run_reads_past_a_removal(hubs: House, kind: Any) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    first = await submit(hub, "echo")
-    await ends(hub, first)
+    first = await submit_to_end(hub, "echo")
     await hub.remove_run(OWNER, first.run_id)
-    second = await submit(hub, "echo", thread_id=first.thread_id)
-    await ends(hub, second)
+    second = await submit_to_end(hub, "echo", thread_id=first.thread_id)
     scope = Scope(first.thread_id, kind, None if kind == "thread" else second.run_id)
     read = await follow(hub, scope, until=lambda record: record.run_id == second.run_id and is_end(record))
     assert ("run_removed" in [record.event.kind for record in read]) == (kind == "thread")
@@ -198,8 +191,7 @@ def is_end(record: Record) -> bool:
 
 async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_ever(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     private(hub.reads, "_keys").clear()  # as if the thread had not been used for long
     asked, go = asyncio.Event(), asyncio.Event()
     query = hub.journal.query
@@ -216,18 +208,15 @@ async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_
     del vars(hub.journal)["query"]
     await hub.delete_thread(OWNER, receipt.thread_id)
     go.set()
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await within(reading)
-    assert error.value.fault.code is FaultCode.NOT_FOUND
     with pytest.raises(FaultError):
         await hub.reads.records(OWNER, Scope(receipt.thread_id))
 
 
 async def test_a_caller_that_goes_away_during_a_deletion_leaves_no_reader_behind(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    receipt, going = await begin(hub, agent)
     reader = asyncio.ensure_future(follow(hub, Scope(receipt.thread_id)))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "task_changed")
     caller = asyncio.ensure_future(hub.delete_thread(OWNER, receipt.thread_id))
@@ -294,8 +283,7 @@ async def chatty(hub: Hub, agent: Scripted, **fields: Any) -> Any:
 
 
 async def test_a_removed_run_is_emptied_everywhere_and_the_numbering_stays_whole(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt, answered = await chatty(hub, agent)
     await hub.change_run(OWNER, receipt.run_id, {"m": SECRET})
     before = await log(hub, receipt)
@@ -354,8 +342,7 @@ async def test_a_removed_run_takes_its_states_along_but_for_what_a_later_one_goe
 
 
 async def test_readers_after_a_removal_get_what_the_journal_holds_and_not_what_memory_held(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt, answered = await chatty(hub, agent)
     for run_id in (receipt.run_id, answered.run_id):
         await hub.remove_run(OWNER, run_id)
@@ -363,8 +350,7 @@ async def test_readers_after_a_removal_get_what_the_journal_holds_and_not_what_m
 
 
 async def test_a_removal_takes_the_runs_files_along_unless_others_name_them(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
 
     async def gives(*files: bytes, thread_id: str | None = None) -> Any:
         receipt = await submit(hub, "a", thread_id=thread_id)
@@ -378,41 +364,32 @@ async def test_a_removal_takes_the_runs_files_along_unless_others_name_them(hubs
     shared, only = blobs.put(b"shared"), blobs.put(b"only here")
     await hub.remove_run(OWNER, first.run_id)
     assert (await hub.reads.file(OWNER, shared)).inline == b"shared"
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await hub.reads.file(OWNER, only)
-    assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_a_run_of_a_task_that_is_open_cannot_be_removed(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    receipt, going = await begin(hub, agent)
     behind = await submit(hub, "a", thread_id=receipt.thread_id)
     for run_id in (receipt.run_id, behind.run_id):
-        with pytest.raises(FaultError) as error:
+        with refused(FaultCode.CONFLICT):
             await hub.remove_run(OWNER, run_id)
-        assert error.value.fault.code is FaultCode.CONFLICT
     going.ask("name").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.CONFLICT):
         await hub.remove_run(OWNER, receipt.run_id)
-    assert error.value.fault.code is FaultCode.CONFLICT
-    (await agent.called()).end()
-    await ends(hub, behind)
+    await finish(hub, await agent.called(), behind)
     await hub.remove_run(OWNER, behind.run_id)
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await hub.remove_run(OWNER, behind.run_id)
-    assert error.value.fault.code is FaultCode.NOT_FOUND
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await hub.remove_run("bob", receipt.run_id)
-    assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_removals_that_fail_change_nothing(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo", "here")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo", "here")
     before = await log(hub, receipt)
     with pytest.raises(FaultError):
         await hub.remove_run(OWNER, receipt.task_id)

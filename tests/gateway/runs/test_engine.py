@@ -6,30 +6,21 @@ from typing import Any
 
 import pytest
 
-from babelgate.canonical import (
-    Event,
-    FaultCode,
-    Invocation,
-    Receipt,
-    RunReason,
-    RunStatus,
-    Scope,
-    TaskState,
-)
-from babelgate.canonical.event import (
-    Custom,
-    RunEnded,
-)
+from babelgate.canonical import Event, FaultCode, Invocation, Receipt, RunReason, RunStatus, Scope, TaskState
+from babelgate.canonical.event import Custom, RunEnded
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Echo,
     House,
-    Scripted,
     answer,
     asked,
+    begin,
+    converse,
     ends,
+    fails,
+    finish,
     follow,
     log,
     reaches,
@@ -37,14 +28,14 @@ from tests.gateway.hubs import (
     say,
     states,
     submit,
+    submit_and_ask,
     turned,
     within,
 )
 
 
 async def test_a_caller_that_goes_away_does_not_take_its_run_along(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
+    hub, agent = await hubs.scripted(concurrency=1)
     caller = asyncio.ensure_future(submit(hub, "a", "left alone"))
     await asyncio.sleep(0)
     caller.cancel()
@@ -52,17 +43,14 @@ async def test_a_caller_that_goes_away_does_not_take_its_run_along(hubs: House) 
     scope = Scope(going.call.thread_id, "task", going.call.task_id)
     going.end()
     assert states(await follow(hub, scope)) == ["working", "completed"]
-    after = await submit(hub, "a", "the slot is free again")
-    (await agent.called()).end()
-    await ends(hub, after)
+    await converse(hub, agent, "the slot is free again")
 
 
 # Cancel
 
 
 async def test_an_agent_that_ends_within_the_grace_ends_its_run(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half a ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
@@ -75,8 +63,7 @@ async def test_an_agent_that_ends_within_the_grace_ends_its_run(hubs: House) -> 
 
 
 async def test_an_agent_that_ignores_a_cancel_is_fenced_and_keeps_its_slot_until_it_ends(hubs: House) -> None:
-    agent = Scripted(stubborn=True)
-    hub = await hubs.start(registered("a", agent, concurrency=1), limits=Limits(cancel_grace=0.05))
+    hub, agent = await hubs.scripted(stubborn=True, concurrency=1, limits=Limits(cancel_grace=0.05))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
     waiting = await submit(hub, "a", "next")
@@ -96,27 +83,21 @@ async def test_an_agent_that_ignores_a_cancel_is_fenced_and_keeps_its_slot_until
 
 
 async def test_the_thread_of_an_abandoned_run_goes_on_where_there_is_a_slot(hubs: House) -> None:
-    agent = Scripted(stubborn=True)
-    hub = await hubs.start(registered("a", agent), limits=Limits(cancel_grace=0.05))
-    old = await submit(hub, "a", "old")
-    going = await agent.called()
-    new = await submit(hub, "a", "new", thread_id=old.thread_id, strategy="interrupt")
-    following = await agent.called()
+    hub, agent = await hubs.scripted(stubborn=True, limits=Limits(cancel_grace=0.05))
+    old, going = await begin(hub, agent, "old")
+    new, following = await begin(hub, agent, "new", thread_id=old.thread_id, strategy="interrupt")
     assert following.call.text == "new"
     assert not going.closed.is_set()
     going.say("too late").end()
     await within(going.closed.wait())
-    following.say("in time").end()
-    await ends(hub, new)
+    await finish(hub, following.say("in time"), new)
     assert "too late" not in str(await log(hub, new))
     assert (await hub.reads.run(OWNER, old.run_id)).reason is RunReason.SUPERSEDED
 
 
 async def test_asking_for_a_cancel_again_changes_nothing(hubs: House) -> None:
-    agent = Scripted(stubborn=True)
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted(stubborn=True)
+    receipt, going = await begin(hub, agent)
     await hub.cancel(OWNER, receipt.task_id)
     before = await log(hub, receipt)
     assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
@@ -126,10 +107,8 @@ async def test_asking_for_a_cancel_again_changes_nothing(hubs: House) -> None:
 
 
 async def test_a_cancel_that_was_committed_first_wins_over_an_agent_that_finishes(hubs: House) -> None:
-    agent = Scripted(stubborn=True)
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted(stubborn=True)
+    receipt, going = await begin(hub, agent)
     await hub.cancel(OWNER, receipt.task_id)
     going.say("done after all").ask("and a question").end()
     task = await ends(hub, receipt)
@@ -138,8 +117,7 @@ async def test_a_cancel_that_was_committed_first_wins_over_an_agent_that_finishe
 
 
 async def test_a_cancel_before_the_agent_was_called_never_calls_it(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt, cancelled = await asyncio.gather(*_submit_and_cancel(hub, "11111111-1111-4111-8111-111111111111"))
     assert cancelled.state in (TaskState.CANCELLING, TaskState.CANCELLED)
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
@@ -155,20 +133,16 @@ def _submit_and_cancel(hub: Any, task_id: str) -> Iterator[Any]:
 
 
 async def test_a_run_that_takes_too_long_is_timed_out_and_says_so(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, total=0.05))
+    hub, agent = await hubs.scripted(total=0.05)
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
-    task = await ends(hub, receipt)
+    await fails(hub, receipt, FaultCode.AGENT_TIMEOUT)
     assert going.closed.is_set()
-    assert task.state is TaskState.FAILED
-    assert task.fault is not None and task.fault.code is FaultCode.AGENT_TIMEOUT
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
 
 
 async def test_a_run_of_an_agent_that_ignores_its_time_limit_is_ended_without_it(hubs: House) -> None:
-    agent = Scripted(stubborn=True)
-    hub = await hubs.start(registered("a", agent), limits=Limits(run=0.05, cancel_grace=0.05))
+    hub, agent = await hubs.scripted(stubborn=True, limits=Limits(run=0.05, cancel_grace=0.05))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
     assert (await ends(hub, receipt)).state is TaskState.FAILED
@@ -179,13 +153,11 @@ async def test_a_run_of_an_agent_that_ignores_its_time_limit_is_ended_without_it
 
 
 async def test_a_timeout_inside_the_agent_is_the_agents_own_failure(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, total=100))
+    hub, agent = await hubs.scripted(total=100)
     for error in (TimeoutError(), TimeoutError("upstream took long")):
         receipt = await submit(hub, "a")
         (await agent.called()).fail(error)
-        task = await ends(hub, receipt)
-        assert task.fault is not None and task.fault.code is FaultCode.AGENT_FAILED
+        await fails(hub, receipt, FaultCode.AGENT_FAILED)
 
 
 # Agents that fail
@@ -209,27 +181,21 @@ async def test_whatever_an_agent_raises_ends_its_run_as_failed_and_nothing_else(
 ) -> None:
     hub = await hubs.start(registered("a", Raising(error)), registered("echo", Echo()))
     receipt, beside = await submit(hub, "a"), await submit(hub, "echo")
-    task = await ends(hub, receipt)
-    assert task.state is TaskState.FAILED
-    assert task.fault is not None and task.fault.code is FaultCode.AGENT_FAILED
+    await fails(hub, receipt, FaultCode.AGENT_FAILED)
     assert "before" in str(await log(hub, receipt))
     await ends(hub, beside)
 
 
 async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
-    first = await submit(hub, "a")
-    (await agent.called()).ask("name").end()
-    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted(concurrency=1)
+    first = await submit_and_ask(hub, agent, "name")
     await hubs.stop(hub)
     hub = await hubs.start(registered("a", None, broken="no module named agent"))
     with pytest.raises(Exception, match="no module named agent") as error:
         await submit(hub, "a")
     assert error.value.fault.code is FaultCode.AGENT_UNREACHABLE  # type: ignore[attr-defined]
     await answer(hub, first.task_id, "Bob")
-    task = await ends(hub, first)
-    assert task.fault is not None and task.fault.code is FaultCode.AGENT_UNREACHABLE
+    await fails(hub, first, FaultCode.AGENT_UNREACHABLE)
 
 
 # How agents end
@@ -256,8 +222,7 @@ async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hu
 async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(
     hubs: House, ended: RunEnded, state: TaskState, status: RunStatus, reason: RunReason
 ) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).end(ended)
     task = await ends(hub, receipt)
@@ -269,8 +234,7 @@ async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(
 
 
 async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).ask("login", kind="auth").end(RunEnded(status=RunStatus.PAUSED))
     assert (await reaches(hub, receipt, TaskState.AUTH_REQUIRED)).is_waiting
@@ -278,18 +242,15 @@ async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs:
 
 
 async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).say(RunEnded()).say("more").end()
-    task = await ends(hub, receipt)
-    assert task.fault is not None and task.fault.code is FaultCode.AGENT_INVALID
+    await fails(hub, receipt, FaultCode.AGENT_INVALID)
 
 
 @pytest.mark.slow
 async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipts = [await submit(hub, "a", str(number)) for number in range(530)]
     going = [await agent.called() for _ in receipts]
 
@@ -309,10 +270,8 @@ async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs
 
 
 async def test_an_agent_whose_run_was_begun_anew_elsewhere_is_let_go_of_and_ends_nothing(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
-    receipt = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted(concurrency=1)
+    receipt, going = await begin(hub, agent)
     (start,) = hub.engine.active
     seq = (await log(hub, receipt))[-1].seq
     with pytest.raises(lifecycle.Moved):
@@ -326,5 +285,4 @@ async def test_an_agent_whose_run_was_begun_anew_elsewhere_is_let_go_of_and_ends
     await within(turned(lambda: hub.engine.slots.reserve("a")), "its slot")
     hub.engine.slots.release("a")
     await within(hub.engine.recover(begun))
-    fault = (await ends(hub, receipt)).fault
-    assert fault is not None and fault.code is FaultCode.GATEWAY_RESTARTED
+    await fails(hub, receipt, FaultCode.GATEWAY_RESTARTED)

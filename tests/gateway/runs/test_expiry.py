@@ -10,14 +10,17 @@ from tests.gateway.hubs import (
     OWNER,
     Echo,
     House,
-    Scripted,
     batches,
+    begin,
     ends,
+    fails,
+    finish,
     follow,
     gone,
-    reaches,
     registered,
     submit,
+    submit_and_ask,
+    submit_to_end,
     text,
     within,
 )
@@ -45,14 +48,11 @@ async def test_a_stateless_runs_thread_is_erased_after_its_end(hubs: House) -> N
 
 
 async def test_it_stays_while_the_agent_is_at_work_and_while_somebody_reads(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent), limits=SOON)
-    receipt = await submit(hub, "a", ephemeral=True)
-    going = await agent.called()
+    hub, agent = await hubs.scripted(limits=SOON)
+    receipt, going = await begin(hub, agent, ephemeral=True)
     reading = batches(hub, Scope(receipt.thread_id))
     await anext(reading)
-    going.say("hello").end()
-    await ends(hub, receipt)
+    await finish(hub, going.say("hello"), receipt)
     marker = await submit(hub, "a", ephemeral=True)  # what ended later, and is read by nobody, goes first
     (await agent.called()).end()
     await gone(hub, marker.thread_id)
@@ -62,23 +62,16 @@ async def test_it_stays_while_the_agent_is_at_work_and_while_somebody_reads(hubs
 
 
 async def test_a_question_of_a_stateless_run_fails_when_nobody_answers_in_time(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent), limits=Limits(ephemeral_ttl=60, input_ttl=0.05))
+    hub, agent = await hubs.scripted(limits=Limits(ephemeral_ttl=60, input_ttl=0.05))
     receipt = await submit(hub, "a", ephemeral=True)
     (await agent.called()).ask("q").end()
-    task = await ends(hub, receipt)
-    assert task.state is TaskState.FAILED
-    assert task.fault is not None
-    assert task.fault.code is FaultCode.EXPIRED
+    await fails(hub, receipt, FaultCode.EXPIRED)
     assert await hub.reads.open_interrupts(OWNER, receipt.task_id) == []
 
 
 async def test_other_questions_wait_for_ever(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent), limits=SOON)
-    kept = await submit(hub, "a")
-    (await agent.called()).ask("q").end()
-    await reaches(hub, kept, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted(limits=SOON)
+    kept = await submit_and_ask(hub, agent, "q")
     passing = await submit(hub, "a", ephemeral=True)
     (await agent.called()).ask("q").end()
     await gone(hub, passing.thread_id)
@@ -91,8 +84,7 @@ async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change
     thread = await hub.create_thread(OWNER, ThreadChange(ttl=100))
     other = await hub.create_thread(OWNER, ThreadChange(ttl=1000))
     now += 99_000_000
-    receipt = await submit(hub, "echo", thread_id=thread.thread_id)
-    await ends(hub, receipt)
+    await submit_to_end(hub, "echo", thread_id=thread.thread_id)
     await hubs.stop(hub)
     now += 99_000_000
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: now, lambda: now))
@@ -107,8 +99,7 @@ async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change
 
 async def test_a_restart_goes_on_with_what_is_to_expire(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo", ephemeral=True)
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo", ephemeral=True)
     await hubs.stop(hub)
     hub = await hubs.start(registered("echo", Echo()), limits=SOON)
     await gone(hub, receipt.thread_id)

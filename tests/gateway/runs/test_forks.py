@@ -19,14 +19,20 @@ from babelgate.canonical import (
     ThreadFilter,
 )
 from babelgate.canonical.event import StateSaved, UpstreamBound
-from babelgate.canonical.history import members
+from babelgate.canonical.history import Revision, members
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.registered_agent import RegisteredAgent
-from tests.gateway.hubs import OWNER, House, Scripted, ends, registered, submit, text
+from tests.gateway.hubs import OWNER, House, Scripted, begin, ends, finish, submit, text
 
 
 async def history_of(hub: Hub, thread_id: str) -> StateHistory:
     return await hub.reads.snapshot(OWNER, thread_id, StateHistory, partial(StateHistory, thread_id, OWNER))
+
+
+async def head_of(hub: Hub, thread_id: str) -> Revision:
+    head = (await history_of(hub, thread_id)).head
+    assert head is not None
+    return head
 
 
 def bound(words: str) -> dict[str, str]:
@@ -35,8 +41,7 @@ def bound(words: str) -> dict[str, str]:
 
 async def turn(hub: Hub, agent: Scripted, words: str, **fields: Any) -> tuple[Receipt, Invocation]:
     """A whole one, in which the agent's server names it by its words."""
-    receipt = await submit(hub, "a", words, **fields)
-    going = await agent.called()
+    receipt, going = await begin(hub, agent, words, **fields)
     going.say(UpstreamBound(protocol="p", ids=bound(words)), f"re {words}").end()
     await ends(hub, receipt)
     return receipt, going.call
@@ -53,8 +58,7 @@ async def code_of(hub: Hub, **fields: Any) -> FaultCode:
 
 
 async def test_a_fork_of_another_thread_begins_a_thread_with_what_was_known_there(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
+    hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     await turn(hub, agent, "two", thread_id=first.thread_id)
     for fork in (Fork(run_id=first.run_id), Fork(task_id=first.task_id)):
@@ -62,20 +66,17 @@ async def test_a_fork_of_another_thread_begins_a_thread_with_what_was_known_ther
         assert forked.thread_id != first.thread_id
         assert said(call) == ["one", "re one"]
         assert (call.origin, call.upstream, call.state) == (bound("one"), {}, {})
-        head = (await history_of(hub, forked.thread_id)).head
-        assert head is not None
+        head = await head_of(hub, forked.thread_id)
         assert [message.text for message in head.messages] == ["one", "re one", "three", "re three"]
         _, after = await turn(hub, agent, "four", thread_id=forked.thread_id)
         assert said(after) == ["one", "re one", "three", "re three"]
         assert (after.origin, after.upstream) == ({}, {"context": "context of three"})
-    whole = (await history_of(hub, first.thread_id)).head
-    assert whole is not None
+    whole = await head_of(hub, first.thread_id)
     assert [message.text for message in whole.messages] == ["one", "re one", "two", "re two"]
 
 
 async def test_a_fork_of_the_thread_itself_begins_a_branch_of_it(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
+    hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     await turn(hub, agent, "two", thread_id=first.thread_id)
     revision = (await history_of(hub, first.thread_id)).of_run(first.run_id)
@@ -89,8 +90,7 @@ async def test_a_fork_of_the_thread_itself_begins_a_branch_of_it(hubs: House) ->
 
 
 async def test_a_thread_that_is_there_and_unused_takes_a_fork_and_one_with_a_past_does_not(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
+    hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     made = await hub.create_thread(OWNER, ThreadChange())
     _, call = await turn(hub, agent, "two", thread_id=made.thread_id, fork=Fork(run_id=first.run_id))
@@ -99,8 +99,7 @@ async def test_a_thread_that_is_there_and_unused_takes_a_fork_and_one_with_a_pas
 
 
 async def test_what_is_not_there_or_is_another_owners_is_not_found(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
+    hub, agent = await hubs.scripted(remembers=False)
     theirs = await submit(hub, "a", "one", owner="bob")
     (await agent.called()).say("re one").end()
     await ends(hub, theirs, owner="bob")
@@ -123,29 +122,24 @@ async def test_what_is_not_there_or_is_another_owners_is_not_found(hubs: House) 
 
 
 async def test_a_run_that_has_not_ended_is_no_start_and_one_that_was_removed_is_gone(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
-    first = await submit(hub, "a", "one")
-    going = await agent.called()
+    hub, agent = await hubs.scripted(remembers=False)
+    first, going = await begin(hub, agent, "one")
     assert await code_of(hub, fork=Fork(run_id=first.run_id)) is FaultCode.CONFLICT
-    going.say("re one").end()
-    await ends(hub, first)
+    await finish(hub, going.say("re one"), first)
     await hub.remove_run(OWNER, first.run_id)
     assert await code_of(hub, fork=Fork(run_id=first.run_id)) is FaultCode.NOT_FOUND
     assert await code_of(hub, fork=Fork(task_id=first.task_id)) is FaultCode.NOT_FOUND
 
 
 async def test_members_of_the_state_are_changed_before_the_run_and_told_to_who_cannot_know_them(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
+    hub, agent = await hubs.scripted(remembers=False)
     first, call = await turn(hub, agent, "one", state={"note": 1, "kept": True})
     assert call.state == {"note": 1, "kept": True}
     _, call = await turn(hub, agent, "two", thread_id=first.thread_id, state={"note": 2})
     assert (call.state, call.origin, call.upstream) == ({"note": 2}, {}, {"context": "context of one"})
     _, call = await turn(hub, agent, "three", thread_id=first.thread_id)
     assert call.state == {}
-    head = (await history_of(hub, first.thread_id)).head
-    assert head is not None
+    head = await head_of(hub, first.thread_id)
     assert head.values == {"note": 2, "kept": True}
     _, call = await turn(hub, agent, "four", fork=Fork(run_id=first.run_id), state={"note": 3})
     assert (call.state, call.origin) == ({"note": 3}, bound("one"))
@@ -155,22 +149,18 @@ async def test_members_of_the_state_are_changed_before_the_run_and_told_to_who_c
 
 
 async def test_the_state_of_a_busy_thread_is_not_changed(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
-    first = await submit(hub, "a", "one")
-    going = await agent.called()
+    hub, agent = await hubs.scripted(remembers=False)
+    first, going = await begin(hub, agent, "one")
     assert await code_of(hub, thread_id=first.thread_id, state={"k": 1}) is FaultCode.CONFLICT
     assert await code_of(hub, follow_up=first.task_id, state={"k": 1}) is FaultCode.INVALID
     assert await code_of(hub, follow_up=first.task_id, fork=Fork(run_id=first.run_id)) is FaultCode.INVALID
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
 
 
 async def test_a_thread_that_was_changed_by_its_caller_after_a_run_is_no_more_what_the_server_knows(
     hubs: House,
 ) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
+    hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, messages=text("said since")))
     made = await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"k": 1}))
@@ -204,6 +194,5 @@ async def test_an_agent_that_keeps_the_state_changes_it_itself(hubs: House) -> N
     receipt, call = await turn(hub, agent, "one", thread_id=thread_id, state={"k": 1}, as_node="b")
     assert receipt.thread_id == call.thread_id == thread_id
     assert [change.data for change in agent.changes] == [{"k": 1}]
-    head = (await history_of(hub, thread_id)).head
-    assert head is not None
+    head = await head_of(hub, thread_id)
     assert (head.values, head.node) == ({"k": 1}, "b")

@@ -3,33 +3,22 @@
 from dataclasses import replace
 from functools import partial
 
-from babelgate.canonical import (
-    Answers,
-    FilePart,
-    Message,
-    RunInput,
-    StateHistory,
-    Submission,
-    TaskState,
-    TextPart,
-)
-from babelgate.canonical.event import (
-    MessageEnded,
-    MessageStarted,
-    PartAdded,
-    RunCreated,
-    UpstreamBound,
-)
+from babelgate.canonical import Answers, FilePart, Message, RunInput, StateHistory, Submission, TaskState, TextPart
+from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, RunCreated, UpstreamBound
 from tests.gateway.hubs import (
     OWNER,
     House,
     Scripted,
     answer,
+    begin,
+    converse,
     ends,
+    finish,
     log,
     reaches,
     registered,
     submit,
+    submit_and_ask,
 )
 
 WHOLE = RunInput(
@@ -53,10 +42,8 @@ WHOLE = RunInput(
 async def test_every_member_of_an_input_reaches_the_agent_from_memory_and_from_the_log(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
-    first = await submit(hub, "a")
-    going = await agent.called()
-    going.say("one").end()
-    await ends(hub, first)
+    first, going = await begin(hub, agent)
+    await finish(hub, going.say("one"), first)
     thread_id = first.thread_id
     history = await hub.reads.snapshot(OWNER, thread_id, StateHistory, partial(StateHistory, thread_id, OWNER))
     assert history.head is not None
@@ -71,8 +58,7 @@ async def test_every_member_of_an_input_reaches_the_agent_from_memory_and_from_t
     going.end()
     later = await agent.called()
     assert later.call.input == another
-    later.end()
-    await ends(hub, at_once)
+    await finish(hub, later, at_once)
     await ends(hub, waiting)
     assert [r.event.input for r in await log(hub, first) if isinstance(r.event, RunCreated)][1:] == [whole, another]
 
@@ -80,15 +66,12 @@ async def test_every_member_of_an_input_reaches_the_agent_from_memory_and_from_t
 async def test_every_member_of_an_answers_input_reaches_the_agent(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
-    asked = await submit(hub, "a")
-    (await agent.called()).ask("q").end()
-    await reaches(hub, asked, TaskState.INPUT_REQUIRED)
+    asked = await submit_and_ask(hub, agent, "q")
     whole = WHOLE.replace(checkpoint="c")
     answered = await hub.answer(OWNER, Answers(task_id=asked.task_id, bare="yes", input=whole))
     going = await agent.called()
     assert (going.call.cause, going.call.input) == ("answer", whole)
-    going.end()
-    await ends(hub, answered)
+    await finish(hub, going, answered)
 
 
 async def test_headers_that_the_agents_settings_do_not_name_are_not_kept(hubs: House) -> None:
@@ -98,18 +81,15 @@ async def test_headers_that_the_agents_settings_do_not_name_are_not_kept(hubs: H
     made = await hub.submit(OWNER, Submission(agent="a", input=given))
     going = await agent.called()
     assert going.call.input.headers == {"x-tenant": "t"}
-    going.end()
-    await ends(hub, made)
+    await finish(hub, going, made)
 
 
 # What was said before
 
 
 async def test_an_agent_without_memory_is_told_what_was_said_in_the_order_of_the_turns(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
-    first = await submit(hub, "a", "one")
-    going = await agent.called()
+    hub, agent = await hubs.scripted(remembers=False)
+    first, going = await begin(hub, agent, "one")
     await submit(hub, "a", "two", thread_id=first.thread_id)
     last = await submit(hub, "a", "three", thread_id=first.thread_id)
     assert going.call.history == ()
@@ -121,16 +101,12 @@ async def test_an_agent_without_memory_is_told_what_was_said_in_the_order_of_the
     going = await agent.called()
     assert [message.text for message in going.call.history] == ["one", "first", "two", "second"]
     assert [message.role for message in going.call.history] == ["user", "agent", "user", "agent"]
-    going.end()
-    await ends(hub, last)
+    await finish(hub, going, last)
 
 
 async def test_an_agent_that_remembers_is_told_nothing_twice(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a", "one")
-    (await agent.called()).say("first").end()
-    await ends(hub, first)
+    hub, agent = await hubs.scripted()
+    first = await converse(hub, agent, "one", says="first")
     await submit(hub, "a", "two", thread_id=first.thread_id)
     assert (await agent.called()).call.history == ()
 
@@ -138,23 +114,19 @@ async def test_an_agent_that_remembers_is_told_nothing_twice(hubs: House) -> Non
 async def test_later_runs_are_handed_the_upstreams_own_ids(hubs: House) -> None:
     agent, other = Scripted(), Scripted()
     hub = await hubs.start(registered("a", agent), registered("b", other))
-    first = await submit(hub, "a")
-    going = await agent.called()
+    first, going = await begin(hub, agent)
     assert going.call.upstream == {}
     going.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t1", "run": "r1"})).ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
-    beside = await submit(hub, "a", thread_id=first.thread_id)
-    going = await agent.called()
+    beside, going = await begin(hub, agent, thread_id=first.thread_id)
     assert going.call.upstream == {"context": "c"}
     going.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t2"})).end()
     await ends(hub, beside)
     await answer(hub, first.task_id, "Bob")
     going = await agent.called()
     assert going.call.upstream == {"context": "c", "task": "t1", "run": "r1"}
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
     foreign = await submit(hub, "b", thread_id=first.thread_id)
     going = await other.called()
     assert going.call.upstream == {}
-    going.end()
-    await ends(hub, foreign)
+    await finish(hub, going, foreign)

@@ -72,18 +72,10 @@ async def miscount(text: str) -> Count:
     return cast("Count", {"words": "many" if text == "wrong" else len(text.split())})
 
 
-async def test_every_protocol_tells_of_an_output_that_does_not_fit(tmp_path: Path) -> None:
-    async with running(tmp_path, {"miscount": miscount}, default_agent="miscount") as gateway:
+async def test_a_caller_is_told_of_an_output_that_does_not_fit(tmp_path: Path) -> None:
+    async with running(tmp_path, {"miscount": miscount}) as gateway:
         for text, outcome in (("wrong", "failed"), ("one two", "completed")):
             said = {"role": "user", "parts": [{"content": text}]}
-            acp = await gateway.http.post("/acp/runs", json={"agent_name": "miscount", "input": [said]})
-            message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": text}]}
-            a2a = await gateway.http.post(
-                "/a2a/miscount/message:send", json={"message": message}, headers={"A2A-Version": "1.0"}
-            )
-            langgraph = await gateway.http.post("/runs/wait", json={"assistant_id": "miscount", "input": text})
-            assert acp.json()["status"] == outcome
-            assert a2a.json()["task"]["status"]["state"] == f"TASK_STATE_{outcome.upper()}"
-            assert ("__error__" in langgraph.json()) == (outcome == "failed")
-            for answer in (acp, a2a, langgraph):
-                assert ("does not fit its own schema" in answer.text) == (outcome == "failed")
+            told = await gateway.http.post("/acp/runs", json={"agent_name": "miscount", "input": [said]})
+            assert told.json()["status"] == outcome
+            assert ("does not fit its own schema" in told.text) == (outcome == "failed")

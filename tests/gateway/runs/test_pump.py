@@ -2,31 +2,16 @@
 
 from collections.abc import AsyncIterator
 
-from babelgate.canonical import (
-    Event,
-    FilePart,
-    Invocation,
-    Message,
-    RunInput,
-    Scope,
-    Submission,
-    TaskState,
-    TextPart,
-)
-from babelgate.canonical.event import (
-    ArtifactAdded,
-    InterruptRaised,
-    MessageStarted,
-    PartAdded,
-    PartDelta,
-)
+from babelgate.canonical import Event, FilePart, Invocation, Message, RunInput, Scope, Submission, TaskState, TextPart
+from babelgate.canonical.event import ArtifactAdded, InterruptRaised, MessageStarted, PartAdded, PartDelta
 from tests.gateway.hubs import (
     OWNER,
     House,
     Scripted,
     asked,
+    begin,
     ends,
-    follow,
+    finish,
     log,
     reaches,
     registered,
@@ -60,20 +45,6 @@ async def test_an_agent_may_be_any_iterator(hubs: House) -> None:
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
 
-async def test_a_token_is_shown_while_the_agent_still_works(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    going = (await agent.called()).open("one ")
-    seen = await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
-    assert not going.closed.is_set()
-    going.more("two ")
-    seen += await follow(hub, Scope.task(receipt.task), seen[-1].seq, until=lambda r: r.event.kind == "part_delta")
-    going.end()
-    seen += await follow(hub, Scope.task(receipt.task), seen[-1].seq)
-    assert seen == await log(hub, receipt, "task")
-
-
 class Flood:
     """Says a thousand tokens without ever waiting."""
 
@@ -87,11 +58,9 @@ class Flood:
 async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("flood", Flood()), registered("a", agent))
-    other = await submit(hub, "a")
-    going = await agent.called()
+    other, going = await begin(hub, agent)
     flood = await submit(hub, "flood")
-    going.end()
-    await ends(hub, other)
+    await finish(hub, going, other)
     await ends(hub, flood)
     records = await log(hub, flood)
     assert sum(record.event.kind == "part_delta" for record in records) == 1000
@@ -101,8 +70,7 @@ async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -
 
 
 async def test_files_reach_the_agent_with_their_bytes_and_come_back_by_hash(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     sent = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
     receipt = await within(hub.submit(OWNER, Submission(agent="a", input=RunInput(messages=(sent,)))))
     going = await agent.called()

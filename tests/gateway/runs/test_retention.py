@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, func, select
 
-from babelgate.canonical import FaultCode, FaultError, FilePart, Scope, TaskState, Thread, ThreadChange
+from babelgate.canonical import FaultCode, FaultError, FilePart, Scope, Thread, ThreadChange
 from babelgate.canonical.event import Custom
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import Hub
@@ -16,7 +16,20 @@ from babelgate.gateway.settings.model import Retention
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import EventRow, RemnantRow, TombstoneRow, WebhookRow
 from babelgate.gateway.storage.transaction import Transaction
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, batches, ends, reaches, registered, submit, within
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Scripted,
+    batches,
+    begin,
+    ends,
+    registered,
+    submit,
+    submit_and_ask,
+    submit_to_end,
+    within,
+)
 
 DAY = 86_400_000_000
 
@@ -87,8 +100,7 @@ async def test_a_thread_is_kept_as_long_after_its_last_change_as_the_policy_says
 async def test_without_a_policy_everything_is_kept(hubs: House) -> None:
     time = Time()
     hub = await hubs.start(registered("echo", Echo()), clock=time.clock)
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     time.pass_days(100_000)
     assert await hub.retention.sweep() == 0
     assert not await is_gone(hub, receipt.thread_id)
@@ -98,11 +110,8 @@ async def test_a_thread_with_work_before_it_is_kept_until_the_longer_period_is_o
     time, agent = Time(), Scripted()
     agents = (registered("a", agent, concurrency=2), registered("echo", Echo()))
     hub = await hubs.start(*agents, retention=Retention(threads=86400), clock=time.clock)
-    asks = await submit(hub, "a")
-    (await agent.called()).ask("q").end()
-    await reaches(hub, asks, TaskState.INPUT_REQUIRED)
-    works = await submit(hub, "a")
-    working = await agent.called()
+    asks = await submit_and_ask(hub, agent, "q")
+    works, working = await begin(hub, agent)
     waits = await submit(hub, "a", thread_id=works.thread_id)
     delayed = await submit(hub, "echo", start_in=400 * DAY)
     time.pass_days(365)
@@ -121,8 +130,7 @@ async def test_a_thread_with_work_before_it_is_kept_until_the_longer_period_is_o
 async def test_a_thread_that_is_used_while_it_is_to_go_stays(hubs: House) -> None:
     time = Time()
     hub = await hubs.start(registered("echo", Echo()), retention=Retention(threads=86400), clock=time.clock)
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     thread = await hub.reads.thread(OWNER, receipt.thread_id)
     seq = (await hub.reads.records(OWNER, Scope(receipt.thread_id)))[-1].seq
     pk = await hub.reads.key(OWNER, thread.thread_id)
@@ -134,8 +142,7 @@ async def test_a_clock_that_is_set_forward_erases_nothing(hubs: House) -> None:
     time = Time()
     clock = Clock(lambda: time.now, lambda: 0)
     hub = await hubs.start(registered("echo", Echo()), retention=Retention(threads=86400), clock=clock)
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     time.pass_days(1000)
     assert await hub.retention.sweep() == 0
     assert not await is_gone(hub, receipt.thread_id)
@@ -197,8 +204,7 @@ async def test_the_log_of_a_long_thread_goes_bit_by_bit_and_others_do_not_wait_f
     assert await is_gone(hub, thread.thread_id)
     left = await hub.journal.query(sizes)
     assert sum(left) > events * size
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     own = len(await hub.reads.records(OWNER, Scope(receipt.thread_id)))
     left = await hub.journal.query(sizes)
     while await hub.journal.write(deletion.erase_remnant):
@@ -227,8 +233,7 @@ async def test_an_erasure_that_was_interrupted_is_ended_after_the_start_and_its_
     assert await hub.journal.query(count, EventRow) == 3001
     await hubs.stop(hub)
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     assert await hub.reads.key(OWNER, receipt.thread_id) > pk
     await no_remnants(hub)
     event, mine = table_of(EventRow), await hub.reads.key(OWNER, receipt.thread_id)

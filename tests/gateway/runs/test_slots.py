@@ -3,11 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from babelgate.canonical import (
-    FaultCode,
-    FaultError,
-    RunStatus,
-)
+from babelgate.canonical import FaultCode, FaultError, RunStatus
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.lifecycle import Later
 from babelgate.gateway.runs.slots import Slots
@@ -16,9 +12,12 @@ from tests.gateway.hubs import (
     Echo,
     House,
     Scripted,
+    begin,
     ends,
+    finish,
     registered,
     submit,
+    submit_to_end,
     turned,
     within,
 )
@@ -122,8 +121,7 @@ async def test_nothing_is_started_once_they_are_closed():
 
 
 async def test_no_more_runs_of_an_agent_are_active_than_it_takes(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=2))
+    hub, agent = await hubs.scripted(concurrency=2)
     receipts = [await submit(hub, "a", str(number)) for number in range(5)]
     going = [await agent.called(), await agent.called()]
     assert not agent.waiting
@@ -131,18 +129,15 @@ async def test_no_more_runs_of_an_agent_are_active_than_it_takes(hubs: House) ->
     for number, receipt in enumerate(receipts):
         mine = going.pop(0)
         assert mine.call.text == str(number)
-        mine.end()
-        await ends(hub, receipt)
+        await finish(hub, mine, receipt)
         if number < 3:
             going.append(await agent.called())
         assert not agent.waiting
 
 
 async def test_a_slot_goes_to_the_thread_that_has_waited_longest(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
-    first = await submit(hub, "a", "first")
-    going = await agent.called()
+    hub, agent = await hubs.scripted(concurrency=1)
+    first, going = await begin(hub, agent, "first")
     same = await submit(hub, "a", "same thread", thread_id=first.thread_id)
     other = await submit(hub, "a", "other thread")
     last = await submit(hub, "a", "other thread again", thread_id=other.thread_id)
@@ -162,18 +157,14 @@ async def test_agents_do_not_take_each_others_slots(hubs: House) -> None:
     blocked = await submit(hub, "slow")
     going = await slow.called()
     behind = await submit(hub, "echo", thread_id=blocked.thread_id)
-    beside = await submit(hub, "echo")
-    await ends(hub, beside)
+    await submit_to_end(hub, "echo")
     assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.PENDING
-    going.end()
-    await ends(hub, behind)
+    await finish(hub, going, behind)
 
 
 async def test_a_run_that_was_cancelled_while_it_waited_gives_its_turn_to_the_next(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
-    first = await submit(hub, "a", "first")
-    going = await agent.called()
+    hub, agent = await hubs.scripted(concurrency=1)
+    first, going = await begin(hub, agent, "first")
     gone = await submit(hub, "a", "gone")
     last = await submit(hub, "a", "last")
     await hub.cancel(OWNER, gone.task_id)

@@ -26,23 +26,25 @@ from tests.gateway.hubs import (
     Scripted,
     answer,
     asked,
+    begin,
+    converse,
     ends,
+    fails,
+    finish,
     follow,
     kinds,
     log,
     reaches,
+    refused,
     registered,
     run_is,
     states,
     submit,
+    submit_and_ask,
+    submit_to_end,
     text,
     within,
 )
-
-
-def refused(error: "pytest.ExceptionInfo[FaultError]") -> FaultCode:
-    return error.value.fault.code
-
 
 # A plain run
 
@@ -71,8 +73,7 @@ async def test_a_plain_run_is_written_in_the_order_that_every_encoder_expects(hu
 
 async def test_the_receipt_shows_all_of_the_run_and_nothing_older(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    first = await submit(hub, "echo")
-    await ends(hub, first)
+    first = await submit_to_end(hub, "echo")
     second = await submit(hub, "echo", thread_id=first.thread_id)
     shown = await follow(hub, Scope(second.thread_id, "run", second.run_id), second.seq)
     assert isinstance(shown[0].event, RunCreated)
@@ -81,14 +82,11 @@ async def test_the_receipt_shows_all_of_the_run_and_nothing_older(hubs: House) -
 
 
 async def test_history_of_a_conversation_held_elsewhere_is_said_before_the_input(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
-    first = await submit(hub, "a", "now", history=(*text("before"), Message.of("answered")))
-    going = await agent.called()
+    hub, agent = await hubs.scripted(remembers=False)
+    first, going = await begin(hub, agent, "now", history=(*text("before"), Message.of("answered")))
     assert [message.text for message in going.call.history] == ["before", "answered"]
     assert going.call.text == "now"
-    going.say("then").end()
-    await ends(hub, first)
+    await finish(hub, going.say("then"), first)
     await submit(hub, "a", "later", thread_id=first.thread_id, history=text("elsewhere"))
     going = await agent.called()
     assert [message.text for message in going.call.history] == ["before", "answered", "now", "then", "elsewhere"]
@@ -105,9 +103,8 @@ async def test_an_id_that_is_taken_is_a_conflict_and_changes_nothing(hubs: House
     await ends(hub, first)
     before = await log(hub, first)
     for taken in ({"task_id": task_id}, {"run_id": run_id}):
-        with pytest.raises(FaultError) as error:
+        with refused(FaultCode.CONFLICT):
             await submit(hub, "echo", thread_id=first.thread_id, **taken)
-        assert refused(error) is FaultCode.CONFLICT
     assert await log(hub, first) == before
 
 
@@ -125,9 +122,8 @@ async def test_two_submissions_of_one_id_at_once_have_one_winner(hubs: House) ->
 async def test_an_unknown_thread_id_makes_that_thread_unless_told_to_reject(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread_id = str(uuid4())
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await submit(hub, "echo", thread_id=thread_id, if_missing="reject")
-    assert refused(error) is FaultCode.NOT_FOUND
     receipt = await submit(hub, "echo", thread_id=thread_id, thread_metadata={"a": 1})
     assert receipt.thread_id == thread_id
     assert (await hub.reads.thread(OWNER, thread_id)).metadata == {"a": 1}
@@ -155,64 +151,48 @@ async def test_an_alias_names_one_thread_per_owner_protocol_and_agent(hubs: Hous
 
 async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    first = await submit(hub, "echo", "1")
-    await ends(hub, first)
-    second = await submit(hub, "echo", "2", continues=first.task_id)
-    await ends(hub, second)
-    third = await submit(hub, "echo", "3", continues=second.task_id)
-    await ends(hub, third)
+    first = await submit_to_end(hub, "echo", "1")
+    second = await submit_to_end(hub, "echo", "2", continues=first.task_id)
+    third = await submit_to_end(hub, "echo", "3", continues=second.task_id)
     assert first.thread_id == second.thread_id == third.thread_id
     assert [task.task_id for task in await hub.reads.chain(OWNER, first.task_id)] == [
         first.task_id,
         second.task_id,
         third.task_id,
     ]
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.INVALID):
         await submit(hub, "echo", continues=first.task_id, thread_id=str(uuid4()))
-    assert refused(error) is FaultCode.INVALID
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await submit(hub, "echo", continues=str(uuid4()))
-    assert refused(error) is FaultCode.NOT_FOUND
 
 
 # A busy thread: the multitask strategies
 
 
 async def test_reject_on_a_busy_thread_is_a_conflict_that_leaves_no_trace(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    first, going = await begin(hub, agent)
     before = await log(hub, first)
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.CONFLICT) as error:
         await submit(hub, "a", thread_id=first.thread_id, strategy="reject")
-    assert refused(error) is FaultCode.CONFLICT
     assert error.value.fault.details == {"reason": BUSY}
     assert "strategy" not in error.value.fault.message, "whose choice it is, the caller's protocol says"
     assert await log(hub, first) == before
-    going.end()
-    await ends(hub, first)
-    second = await submit(hub, "a", thread_id=first.thread_id, strategy="reject")
-    (await agent.called()).end()
-    await ends(hub, second)
+    await finish(hub, going, first)
+    await converse(hub, agent, thread_id=first.thread_id, strategy="reject")
 
 
 async def test_reject_counts_runs_that_only_wait(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1))
-    blocking = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted(concurrency=1)
+    blocking, going = await begin(hub, agent)
     waiting = await submit(hub, "a")
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.CONFLICT):
         await submit(hub, "a", thread_id=waiting.thread_id, strategy="reject")
-    assert refused(error) is FaultCode.CONFLICT
-    going.end()
-    await ends(hub, blocking)
+    await finish(hub, going, blocking)
 
 
 async def test_enqueued_inputs_run_one_after_the_other_in_order(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipts = [await submit(hub, "a", "0")]
     for number in range(1, 4):
         receipts.append(await submit(hub, "a", str(number), thread_id=receipts[0].thread_id))
@@ -231,17 +211,14 @@ async def test_enqueued_inputs_run_one_after_the_other_in_order(hubs: House) -> 
 
 
 async def test_interrupt_cancels_the_old_task_and_starts_the_new_run_after_the_old_agent_ended(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     old = await submit(hub, "a", "old")
     first = (await agent.called()).open("half")
     queued = await submit(hub, "a", "queued", thread_id=old.thread_id)
-    new = await submit(hub, "a", "new", thread_id=old.thread_id, strategy="interrupt")
-    second = await agent.called()
+    new, second = await begin(hub, agent, "new", thread_id=old.thread_id, strategy="interrupt")
     assert first.closed.is_set()
     assert second.call.text == "new"
-    second.say("done").end()
-    await ends(hub, new)
+    await finish(hub, second.say("done"), new)
     records = await log(hub, new)
     assert states(records, old.task_id) == ["working", "cancelling", "cancelled"]
     assert states(records, queued.task_id) == ["cancelled"]
@@ -255,17 +232,12 @@ async def test_interrupt_cancels_the_old_task_and_starts_the_new_run_after_the_o
 
 
 async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    before = await submit(hub, "a", "kept")
-    (await agent.called()).say("kept too").end()
-    await ends(hub, before)
+    hub, agent = await hubs.scripted()
+    before = await converse(hub, agent, "kept", says="kept too")
     old = await submit(hub, "a", "old", thread_id=before.thread_id)
     (await agent.called()).say("rolled back").open("half")
     queued = await submit(hub, "a", "queued", thread_id=before.thread_id)
-    new = await submit(hub, "a", "new", thread_id=before.thread_id, strategy="rollback")
-    (await agent.called()).say("answered").end()
-    await ends(hub, new)
+    new = await converse(hub, agent, "new", thread_id=before.thread_id, strategy="rollback", says="answered")
     records = await log(hub, new)
     fold = Fold(new.thread_id, OWNER, records)
     assert [message.text for message in fold.messages()] == ["kept", "kept too", "new", "answered"]
@@ -277,8 +249,7 @@ async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: Hou
 
 
 async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
+    hub, agent = await hubs.scripted(remembers=False)
     old = await submit(hub, "a", "old")
     (await agent.called()).say("said before the rollback").open("half")
     await submit(hub, "a", "new", thread_id=old.thread_id, strategy="rollback")
@@ -286,44 +257,34 @@ async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
 
 
 async def test_an_input_may_supersede_what_waits_for_an_answer(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a", "first")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    first, going = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
     going.ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
-    beside = await submit(hub, "a", "beside", thread_id=first.thread_id)
-    (await agent.called()).end()
-    await ends(hub, beside)
+    await converse(hub, agent, "beside", thread_id=first.thread_id)
     assert (await hub.reads.task(OWNER, first.task_id)).is_waiting
-    new = await submit(hub, "a", "new", thread_id=first.thread_id, supersede=True)
-    (await agent.called()).end()
-    await ends(hub, new)
+    await converse(hub, agent, "new", thread_id=first.thread_id, supersede=True)
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.CANCELLED
     assert await asked(hub, first) == []
     assert (await hub.reads.run(OWNER, behind.run_id)).reason is RunReason.SUPERSEDED
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.TASK_ENDED):
         await answer(hub, first.task_id, "Bob")
-    assert refused(error) is FaultCode.TASK_ENDED
 
 
 # Another input of an open task
 
 
 async def test_a_follow_up_of_a_working_task_is_its_next_run(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a", "first")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    first, going = await begin(hub, agent, "first")
     second = await submit(hub, "a", "second", follow_up=first.task_id)
     assert (second.task_id, second.thread_id) == (first.task_id, first.thread_id)
     going.end()
     going = await agent.called()
     assert (going.call.text, going.call.cause) == ("second", "follow_up")
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.WORKING
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
     records = await log(hub, first)
     assert states(records) == ["working", "completed"]
     assert sum(isinstance(record.event, TaskCreated) for record in records) == 1
@@ -333,13 +294,11 @@ async def test_a_follow_up_of_a_working_task_is_its_next_run(hubs: House) -> Non
 async def test_a_follow_up_is_refused_where_the_task_takes_none(hubs: House, state: str) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("b", Echo()))
-    first = await submit(hub, "a")
-    going = await agent.called()
+    first, going = await begin(hub, agent)
     task_id, name, code, fields = first.task_id, "a", FaultCode.TASK_ENDED, dict[str, Any]()
     match state:
         case "ended":
-            going.end()
-            await ends(hub, first)
+            await finish(hub, going, first)
         case "cancelling":
             going.stubborn = True
             await hub.cancel(OWNER, first.task_id)
@@ -354,19 +313,16 @@ async def test_a_follow_up_is_refused_where_the_task_takes_none(hubs: House, sta
         case _:
             fields, code = {"strategy": "interrupt"}, FaultCode.INVALID
     before = await log(hub, first)
-    with pytest.raises(FaultError) as error:
+    with refused(code):
         await submit(hub, name, follow_up=task_id, **fields)
-    assert refused(error) is code
     assert await log(hub, first) == before
     going.stubborn = False
     going.end()
 
 
 async def test_what_was_sent_before_a_question_waits_until_the_answer_was_worked_on(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a", "first")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    first, going = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
     going.ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -377,15 +333,12 @@ async def test_what_was_sent_before_a_question_waits_until_the_answer_was_worked
     going.end()
     going = await agent.called()
     assert going.call.run_id == behind.run_id
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
 
 
 async def test_an_answer_that_has_to_wait_still_goes_before_what_was_sent_earlier(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a", "first")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    first, going = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
     beside = await submit(hub, "a", "beside", thread_id=first.thread_id)
     going.ask("name").end()
@@ -403,15 +356,11 @@ async def test_an_answer_that_has_to_wait_still_goes_before_what_was_sent_earlie
 
 
 async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    first, going = await begin(hub, agent)
     behind = await submit(hub, "a", follow_up=first.task_id)
     going.fail(ValueError("broken"))
-    task = await ends(hub, first)
-    assert task.state is TaskState.FAILED
-    assert task.fault is not None and task.fault.code is FaultCode.AGENT_FAILED
+    await fails(hub, first, FaultCode.AGENT_FAILED)
     assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
     assert not agent.waiting
 
@@ -420,8 +369,7 @@ async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> No
 
 
 async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_task(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).say("Let me see.").ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -437,8 +385,7 @@ async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_t
         ("name", "answer", "Bob")
     ]
     assert going.call.text == "I am Bob"
-    going.say("Hello").end()
-    await ends(hub, first)
+    await finish(hub, going.say("Hello"), first)
     records = await log(hub, first)
     assert states(records) == ["working", "input_required", "working", "completed"]
     tail = [record.event.kind for record in records if record.seq > answered.seq]
@@ -446,11 +393,8 @@ async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_t
 
 
 async def test_an_answer_that_leaves_others_open_is_a_run_without_activation(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    (await agent.called()).ask("write", "send").end()
-    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    first = await submit_and_ask(hub, agent, "write", "send")
     partly = await answer(hub, first.task_id, values={"send": True})
     run = await hub.reads.run(OWNER, partly.run_id)
     assert (run.status, run.cause) == (RunStatus.PAUSED, "answer")
@@ -462,37 +406,28 @@ async def test_an_answer_that_leaves_others_open_is_a_run_without_activation(hub
     await answer(hub, first.task_id, False)
     going = await agent.called()
     assert [(given.interrupt_id, given.value) for given in going.call.answers] == [("write", False), ("send", True)]
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
 
 
 async def test_all_answers_at_once_need_one_run(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    (await agent.called()).ask("write", "send").end()
-    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    first = await submit_and_ask(hub, agent, "write", "send")
     await answer(hub, first.task_id, values={"send": 1, "write": 2})
     going = await agent.called()
     assert [given.value for given in going.call.answers] == [2, 1]
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
 
 
 async def test_a_bare_answer_goes_to_the_oldest_question(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    (await agent.called()).ask("write", "send").end()
-    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    first = await submit_and_ask(hub, agent, "write", "send")
     await answer(hub, first.task_id, "x")
     assert [question.interrupt_id for question in await asked(hub, first)] == ["send"]
 
 
 @pytest.mark.parametrize("kind", ["input", "auth", "approval"])
 async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, kind: str) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).ask("q", kind=kind).end()
     waiting = TaskState.AUTH_REQUIRED if kind == "auth" else TaskState.INPUT_REQUIRED
@@ -501,13 +436,11 @@ async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, ki
     await answer(hub, first.task_id, action="decline")
     going = await agent.called()
     assert [given.action for given in going.call.answers] == ["decline"]
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
 
 
 async def test_what_is_left_open_decides_whether_it_is_authentication_that_the_task_waits_for(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).ask("name").ask("login", kind="auth").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
@@ -525,50 +458,34 @@ async def test_what_is_left_open_decides_whether_it_is_authentication_that_the_t
     ],
 )
 async def test_an_answer_to_no_open_question_changes_nothing(hubs: House, fields: Any, code: FaultCode) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    (await agent.called()).ask("name").end()
-    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    first = await submit_and_ask(hub, agent, "name")
     before = await log(hub, first)
-    with pytest.raises(FaultError) as error:
+    with refused(code) as error:
         await answer(hub, first.task_id, **fields)
-    assert refused(error) is code
     if code is FaultCode.NOT_AWAITING:
         assert error.value.fault.details["interrupts"] == ["name"]
     assert await log(hub, first) == before
 
 
 async def test_a_question_takes_one_answer(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    (await agent.called()).ask("name").end()
-    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    first = await submit_and_ask(hub, agent, "name")
     await answer(hub, first.task_id, "Bob")
     going = await agent.called()
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_AWAITING):
         await answer(hub, first.task_id, "Ann")
-    assert refused(error) is FaultCode.NOT_AWAITING
-    going.end()
-    await ends(hub, first)
-    with pytest.raises(FaultError) as error:
+    await finish(hub, going, first)
+    with refused(FaultCode.TASK_ENDED):
         await answer(hub, first.task_id, "Ann")
-    assert refused(error) is FaultCode.TASK_ENDED
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await answer(hub, str(uuid4()), "Ann")
-    assert refused(error) is FaultCode.NOT_FOUND
 
 
 async def test_two_tasks_may_be_asked_under_one_id_and_one_task_again_under_another(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    (await agent.called()).ask("name").end()
-    await reaches(hub, first, TaskState.INPUT_REQUIRED)
-    second = await submit(hub, "a", thread_id=first.thread_id)
-    (await agent.called()).ask("name").end()
-    await reaches(hub, second, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    first = await submit_and_ask(hub, agent, "name")
+    second = await submit_and_ask(hub, agent, "name", thread_id=first.thread_id)
     await answer(hub, second.task_id, "second")
     going = await agent.called()
     assert [(given.interrupt_id, given.value) for given in going.call.answers] == [("name", "second")]
@@ -583,36 +500,27 @@ async def test_two_tasks_may_be_asked_under_one_id_and_one_task_again_under_anot
     await answer(hub, second.task_id, values={"name-2": "third"})
     going = await agent.called()
     assert [given.value for given in going.call.answers] == ["third"]
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
     await ends(hub, second)
 
 
 async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    (await agent.called()).ask("name").end()
-    await reaches(hub, first, TaskState.INPUT_REQUIRED)
-    beside = await submit(hub, "a", thread_id=first.thread_id)
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    first = await submit_and_ask(hub, agent, "name")
+    beside, going = await begin(hub, agent, thread_id=first.thread_id)
     answered = await answer(hub, first.task_id, "Bob")
     assert (await hub.reads.run(OWNER, answered.run_id)).status is RunStatus.PENDING
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.WORKING
-    going.end()
-    await ends(hub, beside)
-    (await agent.called()).end()
-    await ends(hub, first)
+    await finish(hub, going, beside)
+    await finish(hub, await agent.called(), first)
 
 
 # Cancel
 
 
 async def test_a_waiting_run_is_cancelled_at_once_and_its_agent_is_never_called(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    first, going = await begin(hub, agent)
     second = await submit(hub, "a", thread_id=first.thread_id)
     task = await hub.cancel(OWNER, second.task_id)
     assert task.state is TaskState.CANCELLED
@@ -620,33 +528,26 @@ async def test_a_waiting_run_is_cancelled_at_once_and_its_agent_is_never_called(
     run = await hub.reads.run(OWNER, second.run_id)
     assert (run.status, run.reason, run.attempt) == (RunStatus.CANCELLED, RunReason.CALLER, 0)
     assert states(await log(hub, second, "task")) == ["cancelling", "cancelled"]
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
     assert not agent.waiting
 
 
 async def test_a_paused_task_is_cancelled_at_once_and_its_questions_are_closed(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    (await agent.called()).ask("write", "send").end()
-    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    first = await submit_and_ask(hub, agent, "write", "send")
     assert (await hub.cancel(OWNER, first.task_id)).state is TaskState.CANCELLED
     records = await log(hub, first)
     assert states(records) == ["working", "input_required", "cancelling", "cancelled"]
     closed = [r.event for r in records if isinstance(r.event, InterruptAnswered)]
     assert [(event.interrupt_id, event.action) for event in closed] == [("write", "superseded"), ("send", "superseded")]
     assert not agent.waiting
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.TASK_ENDED):
         await answer(hub, first.task_id, "late")
-    assert refused(error) is FaultCode.TASK_ENDED
 
 
 async def test_a_cancelled_task_ends_with_all_of_its_inputs(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    first, going = await begin(hub, agent)
     behind = await submit(hub, "a", follow_up=first.task_id)
     going.open("half")
     task = await hub.cancel(OWNER, first.task_id)
@@ -659,15 +560,12 @@ async def test_a_cancelled_task_ends_with_all_of_its_inputs(hubs: House) -> None
 
 async def test_a_terminal_task_cannot_be_cancelled(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     before = await log(hub, receipt)
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.TASK_ENDED):
         await hub.cancel(OWNER, receipt.task_id)
-    assert refused(error) is FaultCode.TASK_ENDED
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await hub.cancel(OWNER, str(uuid4()))
-    assert refused(error) is FaultCode.NOT_FOUND
     assert await log(hub, receipt) == before
 
 
@@ -681,15 +579,13 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
         registered("b", other, concurrency=1),
         limits=Limits(queue=Queue(agent=4, thread=2, owner=5)),
     )
-    busy = await submit(hub, "a")
-    going = await agent.called()
+    busy, going = await begin(hub, agent)
     for _ in range(2):
         await submit(hub, "a", thread_id=busy.thread_id)
 
     async def full(name: str, what: str, **fields: Any) -> None:
-        with pytest.raises(FaultError) as error:
+        with refused(FaultCode.QUEUE_FULL) as error:
             await submit(hub, name, **fields)
-        assert refused(error) is FaultCode.QUEUE_FULL
         assert what in error.value.fault.message
         assert error.value.fault.details["retry_after"] > 0
 
@@ -710,17 +606,15 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
 
 
 async def test_a_refused_input_leaves_no_thread_behind(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, concurrency=1), limits=Limits(queue=Queue(agent=1)))
+    hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=Queue(agent=1)))
     await submit(hub, "a")
     await agent.called()
     await submit(hub, "a")
     thread_id = str(uuid4())
     with pytest.raises(FaultError):
         await submit(hub, "a", thread_id=thread_id)
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await hub.reads.thread(OWNER, thread_id)
-    assert refused(error) is FaultCode.NOT_FOUND
 
 
 # Later
@@ -738,27 +632,22 @@ class Moved:
 
 async def test_a_run_does_not_start_before_its_time(hubs: House) -> None:
     clock = Moved()
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent), clock=Clock(clock, clock))
+    hub, agent = await hubs.scripted(clock=Clock(clock, clock))
     second = await submit(hub, "a", "second", start_in=120_000)
     first = await submit(hub, "a", "first", thread_id=second.thread_id, start_in=60_000)
-    now = await submit(hub, "a", "now", thread_id=second.thread_id)
-    going = await agent.called()
+    now, going = await begin(hub, agent, "now", thread_id=second.thread_id)
     assert going.call.text == "now"
-    going.end()
-    await ends(hub, now)
+    await finish(hub, going, now)
     assert not agent.waiting
     clock.now += 60_000
     going = await agent.called()
     assert going.call.text == "first"
     assert not agent.waiting
     clock.now += 60_000
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
     going = await agent.called()
     assert going.call.text == "second"
-    going.end()
-    await ends(hub, second)
+    await finish(hub, going, second)
 
 
 @pytest.mark.parametrize("when", [-1, 2**63, 10**30])
@@ -772,8 +661,7 @@ async def test_a_time_that_no_database_holds_is_refused_alone(hubs: House, when:
 
 async def test_a_run_whose_time_has_passed_starts_at_once(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo", start_in=0)
-    await ends(hub, receipt)
+    await submit_to_end(hub, "echo", start_in=0)
 
 
 # What a thread keeps

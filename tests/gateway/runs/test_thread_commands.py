@@ -4,9 +4,7 @@ import pytest
 
 from babelgate.canonical import (
     FaultCode,
-    FaultError,
     FilePart,
-    Hub,
     Message,
     Receipt,
     RunStatus,
@@ -19,7 +17,25 @@ from babelgate.canonical import (
 )
 from babelgate.canonical.event import UpstreamBound
 from babelgate.canonical.thread import next_run_id
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, answer, ends, reaches, registered, run_is, submit
+from babelgate.gateway.hub import Hub
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Scripted,
+    answer,
+    begin,
+    converse,
+    ends,
+    finish,
+    reaches,
+    refused,
+    registered,
+    run_is,
+    submit,
+    submit_and_ask,
+    submit_to_end,
+)
 
 THREAD = "229c1834-bc04-4d90-8fd6-77f6b9ef1462"
 
@@ -32,6 +48,13 @@ async def state_of(hub: Hub, thread_id: str) -> tuple[dict[str, object], list[st
     head = (await history_of(hub, thread_id)).head
     assert head is not None
     return dict(head.values), [message.text for message in head.messages]
+
+
+async def bound_turn(hub: Hub, agent: Scripted) -> Receipt:
+    """Run a whole turn in which the agent's server names its context."""
+    first, going = await begin(hub, agent, "one")
+    await finish(hub, going.say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1"), first)
+    return first
 
 
 def said(message_id: str, words: str) -> Message:
@@ -57,9 +80,8 @@ async def test_a_thread_can_be_made_before_anything_runs_on_it(hubs: House) -> N
 async def test_a_taken_id_is_a_conflict_unless_the_caller_wants_what_is_there(hubs: House) -> None:
     hub = await hubs.start()
     made = await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.CONFLICT):
         await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
-    assert error.value.fault.code is FaultCode.CONFLICT
     assert await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD, if_exists="return") == made
     assert await hub.create_thread("bob", ThreadChange(), thread_id=THREAD)
 
@@ -69,11 +91,9 @@ async def test_the_id_of_an_erased_thread_is_given_out_again_to_who_asks_for_a_n
     for _ in range(2):
         await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
         await hub.delete_thread(OWNER, THREAD)
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await submit(hub, "echo", thread_id=THREAD)
-    assert error.value.fault.code is FaultCode.NOT_FOUND
-    receipt = await submit(hub, "echo", thread_id=THREAD, if_missing="recreate")
-    await ends(hub, receipt)
+    await submit_to_end(hub, "echo", thread_id=THREAD, if_missing="recreate")
     assert (await hub.reads.thread(OWNER, THREAD)).metadata == {}
     await hub.delete_thread(OWNER, THREAD)
 
@@ -82,9 +102,8 @@ async def test_a_run_from_a_revision_that_is_not_there_is_refused(hubs: House) -
     hub = await hubs.start(registered("echo", Echo()))
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
     for thread_id in (THREAD, None):
-        with pytest.raises(FaultError) as error:
+        with refused(FaultCode.NOT_FOUND):
             await submit(hub, "echo", thread_id=thread_id, checkpoint="nope")
-        assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_members_of_a_change_replace_those_of_the_thread(hubs: House) -> None:
@@ -92,50 +111,39 @@ async def test_members_of_a_change_replace_those_of_the_thread(hubs: House) -> N
     made = await hub.create_thread(OWNER, ThreadChange(metadata={"a": {"x": 1}, "b": 1}))
     changed = await hub.change_thread(OWNER, made.thread_id, ThreadChange(metadata={"a": {"y": 2}}, ttl=60))
     assert (changed.metadata, changed.ttl) == ({"a": {"y": 2}, "b": 1}, 60)
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await hub.change_thread(OWNER, THREAD, ThreadChange())
-    assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_an_upload_is_an_input_of_the_next_run_and_of_no_other(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
     kept = await hub.upload(OWNER, THREAD, FilePart(name="a.txt", media_type="text/plain", inline=b"one"), "folder/")
     assert (kept.name, kept.origin, kept.folder) == ("a.txt", "caller", "folder/")
     await hub.upload(OWNER, THREAD, FilePart(name="b.txt", inline=b"two"))
     assert len((await hub.reads.thread(OWNER, THREAD)).uploads) == 2
-    first = await submit(hub, "a", "hi", thread_id=THREAD)
-    going = await agent.called()
+    first, going = await begin(hub, agent, "hi", thread_id=THREAD)
     assert [(file.name, file.inline) for file in going.call.files] == [("a.txt", b"one"), ("b.txt", b"two")]
     assert going.call.text == "hi"
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
     assert (await hub.reads.thread(OWNER, THREAD)).uploads == ()
-    second = await submit(hub, "a", "again", thread_id=THREAD)
-    going = await agent.called()
+    second, going = await begin(hub, agent, "again", thread_id=THREAD)
     assert going.call.files == ()
-    going.end()
-    await ends(hub, second)
+    await finish(hub, going, second)
 
 
 async def test_an_upload_can_come_with_an_answer(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    (await agent.called()).ask("file?").end()
-    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    hub, agent = await hubs.scripted()
+    receipt = await submit_and_ask(hub, agent, "file?")
     await hub.upload(OWNER, receipt.thread_id, FilePart(name="a.txt", inline=b"one"))
     await answer(hub, receipt.task_id, "here")
     going = await agent.called()
     assert [file.inline for file in going.call.files] == [b"one"]
-    going.end()
-    await ends(hub, receipt)
+    await finish(hub, going, receipt)
 
 
 async def test_the_run_that_answers_has_the_id_that_was_known_before(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
+    hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).ask("first?").ask("second?").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
@@ -144,20 +152,14 @@ async def test_the_run_that_answers_has_the_id_that_was_known_before(hubs: House
     assert first.run_id == next_run_id(receipt.run_id)
     second = await answer(hub, receipt.task_id, values={two.interrupt_id: 2})
     assert second.run_id == next_run_id(first.run_id)
-    (await agent.called()).end()
-    await ends(hub, receipt)
+    await finish(hub, await agent.called(), receipt)
 
 
 async def test_a_callers_revision_is_what_the_agent_remembers(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=False))
-    first = await submit(hub, "a", "hi")
-    (await agent.called()).say("hello").end()
-    await ends(hub, first)
-    history = await history_of(hub, first.thread_id)
-    head = history.head
-    assert head is not None
-    removed_ids = tuple(message.message_id or "" for message in head.messages[1:])
+    hub, agent = await hubs.scripted(remembers=False)
+    first = await converse(hub, agent, "hi", says="hello")
+    _, answered = (await history_of(hub, first.thread_id)).all()[0].messages
+    removed_ids = (answered.message_id or "",)
     update = StateUpdate(
         thread_id=first.thread_id, values={"n": 1}, messages=(said("x", "by the way"),), removed_ids=removed_ids
     )
@@ -165,99 +167,72 @@ async def test_a_callers_revision_is_what_the_agent_remembers(hubs: House) -> No
     made = (await history_of(hub, first.thread_id)).get(checkpoint)
     assert made is not None
     assert (made.values, [m.text for m in made.messages], made.source) == ({"n": 1}, ["hi", "by the way"], "update")
-    second = await submit(hub, "a", "more", thread_id=first.thread_id)
-    going = await agent.called()
+    second, going = await begin(hub, agent, "more", thread_id=first.thread_id)
     assert [message.text for message in going.call.history] == ["hi", "by the way"]
-    going.say("sure").end()
-    await ends(hub, second)
+    await finish(hub, going.say("sure"), second)
     assert await state_of(hub, first.thread_id) == ({"n": 1}, ["hi", "by the way", "more", "sure"])
 
 
 async def test_a_run_from_an_older_revision_knows_only_what_came_before_it(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=True))
-    first = await submit(hub, "a", "one")
-    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
-    await ends(hub, first)
+    hub, agent = await hubs.scripted(remembers=True)
+    first = await bound_turn(hub, agent)
     root = (await history_of(hub, first.thread_id)).head
     assert root is not None
-    second = await submit(hub, "a", "two", thread_id=first.thread_id)
-    going = await agent.called()
+    second, going = await begin(hub, agent, "two", thread_id=first.thread_id)
     assert (going.call.upstream, going.call.history) == ({"context": "c1"}, ())
-    going.say("2").end()
-    await ends(hub, second)
-    third = await submit(hub, "a", "other", thread_id=first.thread_id, checkpoint=root.checkpoint_id)
-    going = await agent.called()
+    await finish(hub, going.say("2"), second)
+    third, going = await begin(hub, agent, "other", thread_id=first.thread_id, checkpoint=root.checkpoint_id)
     assert going.call.upstream == {}
     assert [message.text for message in going.call.history] == ["one", "1"]
-    going.say("3").end()
-    await ends(hub, third)
+    await finish(hub, going.say("3"), third)
     assert (await state_of(hub, first.thread_id))[1] == ["one", "1", "other", "3"]
 
 
 async def test_an_agent_that_remembers_goes_on_where_a_caller_changed_nothing_that_was_said(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=True))
-    first = await submit(hub, "a", "one")
-    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
-    await ends(hub, first)
+    hub, agent = await hubs.scripted(remembers=True)
+    first = await bound_turn(hub, agent)
     await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"note": 1}, as_node="a"))
-    second = await submit(hub, "a", "two", thread_id=first.thread_id)
-    going = await agent.called()
+    second, going = await begin(hub, agent, "two", thread_id=first.thread_id)
     assert (going.call.upstream, going.call.history) == ({"context": "c1"}, ())
-    going.say("2").end()
-    await ends(hub, second)
+    await finish(hub, going.say("2"), second)
     assert await state_of(hub, first.thread_id) == ({"note": 1}, ["one", "1", "two", "2"])
 
 
-@pytest.mark.parametrize("change", ["says", "forgets", "goes back"])
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        ("says", ["one", "1", "by the way"]),
+        ("forgets", ["one"]),
+        ("goes back", ["one"]),
+        ("spoke elsewhere", ["one", "1", "by the way"]),
+    ],
+)
 async def test_an_agent_that_remembers_is_told_all_of_a_conversation_that_a_caller_changed(
-    hubs: House, change: str
+    hubs: House, change: str, known: list[str]
 ) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=True))
-    first = await submit(hub, "a", "one")
-    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
-    await ends(hub, first)
+    hub, agent = await hubs.scripted(remembers=True)
+    first = await bound_turn(hub, agent)
     answered, asked = (await history_of(hub, first.thread_id)).all()
-    update = {
-        "says": StateUpdate(thread_id=first.thread_id, messages=(said("x", "by the way"),)),
+    news = (said("x", "by the way"),)
+    updates = {
+        "says": StateUpdate(thread_id=first.thread_id, messages=news),
         "forgets": StateUpdate(thread_id=first.thread_id, removed_ids=(answered.messages[1].message_id or "",)),
         "goes back": StateUpdate(thread_id=first.thread_id, values={"n": 1}, checkpoint=asked.checkpoint_id),
-    }[change]
-    await hub.update_state(OWNER, update)
-    second = await submit(hub, "a", "two", thread_id=first.thread_id)
-    going = await agent.called()
-    known = ["one", "1", "by the way"] if change == "says" else ["one"]
+    }
+    if change in updates:
+        await hub.update_state(OWNER, updates[change])
+    history = news if change == "spoke elsewhere" else ()
+    second, going = await begin(hub, agent, "two", thread_id=first.thread_id, history=history)
     assert (going.call.upstream, [message.text for message in going.call.history]) == ({}, known)
-    going.say("2").end()
-    await ends(hub, second)
-
-
-async def test_an_agent_that_remembers_is_told_what_was_said_elsewhere_since(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent, remembers=True))
-    first = await submit(hub, "a", "one")
-    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
-    await ends(hub, first)
-    second = await submit(hub, "a", "two", thread_id=first.thread_id, history=(said("x", "elsewhere"),))
-    going = await agent.called()
-    told = [message.text for message in going.call.history]
-    assert (going.call.upstream, told) == ({}, ["one", "1", "elsewhere"])
-    going.say("2").end()
-    await ends(hub, second)
+    await finish(hub, going.say("2"), second)
 
 
 async def test_the_state_is_not_changed_under_a_run(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    receipt = await submit(hub, "a")
-    going = await agent.called()
-    with pytest.raises(FaultError) as error:
+    hub, agent = await hubs.scripted()
+    receipt, going = await begin(hub, agent)
+    with refused(FaultCode.CONFLICT):
         await hub.update_state(OWNER, StateUpdate(thread_id=receipt.thread_id, values={"n": 1}))
-    assert error.value.fault.code is FaultCode.CONFLICT
-    going.end()
-    await ends(hub, receipt)
+    await finish(hub, going, receipt)
 
 
 async def test_a_revision_of_an_unknown_one_is_not_made(hubs: House) -> None:
@@ -267,9 +242,8 @@ async def test_a_revision_of_an_unknown_one_is_not_made(hubs: House) -> None:
         StateUpdate(thread_id=THREAD, checkpoint="nope"),
         StateUpdate(thread_id="10000000-0000-4000-8000-000000000000"),
     ):
-        with pytest.raises(FaultError) as error:
+        with refused(FaultCode.NOT_FOUND):
             await hub.update_state(OWNER, update)
-        assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_a_copy_has_the_same_revisions_and_goes_its_own_way(hubs: House) -> None:
@@ -277,8 +251,7 @@ async def test_a_copy_has_the_same_revisions_and_goes_its_own_way(hubs: House) -
     first: Receipt = await submit(hub, "echo", "one", thread_metadata={"a": 1}, data={"n": 1})
     await ends(hub, first)
     await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"n": 2}))
-    second = await submit(hub, "echo", "two", thread_id=first.thread_id)
-    await ends(hub, second)
+    await submit_to_end(hub, "echo", "two", thread_id=first.thread_id)
     copied = await hub.copy_thread(OWNER, first.thread_id)
     assert copied.thread_id != first.thread_id
     assert copied.metadata == {"a": 1}
@@ -287,46 +260,36 @@ async def test_a_copy_has_the_same_revisions_and_goes_its_own_way(hubs: House) -
         (r.values, [m.text for m in r.messages], r.source) for r in others.all()
     ]
     assert (await hub.reads.thread_view(OWNER, copied.thread_id)).status == "idle"
-    third = await submit(hub, "echo", "three", thread_id=copied.thread_id)
-    await ends(hub, third)
+    await submit_to_end(hub, "echo", "three", thread_id=copied.thread_id)
     assert await state_of(hub, first.thread_id) == ({"n": 2}, ["one", "one", "two", "two"])
     assert await state_of(hub, copied.thread_id) == ({"n": 2}, ["one", "one", "two", "two", "three", "three"])
 
 
 async def test_a_run_that_is_rolled_back_by_its_caller_is_gone_and_its_task_cancelled(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a", "one")
-    (await agent.called()).say("1").end()
-    await ends(hub, first)
+    hub, agent = await hubs.scripted()
+    first = await converse(hub, agent, "one", says="1")
     second = await submit(hub, "a", "two", thread_id=first.thread_id)
     await agent.called()
     await hub.cancel_run(OWNER, second.run_id, rollback=True)
     assert (await ends(hub, second)).state is TaskState.CANCELLED
     assert (await run_is(hub, second.run_id, first.thread_id, RunStatus.CANCELLED)).removed
     assert (await state_of(hub, first.thread_id))[1] == ["one", "1"]
-    with pytest.raises(FaultError) as error:
+    with refused(FaultCode.NOT_FOUND):
         await hub.cancel_run(OWNER, second.run_id)
-    assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_a_pending_run_that_is_rolled_back_never_meets_its_agent(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(registered("a", agent))
-    first = await submit(hub, "a", "one")
-    going = await agent.called()
+    hub, agent = await hubs.scripted()
+    first, going = await begin(hub, agent, "one")
     second = await submit(hub, "a", "two", thread_id=first.thread_id)
     removed = await hub.cancel_run(OWNER, second.run_id, rollback=True)
     assert (removed.status, removed.removed) == (RunStatus.CANCELLED, True)
-    going.end()
-    await ends(hub, first)
+    await finish(hub, going, first)
     assert len(agent.calls) == 1
 
 
 async def test_a_run_that_has_ended_cannot_be_cancelled(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
-    with pytest.raises(FaultError) as error:
+    receipt = await submit_to_end(hub, "echo")
+    with refused(FaultCode.TASK_ENDED):
         await hub.cancel_run(OWNER, receipt.run_id)
-    assert error.value.fault.code is FaultCode.TASK_ENDED

@@ -13,7 +13,7 @@ from babelgate.gateway.hub import Hub
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.window import Window
 from babelgate.gateway.settings.model import Limits
-from tests.gateway.hubs import House, ends, follow, registered, submit, within
+from tests.gateway.hubs import House, ends, follow, registered, submit, submit_to_end, within
 
 TOKENS = 40
 
@@ -66,8 +66,7 @@ async def test_tokens_of_a_window_are_stored_together(hubs: House, appends: list
     agent.hub = hub = await hubs.start(registered("a", agent), limits=Limits(window=window))
     loop = asyncio.get_running_loop()
     began = loop.time()
-    receipt = await submit(hub, "a")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "a")
     took = loop.time() - began
     records = await follow(hub, Scope.task(receipt.task))
     said = [record.event.text for record in records if isinstance(record.event, PartDelta)]

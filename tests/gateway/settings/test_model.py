@@ -201,10 +201,7 @@ def test_a_variable_in_a_string_is_filled_in_and_can_be_escaped(file: Path) -> N
 
 def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
     said = problems(file, 'keys: {eve: "${NOT_SET}"}\nagents: {a: {url: "http://${NOT_SET_2}"}}')
-    assert said == [
-        "keys.eve: the variable NOT_SET is not set",
-        "agents.a.url: the variable NOT_SET_2 is not set",
-    ]
+    assert said == ["keys.eve: the variable NOT_SET is not set", "agents.a.url: the variable NOT_SET_2 is not set"]
 
 
 # Mistakes

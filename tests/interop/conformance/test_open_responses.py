@@ -87,36 +87,37 @@ async def play(client: OfficialClient, *turns: dict[str, Any]) -> list[str]:
     return [each["error"]["code"] if each["type"] == "error" else each["response"]["status"] for each in told]
 
 
-async def test_websocket_response(client: OfficialClient) -> None:
-    assert await play(client, turn()) == ["completed"]
+NOBODY: Final = {"type": "function_call_output", "call_id": "call_nobody", "output": "x"}
 
 
-async def test_websocket_sequential_responses(client: OfficialClient) -> None:
-    assert await play(client, turn(store=False), turn(store=False)) == ["completed"] * 2
-
-
-async def test_websocket_continuation(client: OfficialClient) -> None:
-    assert await play(client, turn(store=False), turn(previous_response_id=0)) == ["completed"] * 2
+@pytest.mark.parametrize(
+    ("turns", "outcomes"),
+    [
+        ([turn()], ["completed"]),
+        ([turn(store=False), turn(store=False)], ["completed", "completed"]),
+        ([turn(store=False), turn(previous_response_id=0)], ["completed", "completed"]),
+        ([turn(previous_response_id="resp_nothing")], [NOT_FOUND]),
+        (
+            [
+                turn(store=False),
+                turn([NOBODY], store=False, previous_response_id=0),
+                turn(store=False, previous_response_id=0),
+            ],
+            ["completed", "invalid_function_call_output", NOT_FOUND],
+        ),
+    ],
+    ids=["response", "sequential", "continuation", "not-found", "failed-continuation-evicts-cache"],
+)
+async def test_websocket_turns_end_as_the_suite_wants(
+    client: OfficialClient, turns: list[dict[str, Any]], outcomes: list[str]
+) -> None:
+    assert await play(client, *turns) == outcomes
 
 
 async def test_websocket_reconnect_store_false_recovery(client: OfficialClient) -> None:
     (made,) = await client.call("turns", turns=[turn(store=False)])
     again = turn(store=False, previous_response_id=made["response"]["id"])
     assert await play(client, again, turn(store=False)) == [NOT_FOUND, "completed"]
-
-
-async def test_websocket_previous_response_not_found(client: OfficialClient) -> None:
-    assert await play(client, turn(previous_response_id="resp_nothing")) == [NOT_FOUND]
-
-
-async def test_websocket_failed_continuation_evicts_cache(client: OfficialClient) -> None:
-    nobody = {"type": "function_call_output", "call_id": "call_nobody", "output": "x"}
-    assert await play(
-        client,
-        turn(store=False),
-        turn([nobody], store=False, previous_response_id=0),
-        turn(store=False, previous_response_id=0),
-    ) == ["completed", "invalid_function_call_output", NOT_FOUND]
 
 
 async def test_websocket_compact_new_chain(client: OfficialClient) -> None:

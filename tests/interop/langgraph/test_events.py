@@ -4,7 +4,8 @@ questions, and a reader whose connection is cut."""
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeVar
 
 import pytest
@@ -30,28 +31,34 @@ def soon(awaited: Awaitable[T]) -> Awaitable[T]:
     return within(awaited, "the client")
 
 
+@asynccontextmanager
+async def talking(gateway: Running, agent: str, over: Over) -> AsyncGenerator[tuple[Any, Any]]:
+    """The client, and its new thread with an agent."""
+    async with (
+        get_client(url=gateway.url) as client,
+        client.threads.stream(assistant_id=agent, transport=over) as thread,
+    ):
+        yield client, thread
+
+
 async def wait(gateway: Running, thread_id: str, agent: str, text: str) -> None:
     body = {"assistant_id": agent, "input": said(text)}
     assert (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)).status_code == 200
 
 
 async def test_the_words_of_an_answer_come_as_a_message(gateway: Running, over: Over) -> None:
-    async with get_client(url=gateway.url) as client:
-        async with client.threads.stream(assistant_id="stream", transport=over) as thread:
-            started = await soon(thread.run.start(input=said("one two three"), metadata={"a": 1}))
-            (message,) = await soon(_all(thread.messages))
-            assert await soon(_all(message.text)) == ["one", " two", " three"]
-            output = await soon(asyncio.ensure_future(_awaited(thread.output)))
+    async with talking(gateway, "stream", over) as (client, thread):
+        started = await soon(thread.run.start(input=said("one two three"), metadata={"a": 1}))
+        (message,) = await soon(_all(thread.messages))
+        assert await soon(_all(message.text)) == ["one", " two", " three"]
+        output = await soon(asyncio.ensure_future(_awaited(thread.output)))
         assert [each["content"] for each in output["messages"]] == ["one two three", "one two three"]
         run: Any = await client.runs.get(thread.thread_id, started["run_id"])
         assert (run["status"], run["metadata"]["a"]) == ("success", 1)
 
 
 async def test_tokens_come_before_the_agent_has_ended(gateway: Running, gate: asyncio.Event, over: Over) -> None:
-    async with (
-        get_client(url=gateway.url) as client,
-        client.threads.stream(assistant_id="gated", transport=over) as thread,
-    ):
+    async with talking(gateway, "gated", over) as (_, thread):
         await soon(thread.run.start(input=said("hi")))
         seen: list[str] = []
         async with asyncio.timeout(BOUND):
@@ -64,20 +71,14 @@ async def test_tokens_come_before_the_agent_has_ended(gateway: Running, gate: as
 
 
 async def test_tool_calls_are_told_with_what_came_of_them(gateway: Running, over: Over) -> None:
-    async with (
-        get_client(url=gateway.url) as client,
-        client.threads.stream(assistant_id="tools", transport=over) as thread,
-    ):
+    async with talking(gateway, "tools", over) as (_, thread):
         await soon(thread.run.start(input=said("one two")))
         (call,) = await soon(_all(thread.tool_calls))
         assert (call.name, call.input, await soon(call.output)) == ("word_count", {"text": "one two"}, 2)
 
 
 async def test_a_question_is_answered(gateway: Running, over: Over) -> None:
-    async with (
-        get_client(url=gateway.url) as client,
-        client.threads.stream(assistant_id="ask", transport=over) as thread,
-    ):
+    async with talking(gateway, "ask", over) as (_, thread):
         await soon(thread.run.start(input=said("hi")))
         values = await soon(_all(thread.values))
         assert [each["content"] for each in values[-1]["messages"]] == ["hi"]
@@ -90,20 +91,14 @@ async def test_a_question_is_answered(gateway: Running, over: Over) -> None:
 
 
 async def test_a_failure_is_raised(gateway: Running, over: Over) -> None:
-    async with (
-        get_client(url=gateway.url) as client,
-        client.threads.stream(assistant_id="fail", transport=over) as thread,
-    ):
+    async with talking(gateway, "fail", over) as (_, thread):
         await soon(thread.run.start(input=said("boom")))
         with pytest.raises(RuntimeError, match="boom"):
             await soon(asyncio.ensure_future(_awaited(thread.output)))
 
 
 async def test_a_run_that_is_cancelled_ends_what_waits_for_it(gateway: Running, over: Over) -> None:
-    async with (
-        get_client(url=gateway.url) as client,
-        client.threads.stream(assistant_id="slow", transport=over) as thread,
-    ):
+    async with talking(gateway, "slow", over) as (client, thread):
         run_id = (await soon(thread.run.start(input=said("600"))))["run_id"]
         values = asyncio.ensure_future(_all(thread.values))
         output = asyncio.ensure_future(_awaited(thread.output))
@@ -115,10 +110,7 @@ async def test_a_run_that_is_cancelled_ends_what_waits_for_it(gateway: Running, 
 
 
 async def test_a_wrong_command_is_an_error_with_its_code(gateway: Running, over: Over) -> None:
-    async with (
-        get_client(url=gateway.url) as client,
-        client.threads.stream(assistant_id="nobody", transport=over) as thread,
-    ):
+    async with talking(gateway, "nobody", over) as (_, thread):
         with pytest.raises(RuntimeError, match="invalid_argument"):
             await soon(thread.run.start(input=said("hi")))
 

@@ -14,12 +14,19 @@ from tests.gateway.platform import graphs_running
 from tests.interop.langgraph.talk import said
 
 
-async def test_subgraphs_are_found(tmp_path: Path) -> None:
+@asynccontextmanager
+async def talking(folder: Path, graph: str) -> AsyncGenerator[tuple[Any, Any]]:
+    """A caller of the gateway, and the client's new thread with a graph."""
     async with (
-        graphs_running(tmp_path, "within") as caller,
+        graphs_running(folder, graph) as caller,
         get_client(url=caller.gateway.url) as client,
-        client.threads.stream(assistant_id="within") as thread,
+        client.threads.stream(assistant_id=graph) as thread,
     ):
+        yield caller, thread
+
+
+async def test_subgraphs_are_found(tmp_path: Path) -> None:
+    async with talking(tmp_path, "within") as (caller, thread):
         await thread.run.start(input={"items": []})
         (inner,) = await within(_all(thread.subgraphs), "the subgraphs")
         (middle,) = await within(_all(inner.subgraphs), "the subgraph's own")
@@ -37,11 +44,7 @@ async def test_subgraphs_are_found(tmp_path: Path) -> None:
 
 
 async def test_tools_are_told_of_with_the_message_that_came_of_them(tmp_path: Path) -> None:
-    async with (
-        graphs_running(tmp_path, "tools") as caller,
-        get_client(url=caller.gateway.url) as client,
-        client.threads.stream(assistant_id="tools") as thread,
-    ):
+    async with talking(tmp_path, "tools") as (_, thread):
         await thread.run.start(input=said("Rome?"))
         (call,) = await within(_all(thread.tool_calls), "the calls")
         assert (call.name, call.input) == ("weather", {"city": "Rome"})
@@ -80,11 +83,7 @@ async def test_updates_are_told_as_the_stream_mode_tells_them(tmp_path: Path) ->
 
 
 async def test_an_agent_that_a_tool_calls_is_known_by_its_name_and_ends_with_its_task(tmp_path: Path) -> None:
-    async with (
-        graphs_running(tmp_path, "hire") as caller,
-        get_client(url=caller.gateway.url) as client,
-        client.threads.stream(assistant_id="hire") as thread,
-    ):
+    async with talking(tmp_path, "hire") as (_, thread):
         await thread.run.start(input=said("Hire."))
         events = await within(_all(thread.subscribe(["lifecycle", "updates", "values"])), "the events")
     lifecycle = [event for event in events if event["method"] == "lifecycle" and event["params"]["namespace"]]

@@ -69,22 +69,6 @@ async def test_an_assistant_is_addressed_by_name_or_id_and_an_unknown_one_is_ref
         assert found.type == expected
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"messages": [{"type": "human", "content": "Hello"}]},
-        {"messages": {"role": "human", "content": [{"type": "text", "text": "Hello"}]}},
-        {"messages": [["user", "Hello"]]},
-        {"messages": "Hello"},
-        {"message": "Hello"},
-        {"prompt": "Hello"},
-    ],
-)
-async def test_the_text_of_an_input_is_found_in_every_form(client: OfficialClient, given: Any) -> None:
-    done = await client.call("runs.wait", thread_id=None, assistant_id="echo", input=given)
-    assert texts(done)[-1] == ("ai", "Hello")
-
-
 async def test_structured_output_is_in_the_values(either: OfficialClient) -> None:
     done = await either.call("runs.wait", thread_id=None, assistant_id="json", input=said("a b"))
     assert (done["text"], done["words"], done["length"]) == ("a b", 2, 3)
@@ -158,27 +142,32 @@ async def test_a_batch_makes_a_run_of_each_or_none(either: OfficialClient) -> No
 # Cancel
 
 
-async def test_a_run_is_cancelled_at_once_or_waited_for(client: OfficialClient, gate: asyncio.Event) -> None:
-    for wait in (False, True):
-        thread_id = await new_thread(client)
-        run = await client.call("runs.create", thread_id=thread_id, assistant_id="gated", input=said("x"))
-        ids = {"thread_id": thread_id, "run_id": run["run_id"]}
-        await is_running(client, run)
-        answer = await client.call("runs.cancel", **ids, wait=wait)
-        assert answer is None or isinstance(answer, dict)
-        await client.call("runs.join", **ids)
-        assert (await client.call("runs.get", **ids))["status"] == "interrupted"
-        assert (await client.call("threads.get", thread_id=thread_id))["status"] in ("idle", "interrupted")
-        assert (await refused(client, "runs.cancel", **ids)).type == "NotFoundError"
+async def begun(client: OfficialClient, thread_id: str | None = None) -> dict[str, str]:
+    """The ids of a run whose agent waits for the gate."""
+    thread_id = thread_id or await new_thread(client)
+    run = await client.call("runs.create", thread_id=thread_id, assistant_id="gated", input=said("x"))
+    await is_running(client, run)
+    return {"thread_id": thread_id, "run_id": run["run_id"]}
+
+
+@pytest.mark.parametrize("wait", [False, True])
+async def test_a_run_is_cancelled_at_once_or_waited_for(
+    client: OfficialClient, gate: asyncio.Event, wait: bool
+) -> None:
+    ids = await begun(client)
+    answer = await client.call("runs.cancel", **ids, wait=wait)
+    assert answer is None or isinstance(answer, dict)
+    await client.call("runs.join", **ids)
+    assert (await client.call("runs.get", **ids))["status"] == "interrupted"
+    assert (await client.call("threads.get", thread_id=ids["thread_id"]))["status"] in ("idle", "interrupted")
+    assert (await refused(client, "runs.cancel", **ids)).type == "NotFoundError"
 
 
 async def test_a_run_is_cancelled_and_rolled_back(client: OfficialClient, gate: asyncio.Event) -> None:
     thread_id = await new_thread(client)
     await client.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=said("One"))
     before = await client.call("threads.get_state", thread_id=thread_id)
-    run = await client.call("runs.create", thread_id=thread_id, assistant_id="gated", input=said("x"))
-    ids = {"thread_id": thread_id, "run_id": run["run_id"]}
-    await is_running(client, run)
+    ids = await begun(client, thread_id)
     await client.call("runs.cancel", **ids, wait=True, action="rollback")
     assert (await refused(client, "runs.get", **ids)).type == "NotFoundError"
     assert await client.call("threads.get_state", thread_id=thread_id) == before
@@ -186,11 +175,10 @@ async def test_a_run_is_cancelled_and_rolled_back(client: OfficialClient, gate: 
 
 
 async def test_many_runs_are_cancelled_at_once(client: OfficialClient, gate: asyncio.Event) -> None:
-    thread_id = await new_thread(client)
+    first = await begun(client)
+    thread_id = first["thread_id"]
     given = {"thread_id": thread_id, "assistant_id": "gated", "input": said("x")}
-    runs = [await client.call("runs.create", **given) for _ in range(3)]
-    await is_running(client, runs[0])
-    run_ids = [run["run_id"] for run in runs]
+    run_ids = [first["run_id"], *[(await client.call("runs.create", **given))["run_id"] for _ in range(2)]]
     await client.call("runs.cancel_many", thread_id=thread_id, run_ids=run_ids)
     for run_id in run_ids:
         await client.call("runs.join", thread_id=thread_id, run_id=run_id)
@@ -204,14 +192,28 @@ async def test_many_runs_are_cancelled_at_once(client: OfficialClient, gate: asy
 
 
 async def test_a_second_run_is_rejected(client: OfficialClient, gate: asyncio.Event) -> None:
-    thread_id = await new_thread(client)
-    first = await client.call("runs.create", thread_id=thread_id, assistant_id="gated", input=said("x"))
-    second = {"thread_id": thread_id, "assistant_id": "echo", "input": said("y"), "multitask_strategy": "reject"}
-    assert (await refused(client, "runs.create", **second)).type == "ConflictError"
+    first = await begun(client)
+    second = {"thread_id": first["thread_id"], "assistant_id": "echo", "input": said("y")}
+    rejected = await refused(client, "runs.create", **second, multitask_strategy="reject")
+    assert rejected.type == "ConflictError"
     gate.set()
-    await client.call("runs.join", thread_id=thread_id, run_id=first["run_id"])
-    assert texts(await client.call("runs.wait", **second))[-1] == ("ai", "y")
-    assert len(await client.call("runs.list", thread_id=thread_id)) == 2
+    await client.call("runs.join", **first)
+    assert texts(await client.call("runs.wait", **second, multitask_strategy="reject"))[-1] == ("ai", "y")
+
+
+@pytest.mark.parametrize(("strategy", "status"), [("interrupt", "interrupted"), ("rollback", None)])
+async def test_a_second_run_takes_the_place_of_the_first(
+    client: OfficialClient, gate: asyncio.Event, strategy: str, status: str | None
+) -> None:
+    first = await begun(client)
+    second = {"thread_id": first["thread_id"], "assistant_id": "echo", "input": said("y")}
+    done = await client.call("runs.wait", **second, multitask_strategy=strategy)
+    assert texts(done)[-1] == ("ai", "y")
+    if status is None:
+        assert [text for _, text in texts(done)] == ["y", "y"]
+        assert (await refused(client, "runs.get", **first)).type == "NotFoundError"
+    else:
+        assert (await client.call("runs.get", **first))["status"] == status
 
 
 async def test_a_second_run_is_enqueued(client: OfficialClient, gate: asyncio.Event) -> None:
@@ -226,73 +228,34 @@ async def test_a_second_run_is_enqueued(client: OfficialClient, gate: asyncio.Ev
     assert (await client.call("runs.get", thread_id=thread_id, run_id=first["run_id"]))["status"] == "success"
 
 
-async def test_a_second_run_interrupts(client: OfficialClient, gate: asyncio.Event) -> None:
-    thread_id = await new_thread(client)
-    first = await client.call("runs.create", thread_id=thread_id, assistant_id="gated", input=said("x"))
-    await is_running(client, first)
-    done = await client.call(
-        "runs.wait", thread_id=thread_id, assistant_id="echo", input=said("y"), multitask_strategy="interrupt"
-    )
-    assert texts(done)[-1] == ("ai", "y")
-    assert (await client.call("runs.get", thread_id=thread_id, run_id=first["run_id"]))["status"] == "interrupted"
-
-
-async def test_a_second_run_rolls_back(client: OfficialClient, gate: asyncio.Event) -> None:
-    thread_id = await new_thread(client)
-    first = await client.call("runs.create", thread_id=thread_id, assistant_id="gated", input=said("x"))
-    await is_running(client, first)
-    done = await client.call(
-        "runs.wait", thread_id=thread_id, assistant_id="echo", input=said("y"), multitask_strategy="rollback"
-    )
-    assert [text for _, text in texts(done)] == ["y", "y"]
-    gone = await refused(client, "runs.get", thread_id=thread_id, run_id=first["run_id"])
-    assert gone.type == "NotFoundError"
-    assert len(await client.call("runs.list", thread_id=thread_id)) == 1
-
-
 # Leaving, and waiting
 
 
-async def _left(client: OfficialClient, **given: Any) -> dict[str, Any]:
-    """The ids of a run whose caller has left after its first token."""
-    thread_id = await new_thread(client)
-    async with client.stream(
-        "runs.stream",
-        thread_id=thread_id,
-        assistant_id="gated",
-        input=said("x"),
-        stream_mode="messages-tuple",
-        **given,
-    ) as events:
+@pytest.mark.parametrize(
+    ("given", "is_cancelled"),
+    [({}, False), ({"on_disconnect": "continue"}, False), ({"on_disconnect": "cancel"}, True)],
+    ids=str,
+)
+async def test_a_run_is_cancelled_when_its_caller_leaves_if_told_so(
+    client: OfficialClient, gate: asyncio.Event, given: dict[str, str], is_cancelled: bool
+) -> None:
+    asked = {"thread_id": await new_thread(client), "assistant_id": "gated", "input": said("x")}
+    async with client.stream("runs.stream", **asked, stream_mode="messages-tuple", **given) as events:
         metadata = await anext(events)
         await anext(events)
-    return {"thread_id": thread_id, "run_id": metadata["data"]["run_id"]}
-
-
-async def test_a_run_goes_on_when_its_caller_leaves(client: OfficialClient, gate: asyncio.Event) -> None:
-    for given in ({}, {"on_disconnect": "continue"}):
-        ids = await _left(client, **given)
+    ids = {"thread_id": asked["thread_id"], "run_id": metadata["data"]["run_id"]}
+    if not is_cancelled:
         assert (await client.call("runs.get", **ids))["status"] == "running"
         gate.set()
-        assert texts(await client.call("runs.join", **ids))[-1] == ("ai", "first second")
-        gate.clear()
+    last = texts(await client.call("runs.join", **ids))[-1]
+    assert (await client.call("runs.get", **ids))["status"] == ("interrupted" if is_cancelled else "success")
+    assert is_cancelled or last == ("ai", "first second")
 
 
-async def test_a_run_is_cancelled_when_its_caller_leaves_if_it_was_told_so(
+async def test_a_run_is_cancelled_when_who_joined_it_leaves_if_told_so(
     client: OfficialClient, gate: asyncio.Event
 ) -> None:
-    ids = await _left(client, on_disconnect="cancel")
-    await client.call("runs.join", **ids)
-    assert (await client.call("runs.get", **ids))["status"] == "interrupted"
-
-
-async def test_a_run_is_cancelled_when_one_who_joined_it_leaves_if_it_was_told_so(
-    client: OfficialClient, gate: asyncio.Event
-) -> None:
-    thread_id = await new_thread(client)
-    run = await client.call("runs.create", thread_id=thread_id, assistant_id="gated", input=said("x"))
-    ids = {"thread_id": thread_id, "run_id": run["run_id"]}
-    await is_running(client, run)
+    ids = await begun(client)
     joined = {**ids, "cancel_on_disconnect": True, "last_event_id": "-1"}
     async with client.stream("runs.join_stream", **joined, stream_mode="values") as events:
         await anext(events)
@@ -322,7 +285,7 @@ async def test_one_agent_alone_is_an_origin_of_its_own(gateway: Running) -> None
         assert len(done["messages"]) == 4
 
 
-async def test_a_key_names_the_owner_and_none_sees_anothers_threads(tmp_path: Path) -> None:
+async def test_a_key_names_the_owner(tmp_path: Path) -> None:
     async with (
         running(tmp_path, keys={"alice": "a" * 32, "bob": "b" * 32}) as gateway,
         start_client("langgraph-sdk", base_url=gateway.url, api_key="a" * 32) as alice,
@@ -330,10 +293,5 @@ async def test_a_key_names_the_owner_and_none_sees_anothers_threads(tmp_path: Pa
         start_client("langgraph-sdk", base_url=gateway.url) as nobody,
     ):
         thread_id = await new_thread(alice)
-        run = await alice.call("runs.create", thread_id=thread_id, assistant_id="echo", input=said("x"))
         assert (await refused(bob, "threads.get", thread_id=thread_id)).type == "NotFoundError"
-        assert (await refused(bob, "runs.get", thread_id=thread_id, run_id=run["run_id"])).type == "NotFoundError"
-        assert await bob.call("threads.search") == []
-        await alice.call("store.put_item", namespace=["n"], key="k", value={"of": "alice"})
-        assert (await bob.call("store.search_items", namespace_prefix=["n"]))["items"] == []
         assert (await refused(nobody, "threads.get", thread_id=thread_id)).type == "AuthenticationError"

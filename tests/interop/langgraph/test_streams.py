@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from tests.interop.driver import BOUND, OfficialClient, start_client
-from tests.interop.langgraph.talk import MODES, is_running, new_thread, refused, said, texts
+from tests.interop.langgraph.talk import MODES, is_running, new_thread, said, texts
 from tests.interop.proxy import CUT, CuttingProxy, cutting
 from tests.running import Running
 
@@ -134,12 +134,6 @@ async def test_a_thread_is_joined_across_its_runs(client: OfficialClient) -> Non
             if len(ended) == 2:
                 break
     assert ended == [run["run_id"] for run in await client.call("runs.list", thread_id=thread_id)][::-1]
-
-
-@pytest.mark.parametrize("mode", ["lifecycle", "tools", "nonsense"])
-async def test_a_mode_that_is_none_is_refused(client: OfficialClient, mode: str) -> None:
-    found = await refused(client, "runs.stream", thread_id=None, assistant_id="echo", input=said("x"), stream_mode=mode)
-    assert found.type == "UnprocessableEntityError"
 
 
 # Reconnecting

@@ -3,11 +3,13 @@ from typing import Any
 import pytest
 
 from babelgate.adapters._extension import URI, params
-from babelgate.adapters.a2a.agents.card import card_0_3, card_1_0, etag, merged_card, versions_of
+from babelgate.adapters.a2a.agents.card import card, card_0_3, card_1_0, etag, merged_card, versions_of
 from babelgate.adapters.a2a.agents.interface import describe
 from babelgate.canonical import AgentInfo, Skill
 from babelgate.canonical.value import JsonObject
+from tests.adapters.a2a.far import card_1_0 as far_card
 from tests.adapters.a2a.schema import check
+from tests.difference import differences
 
 BASE = "https://agents.example.com"
 PLAIN = AgentInfo(name="echo")
@@ -109,3 +111,52 @@ def test_capabilities_of_another_form_are_passed_over(capabilities: Any) -> None
 
 def test_an_etag_changes_with_the_card() -> None:
     assert etag(b"a") == etag(b"a") != etag(b"b")
+
+
+# What another server says of its agent
+
+UNKNOWN = {"k": [1, "ü", None]}
+"""A member that no version of the protocol has."""
+
+CARD: dict[str, Any] = far_card(
+    "http://far",
+    provider={"organization": "Far", "url": "http://far.example", "x-provider": UNKNOWN},
+    documentationUrl="http://far.example/docs",
+    iconUrl="http://far.example/icon",
+    skills=[
+        {
+            "id": "echo",
+            "name": "Echo",
+            "description": "Says it again.",
+            "tags": ["demo"],
+            "examples": ["Hi"],
+            "inputModes": ["text/plain"],
+            "outputModes": ["text/plain"],
+            "x-skill": UNKNOWN,
+        }
+    ],
+    **{"x-card": UNKNOWN},
+)
+CONNECTION = {
+    "supportedInterfaces": "how the gateway is called",
+    "capabilities": "what the gateway can",
+    "signatures": "of another document",
+    "securitySchemes": "the gateway's keys",
+    "securityRequirements": "the gateway's keys",
+}
+
+
+def test_a_card_says_what_the_server_s_says() -> None:
+    shown = card("1.0", describe(CARD), "http://gateway", keyed=False)
+    found = list(differences(CARD, shown))
+    assert [each for each in found if each[1:].partition(".")[0].partition("[")[0] not in CONNECTION] == []
+
+
+def test_a_card_is_not_grown_without_end() -> None:
+    shown = card("1.0", describe({**CARD, "x-card": "x" * 70_000}), "http://gateway", keyed=False)
+    assert "x-card" not in shown
+
+
+def test_an_agent_that_is_called_otherwise_here_is_not_called_as_there() -> None:
+    shown = card("1.0", describe(CARD).replace(name="other"), "http://gateway", keyed=False)
+    assert shown["name"] == "other"

@@ -1,9 +1,9 @@
-"""Agents of another gateway like this one, behind this one, by both versions and both bindings of A2A."""
+"""Agents of another gateway like this one, behind this one, in the forms of A2A that `tests/pairs` does not have."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,13 +13,13 @@ import pytest_asyncio
 from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client import Client, discover
 from babelgate.canonical import (
-    AgentInfo,
     Answers,
     Artifact,
     Ask,
     DataPart,
     FilePart,
     Message,
+    Part,
     Receipt,
     Record,
     RefusalPart,
@@ -46,18 +46,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 OWNER = "default"
 BOUND = 30.0
 STOPS = TERMINAL | WAITING
-WAYS: list[tuple[Any, bool, bool, bool]] = [
-    ("1.0", False, True, False),
-    ("1.0", True, True, False),
-    ("0.3", False, True, False),
-    ("0.3", True, True, False),
-    ("1.0", False, False, False),
-    ("0.3", True, False, False),
-    ("1.0", False, True, True),
-    ("1.0", True, True, True),
-    ("0.3", False, True, True),
-    ("0.3", True, True, True),
-]
+WAYS = {
+    "1.0-rest": Interface("", "1.0", rest=True),
+    "0.3-rest": Interface("", "0.3", rest=True),
+    "1.0-jsonrpc-unary": Interface("", "1.0", streams=False),
+    "0.3-rest-unary": Interface("", "0.3", rest=True, streams=False),
+    "1.0-rest-extended": Interface("", "1.0", rest=True, extended=True),
+    "0.3-jsonrpc-extended": Interface("", "0.3", extended=True),
+    "0.3-rest-extended": Interface("", "0.3", rest=True, extended=True),
+}
+"""`tests/pairs` has JSON-RPC of each version, and extended 1.0."""
+CLOSED = asyncio.Event()
+"""The `finally` of the agent `slow` has run."""
 
 
 async def login(text: str) -> AsyncGenerator[Any, Any]:
@@ -83,20 +83,13 @@ async def give(text: str) -> AsyncGenerator[Any]:
     yield Artifact(name="notes.md", description="Some notes", parts=(TextPart(text="a note"),), metadata={"n": 1})
 
 
-@dataclass
-class Slow:
-    """Says a token, then waits for its test."""
-
-    gate: asyncio.Event
-    closed: asyncio.Event
-
-    async def slow(self, text: str) -> AsyncGenerator[str]:
-        try:
-            yield "first"
-            await self.gate.wait()
-            yield " last"
-        finally:
-            self.closed.set()
+async def slow(text: str) -> AsyncGenerator[str]:
+    """Says a token, then waits until it is cancelled."""
+    try:
+        yield "first"
+        await asyncio.Event().wait()
+    finally:
+        CLOSED.set()
 
 
 @dataclass(frozen=True)
@@ -105,8 +98,6 @@ class Way:
 
     back: Running
     front: Running
-    slow: Slow
-    version: str
     extended: bool
 
     async def submit(self, agent: str, said: str | Message = "Hello", **more: Any) -> Receipt:
@@ -136,57 +127,49 @@ class Way:
         return receipt, await self.stopped(receipt)
 
 
-def answer_of(fold: Fold, task_id: str) -> str:
-    said = fold.messages(task_id=task_id)
-    return "".join(message.text for message in said if message.role == "agent" and message.phase == "answer")
+def said_of(fold: Fold, receipt: Receipt) -> list[tuple[str, Part]]:
+    """The parts that the agent said, by phase: a server without streams tells progress after the answer."""
+    said = [message for message in fold.messages(task_id=receipt.task_id) if message.role == "agent"]
+    return [(message.phase, part) for message in sorted(said, key=lambda each: each.phase) for part in message.parts]
 
 
-def way_name(way: tuple[str, bool, bool, bool]) -> str:
-    version, rest, streams, extended = way
-    return f"{version}-{'rest' if rest else 'jsonrpc'}{'' if streams else '-unary'}{'-extended' if extended else ''}"
+def text(words: str) -> TextPart:
+    return TextPart(text=words)
 
 
-def registered(url: str, info: AgentInfo, way: tuple[Any, bool, bool, bool]) -> RegisteredAgent:
-    version, rest, streams, extended = way
-    # What its card would say if it offered nothing else.
-    interface = Interface(url, version, rest=rest, streams=streams, extended=extended)
-    return RegisteredAgent(info, Client(url, info.name, interface=interface))
+ANSWERS: list[tuple[str, str, list[tuple[str, Part]]]] = [
+    ("echo", "Hello", [("answer", text("Hello"))]),
+    ("echo", "", [("answer", text(""))]),
+    ("progress", "Hello", [("answer", text("Done.")), ("progress", text("Half way."))]),
+    ("refuse", "Hello", [("answer", RefusalPart(text="No."))]),
+    ("number", "Hello", [("answer", DataPart(data=[1, 2, 3]))]),
+]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=WAYS, ids=way_name)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=WAYS.values(), ids=WAYS)
 async def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Way]:
     folder: Path = tmp_path_factory.mktemp("a2a")
     (folder / "back").mkdir()
-    slow = Slow(asyncio.Event(), asyncio.Event())
-    more = {each.__name__: each for each in (login, progress, refuse, give)}
-    agents = {**AGENTS, **more, "slow": slow.slow}
+    agents = {**AGENTS, **{agent.__name__: agent for agent in (login, progress, refuse, give, slow)}}
     async with running(folder / "back", agents) as back, loopback.client() as http:
         found: dict[str, RegisteredAgent] = {}
         for name in agents:
-            [info] = await discover(f"{back.url}/a2a/{name}", http)
-            found[name] = registered(f"{back.url}/a2a/{name}", info, request.param)
+            url = f"{back.url}/a2a/{name}"
+            [info] = await discover(url, http)
+            # What its card would say if it offered nothing else.
+            client = Client(url, info.name, interface=replace(request.param, url=url))
+            found[name] = RegisteredAgent(info, client)
         async with running(folder, registered=found) as front:
-            yield Way(back, front, slow, request.param[0], request.param[3])
+            yield Way(back, front, request.param.extended)
         for each in found.values():
             await cast("Client", each.agent).aclose()
 
 
-@pytest.fixture(autouse=True)
-def opened(way: Way) -> None:
-    way.slow.gate.clear()
-    way.slow.closed.clear()
-
-
-async def test_an_answer_arrives(way: Way) -> None:
-    receipt, fold = await way.play("echo", "Hello")
-    assert (fold.tasks[receipt.task_id].state, answer_of(fold, receipt.task_id)) == (TaskState.COMPLETED, "Hello")
+@pytest.mark.parametrize(("agent", "words", "answer"), ANSWERS)
+async def test_an_answer_arrives_as_it_was_said(way: Way, agent: str, words: str, answer: Any) -> None:
+    receipt, fold = await way.play(agent, words)
+    assert (fold.tasks[receipt.task_id].state, said_of(fold, receipt)) == (TaskState.COMPLETED, answer)
     assert set(fold.runs[receipt.run_id].upstream) == {"task", "context", *(["run"] if way.extended else [])}
-
-
-async def test_an_empty_answer_is_an_answer(way: Way) -> None:
-    receipt, fold = await way.play("echo", "")
-    said = [message for message in fold.messages(task_id=receipt.task_id) if message.role == "agent"]
-    assert [message.parts for message in said] == [(TextPart(text=""),)]
 
 
 async def test_the_next_turn_is_on_the_same_thread_there(way: Way) -> None:
@@ -200,40 +183,27 @@ async def test_the_next_turn_is_on_the_same_thread_there(way: Way) -> None:
     assert thread.status == "idle"
 
 
-async def test_progress_is_told_and_is_no_part_of_the_answer(way: Way) -> None:
-    receipt, fold = await way.play("progress")
-    assert answer_of(fold, receipt.task_id) == "Done."
-    told = [message.text for message in fold.messages(task_id=receipt.task_id) if message.phase == "progress"]
-    assert told == ["Half way."]
-
-
-async def test_a_refusal_stays_a_refusal(way: Way) -> None:
-    receipt, fold = await way.play("refuse")
-    [message] = [message for message in fold.messages(task_id=receipt.task_id) if message.role == "agent"]
-    assert message.parts == (RefusalPart(text="No."),)
-
-
-async def test_a_question_is_asked_and_answered(way: Way) -> None:
-    receipt, fold = await way.play("ask", "go")
+@pytest.mark.parametrize(
+    ("agent", "state", "question", "answer"),
+    [
+        ("ask", TaskState.INPUT_REQUIRED, "What is your name?", "Hello, Ada."),
+        ("login", TaskState.AUTH_REQUIRED, "Who are you?", "In as Ada."),
+    ],
+)
+async def test_a_question_is_asked_and_answered(
+    way: Way, agent: str, state: TaskState, question: str, answer: str
+) -> None:
+    receipt, fold = await way.play(agent, "go")
     [asked] = fold.open_interrupts(receipt.task_id)
-    assert asked.message.text == "What is your name?"
-    words = (Message.of("Ada", "user"),)
-    answered = await way.front.hub.answer(
-        OWNER, Answers(task_id=receipt.task_id, bare="Ada", input=RunInput(messages=words))
-    )
+    assert (fold.tasks[receipt.task_id].state, asked.message.text) == (state, question)
+    words = RunInput(messages=(Message.of("Ada", "user"),))
+    answered = await way.front.hub.answer(OWNER, Answers(task_id=receipt.task_id, bare="Ada", input=words))
     done = await way.stopped(answered)
-    assert answer_of(done, receipt.task_id) == "Hello, Ada."
+    assert said_of(done, answered) == [("answer", text(answer))]
     before, after = (done.runs[run_id].upstream for run_id in (receipt.run_id, answered.run_id))
     assert (after["task"], after["context"]) == (before["task"], before["context"])
     assert ("run" in after) == way.extended
     assert not way.extended or after["run"] != before["run"]
-
-
-async def test_a_question_for_credentials_stays_one(way: Way) -> None:
-    receipt, fold = await way.play("login")
-    assert fold.tasks[receipt.task_id].state is TaskState.AUTH_REQUIRED
-    answered = await way.front.hub.answer(OWNER, Answers(task_id=receipt.task_id, bare="Ada"))
-    assert answer_of(await way.stopped(answered), receipt.task_id) == "In as Ada."
 
 
 async def test_two_questions_at_once_are_answered_each_by_its_id(way: Way) -> None:
@@ -278,12 +248,6 @@ async def test_a_file_by_its_address_and_a_named_text_stay_what_they_are(way: Wa
     assert (notes.parts, notes.description, notes.metadata) == ((TextPart(text="a note"),), "Some notes", {"n": 1})
 
 
-async def test_data_is_the_same_value_whatever_it_is(way: Way) -> None:
-    receipt, fold = await way.play("number")
-    [message] = [message for message in fold.messages(task_id=receipt.task_id) if message.role == "agent"]
-    assert message.parts == (DataPart(data=[1, 2, 3]),)
-
-
 async def test_what_got_lost_on_the_way_and_the_usage_are_told_here_too(way: Way) -> None:
     receipt, fold = await way.play("rich")
     run = fold.runs[receipt.run_id]
@@ -299,19 +263,9 @@ async def test_a_failure_is_told_in_the_agents_words(way: Way) -> None:
     assert fold.tasks[receipt.task_id].state is TaskState.FAILED
 
 
-async def test_a_cancel_reaches_the_agent(way: Way) -> None:
-    receipt = await way.submit("slow")
-    async for record in way.records(receipt):
-        if record.event.kind == "part_added":
-            break
-    await way.front.hub.cancel(OWNER, receipt.task_id)
-    async with asyncio.timeout(BOUND):
-        await way.slow.closed.wait()
-    fold = await way.stopped(receipt)
-    assert fold.tasks[receipt.task_id].state is TaskState.CANCELLED
-
-
-async def test_a_cancel_there_ends_the_run_here(way: Way) -> None:
+@pytest.mark.parametrize("there", [False, True])
+async def test_a_cancel_here_or_there_ends_the_run(way: Way, there: bool) -> None:
+    CLOSED.clear()
     receipt = await way.submit("slow")
     upstream: dict[str, str] = {}
     async for record in way.records(receipt):
@@ -319,19 +273,25 @@ async def test_a_cancel_there_ends_the_run_here(way: Way) -> None:
             break
         if record.event.kind == "upstream_bound":
             upstream = record.event.ids
-    await way.back.hub.cancel(OWNER, upstream["task"])
+    hub, task_id = (way.back.hub, upstream["task"]) if there else (way.front.hub, receipt.task_id)
+    await hub.cancel(OWNER, task_id)
+    async with asyncio.timeout(BOUND):
+        await CLOSED.wait()
     fold = await way.stopped(receipt)
     assert fold.runs[receipt.run_id].status is RunStatus.CANCELLED
+    assert fold.tasks[receipt.task_id].state is TaskState.CANCELLED
 
 
-async def test_the_contract_of_agents_is_kept(way: Way) -> None:
-    for name in ("echo", "ask"):
-        made: list[Client] = []
+@pytest.mark.parametrize("name", ["echo", "ask"])
+async def test_the_contract_of_agents_is_kept(name: str, tmp_path: Path) -> None:
+    clients: list[Client] = []
 
-        def make(name: str = name, made: list[Client] = made) -> Any:
-            made.append(Client(f"{way.back.url}/a2a/{name}"))
-            return Reminded(made[-1])
+    async with running(tmp_path, {name: AGENTS[name]}) as back:
 
-        await check_agent(make, bound=BOUND)
-        for client in made:
+        def make_agent() -> Any:
+            clients.append(Client(f"{back.url}/a2a/{name}"))
+            return Reminded(clients[-1])
+
+        await check_agent(make_agent, bound=BOUND)
+        for client in clients:
             await client.aclose()

@@ -27,6 +27,11 @@ def asked(*replies: Any) -> list[InterruptRaised]:
     return [event for reply in replies for event in reader.read(reply) if isinstance(event, InterruptRaised)]
 
 
+def properties_of(question: InterruptRaised) -> Any:
+    assert question.answer_schema is not None
+    return question.answer_schema["properties"]
+
+
 def asking(*parts: dict[str, Any], state: str = "TASK_STATE_INPUT_REQUIRED", **message: Any) -> dict[str, Any]:
     said = {"messageId": "m", "role": "ROLE_AGENT", "parts": list(parts), **message}
     return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": state, "message": said}}}
@@ -166,8 +171,7 @@ async def test_a_call_that_agentstack_wants_accepted_is_answered_by_an_action(or
     call = {"name": "rm", "title": "Remove", "description": "For good.", "input": {"p": 1}, "server": {"name": "s"}}
     [question] = asked(asking(metadata={uri: call}))
     assert (question.ask, question.message.text) == ("approval", 'Remove\nFor good.\nrm({"p": 1})')
-    assert question.answer_schema is not None
-    assert question.answer_schema["properties"] == {"action": {"type": "string", "enum": ["accept", "reject"]}}
+    assert properties_of(question) == {"action": {"type": "string", "enum": ["accept", "reject"]}}
     for value, action in (("ok", "accept"), ({"action": "accept"}, "accept"), ("Why?", "reject")):
         assert (await answered([question], value))["metadata"] == {uri: {"action": action}}
 
@@ -184,8 +188,7 @@ async def test_every_field_of_a_form_has_a_schema_and_its_answer_the_type_of_the
         {"id": "g", "label": "", "type": "checkbox_group", "fields": [{"id": "x"}]},
     ]
     [question] = asked(asking(metadata={uri: {"title": "All", "fields": fields}}))
-    assert question.answer_schema is not None
-    assert question.answer_schema["properties"] == {
+    assert properties_of(question) == {
         "t": {"title": "T", "type": "string"},
         "d": {"type": "string", "format": "date"},
         "f": {"type": "string", "format": "uri"},
@@ -268,8 +271,7 @@ def interrupt(**told: Any) -> dict[str, Any]:
 def test_opencode_asks_for_a_permission_with_the_replies_that_there_are() -> None:
     [question] = asked(interrupt(type="permission", details={"permission": "bash", "patterns": ["rm *", "ls"]}))
     assert (question.ask, question.message.text, question.interrupt_id) == ("approval", "bash: rm *, ls", "r1")
-    assert question.answer_schema is not None
-    assert question.answer_schema["properties"] == {"reply": {"type": "string", "enum": ["once", "always", "reject"]}}
+    assert properties_of(question) == {"reply": {"type": "string", "enum": ["once", "always", "reject"]}}
 
 
 def test_opencode_asks_several_questions_at_once_and_a_list_answers_each() -> None:
@@ -278,8 +280,7 @@ def test_opencode_asks_several_questions_at_once_and_a_list_answers_each() -> No
     [question] = asked(interrupt(type="question", details={"questions": told}))
     assert (question.ask, question.message.text) == ("input", "Which? (a, b)\nWhy?")
     answers = {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}
-    assert question.answer_schema is not None
-    assert question.answer_schema["properties"] == {"answers": answers}
+    assert properties_of(question) == {"answers": answers}
 
 
 def test_what_was_settled_with_opencode_is_not_asked_again() -> None:
@@ -292,11 +293,8 @@ async def test_a_confirmation_of_gemini_cli_is_answered_by_an_outcome() -> None:
     data = {"request": call, "status": "awaiting_approval", "confirmationDetails": {"type": "exec"}}
     [question] = asked(asking({"data": data}))
     assert (question.ask, question.message.text) == ("approval", 'shell({"command": "ls"})')
-    for value, outcome in (
-        ("yes", "proceed_once"),
-        ("no", "cancel"),
-        ({"outcome": "proceed_always"}, "proceed_always"),
-    ):
+    always = {"outcome": "proceed_always"}
+    for value, outcome in (("yes", "proceed_once"), ("no", "cancel"), (always, "proceed_always")):
         assert (await answered([question], value))["parts"] == [{"data": {"callId": "c1", "outcome": outcome}}]
 
 

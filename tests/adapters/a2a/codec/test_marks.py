@@ -6,7 +6,7 @@ import pytest
 
 from babelgate.adapters.a2a.codec.marks import add_usage, decode_marks, usage_of_message, usage_of_task
 from babelgate.adapters.a2a.read.task_events import EventReader
-from babelgate.canonical import AnnotationPart, DataPart, Event, ReasoningPart, Record, RunStatus, TextPart
+from babelgate.canonical import AnnotationPart, DataPart, Event, Fault, ReasoningPart, RunStatus, TextPart
 from babelgate.canonical.event import (
     Custom,
     LossNoted,
@@ -21,10 +21,9 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.conformance.contract import Transcript
-from babelgate.conformance.contract.referee import Referee
 from tests.adapters.a2a.recorded import recorded
+from tests.adapters.a2a.replies import RUN, artifact, heard, recalled, text
 
-RUN = "22222222-2222-4222-8222-222222222222"
 CITED = AnnotationPart(start=0, end=5, url="https://e.org/a", title="A")
 
 
@@ -38,12 +37,11 @@ def read(*replies: Any, reader: EventReader | None = None, in_status: bool = Fal
     return events
 
 
-def heard(events: list[Event]) -> Transcript:
-    referee = Referee()
-    for event in events:
-        referee.see(event)
-    referee.close()
-    return referee.heard
+def fault_in(*replies: Any) -> Fault:
+    """The fault in which a run ends."""
+    [*_, ended] = read(*replies)
+    assert isinstance(ended, RunEnded) and ended.fault is not None
+    return ended.fault
 
 
 def thoughts(transcript: Transcript) -> list[str]:
@@ -89,28 +87,52 @@ def completed(**metadata: Any) -> JsonObject:
     return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": status, "metadata": metadata}}
 
 
+def read_in_two(replies: list[Any], cut: int) -> list[Event]:
+    """By a run that is cut off there, and taken up again."""
+    first = read(*replies[:cut])
+    return [*first, *read(*replies[cut:], completed(), reader=recalled(first))]
+
+
 # Recorded streams
 
 
-@pytest.mark.parametrize("name", ["adk_weather", "adk_new_weather"])
-def test_both_executors_of_adk_tell_thoughts_tools_answer_citation_and_usage(name: str) -> None:
-    events = read(*recorded(name))
+WEATHER = ("weather", "in", {"city": "Rome"})
+ADK_CALLS = [
+    ("code_execution", "in", {"code": "print(1)", "language": "PYTHON"}),
+    ("code_execution", "out", {"output": "1\n", "outcome": "OUTCOME_OK"}),
+    WEATHER,
+    ("weather", "out", {"temp": 21.0}),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "calls", "cited"),
+    [
+        ("adk_weather", "It is sunny.", ADK_CALLS, [CITED]),
+        ("adk_new_weather", "It is sunny.", ADK_CALLS, [CITED]),
+        ("agentstack", "It is sunny.", [WEATHER], [CITED.replace(description="d")]),
+        ("kagenti", "It is sunny.Bye.", [WEATHER], [CITED]),
+        ("kagenti_streaming", "It is sunny.Bye.", [WEATHER], [CITED]),
+        ("agno", "It is sunny.", [WEATHER, ("weather", "out", None)], []),
+    ],
+)
+def test_a_recorded_stream_tells_answer_thought_calls_and_citations(
+    name: str, answer: str, calls: list[Any], cited: list[AnnotationPart]
+) -> None:
+    events = read(*recorded(name), in_status=name == "agentstack")
     transcript = heard(events)
-    assert said(transcript) == [("It is sunny.", "answer")]
-    assert thoughts(transcript) == ["I should look."]
-    assert tools(events) == [
-        ("code_execution", "in", {"code": "print(1)", "language": "PYTHON"}),
-        ("code_execution", "out", {"output": "1\n", "outcome": "OUTCOME_OK"}),
-        ("weather", "in", {"city": "Rome"}),
-        ("weather", "out", {"temp": 21.0}),
-    ]
-    assert citations(transcript) == [CITED]
-    assert usage(events) == {
-        "input_tokens": 22,
-        "output_tokens": 14,
-        "total_tokens": 42,
-        "output_tokens_details": {"reasoning_tokens": 6},
-    }
+    assert (said(transcript), thoughts(transcript)) == ([(answer, "answer")], ["I should look."])
+    assert (tools(events), citations(transcript)) == (calls, cited)
+    if name == "agentstack":
+        [message] = [message for message in transcript.messages if message.text]
+        assert DataPart(data={"k": 1}) in message.parts
+    if name.startswith("adk"):
+        assert usage(events) == {
+            "input_tokens": 22,
+            "output_tokens": 14,
+            "total_tokens": 42,
+            "output_tokens_details": {"reasoning_tokens": 6},
+        }
 
 
 def test_the_parts_of_adk_say_no_more_than_they_did_where_the_task_is_looked_at_again() -> None:
@@ -120,8 +142,7 @@ def test_the_parts_of_adk_say_no_more_than_they_did_where_the_task_is_looked_at_
     reader = EventReader(RUN)
     first = read(*replies[:-1], reader=reader)
     assert not read({"task": task}, reader=reader)
-    again = EventReader(RUN)
-    again.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(heard(first).events, start=1)])
+    again = recalled(heard(first).events)
     assert not [event for event in again.read({"task": task}) if isinstance(event, ToolStarted | ToolEnded)]
 
 
@@ -132,17 +153,6 @@ def test_a_tool_of_adk_that_waits_for_its_confirmation_is_told_as_one_that_was_r
         [ended] = [event for event in events if isinstance(event, ToolEnded)]
         assert ended.fault is not None
         assert ended.fault.message.startswith("This tool call requires confirmation")
-
-
-def test_agentstack_answers_in_the_messages_of_its_status() -> None:
-    events = read(*recorded("agentstack"), in_status=True)
-    transcript = heard(events)
-    assert said(transcript) == [("It is sunny.", "answer")]
-    assert thoughts(transcript) == ["I should look."]
-    assert tools(events) == [("weather", "in", {"city": "Rome"})]
-    assert citations(transcript) == [CITED.replace(description="d")]
-    [answer] = [message for message in transcript.messages if message.text]
-    assert DataPart(data={"k": 1}) in answer.parts
 
 
 def test_an_answer_that_was_only_said_on_the_way_is_the_answer_in_the_end() -> None:
@@ -164,7 +174,7 @@ def test_an_answer_that_was_said_on_the_way_has_a_line_for_each_message_and_not_
     events = read(*first)
     reader = EventReader(RUN)
     if is_cut:
-        reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
+        reader = recalled(events)
     else:
         events = read(*first, reader=reader)
     assert said(heard([*events, *reader.read(completed())]))[-1] == ("It is sunny.\nSo.", "answer")
@@ -188,8 +198,7 @@ def test_what_is_marked_as_progress_is_never_the_answer(answer: str, marked: Jso
     events = read(*before, reader=reader)
     assert said(heard(events))[0][1] == "progress"
     if is_cut:
-        reader = EventReader(RUN)
-        reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
+        reader = recalled(events)
     transcript = heard([*events, *reader.read(completed())])
     assert [text for text, phase in said(transcript) if phase == "answer"] == ([answer] if answer else [])
 
@@ -197,24 +206,6 @@ def test_what_is_marked_as_progress_is_never_the_answer(answer: str, marked: Jso
 def test_what_a_gateway_says_on_the_way_is_no_answer() -> None:
     about = {"babelgate": {"taskId": "k"}}
     assert heard(read(working({"text": "Looking."}), completed(**about))).text == ""
-
-
-@pytest.mark.parametrize("name", ["kagenti", "kagenti_streaming"])
-def test_kagenti_gathers_everything_in_the_message_of_completed(name: str) -> None:
-    events = read(*recorded(name))
-    transcript = heard(events)
-    assert said(transcript) == [("It is sunny.Bye.", "answer")]
-    assert thoughts(transcript) == ["I should look."]
-    assert tools(events) == [("weather", "in", {"city": "Rome"})]
-    assert citations(transcript) == [CITED]
-
-
-def test_agno_streams_its_answer_in_messages_of_one_id() -> None:
-    events = read(*recorded("agno"))
-    transcript = heard(events)
-    assert said(transcript) == [("It is sunny.", "answer")]
-    assert thoughts(transcript) == ["I should look."]
-    assert tools(events) == [("weather", "in", {"city": "Rome"}), ("weather", "out", None)]
 
 
 def test_agno_tells_its_usage_in_the_task_that_comes_after_the_end() -> None:
@@ -241,8 +232,7 @@ def test_an_agent_of_agno_whose_stream_breaks_off_after_the_end_has_ended() -> N
 def test_an_answer_in_the_status_is_taken_up_where_it_was_cut_off(count: int) -> None:
     replies = recorded("agentstack")
     first = read(*replies[:count], in_status=True)
-    again = EventReader(RUN, speaks_in_status=True)
-    again.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(first, start=1)])
+    again = recalled(first, EventReader(RUN, speaks_in_status=True))
     history = [each["status"]["message"] for each in replies if "message" in each.get("status", {})]
     task: Any = {"id": replies[0]["taskId"], "kind": "task", "status": {"state": "working"}, "history": history}
     rest = again.read(task) + again.read(replies[-1])
@@ -264,11 +254,8 @@ SAYS_ALL_AGAIN = ("Let me look.", "It", "It is ", "It is sunny.", "It is sunny."
 def test_langgraphs_a2a_endpoint_says_its_answer_again_with_each_token_and_is_told_token_by_token(cut: int) -> None:
     replies = [working({"text": text}, message_id=f"m{at}") for at, text in enumerate(SAYS_ALL_AGAIN)]
     first = read(*replies[:cut], reader=langgraph())
-    again = langgraph()
-    again.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(first, start=1)])
-    artifact = {"artifactId": "a", "name": "Assistant Response", "parts": [{"text": "It is sunny. So there."}]}
-    end = {"artifactUpdate": {"taskId": "t", "artifact": artifact, "lastChunk": True}}
-    events = [*first, *read(*replies[cut:], end, completed(), reader=again)]
+    end = artifact(text("It is sunny. So there."), name="Assistant Response", lastChunk=True)
+    events = [*first, *read(*replies[cut:], end, completed(), reader=recalled(first, langgraph()))]
     assert said(heard(events)) == [("Let me look.", "answer"), ("It is sunny. So there.", "answer")]
     deltas = [event.text for event in events if isinstance(event, PartDelta)]
     assert deltas == [" is ", "sunny.", " So there."]
@@ -276,8 +263,7 @@ def test_langgraphs_a2a_endpoint_says_its_answer_again_with_each_token_and_is_to
 
 
 def test_an_answer_of_langgraph_that_is_another_one_in_the_end_is_told_too() -> None:
-    artifact = {"artifactId": "a", "parts": [{"text": "It rains."}]}
-    end = {"artifactUpdate": {"taskId": "t", "artifact": artifact, "lastChunk": True}}
+    end = artifact(text("It rains."), lastChunk=True)
     events = read(working({"text": "It is sunny."}), end, completed(), reader=langgraph())
     assert said(heard(events)) == [("It is sunny.", "answer"), ("It rains.", "answer")]
 
@@ -296,10 +282,9 @@ def test_steps_of_agnos_workflows_begin_and_end(kind: str, is_cut: bool) -> None
     reader = EventReader(RUN)
     events = read(step("started"), reader=reader)
     if is_cut:
-        reader = EventReader(RUN)
-        reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
+        reader = recalled(events)
     events += read(step("error"), step("completed"), reader=reader)
-    assert [type(event) for event in events if isinstance(event, StepStarted | StepEnded)] == [StepStarted, StepEnded]
+    assert steps(events) == ["look", "/look"]
     heard(events)
 
 
@@ -332,10 +317,7 @@ def test_gemini_cli_says_by_its_kind_what_a_status_is() -> None:
 
 def test_blocks_of_opencode_are_told_by_their_type() -> None:
     def block(kind: str, part: JsonObject) -> JsonObject:
-        shared = {"shared": {"stream": {"block_type": kind}}}
-        return {
-            "artifactUpdate": {"taskId": "t", "artifact": {"artifactId": kind, "parts": [part], "metadata": shared}}
-        }
+        return artifact(part, artifact_id=kind, metadata={"shared": {"stream": {"block_type": kind}}})
 
     call: JsonObject = {"call_id": "c", "tool": "ls", "status": "running", "input": {}}
     events = read(
@@ -352,19 +334,14 @@ def test_blocks_of_opencode_are_told_by_their_type() -> None:
 
 
 def test_a_thought_that_comes_in_pieces_and_then_whole_is_told_once() -> None:
-    def piece(*parts: JsonObject, append: bool, last: bool = False) -> JsonObject:
-        update = {"taskId": "t", "artifact": {"artifactId": "a", "parts": list(parts)}}
-        return {"artifactUpdate": {**update, "append": append, "lastChunk": last}}
+    def thought(words: str, **more: Any) -> JsonObject:
+        return {"text": words, "metadata": {"adk_thought": True, **more}}
 
-    def thought(text: str, **more: Any) -> JsonObject:
-        return {"text": text, "metadata": {"adk_thought": True, **more}}
-
-    whole = piece(thought("I should look."), {"text": "Sunny."}, append=False, last=True)
     events = read(
-        piece(thought("I should "), append=False),
-        piece(thought("look.", adk_thought_signature="AQI="), append=True),
-        piece({"text": "Sun"}, append=True),
-        whole,
+        artifact(thought("I should "), append=False),
+        artifact(thought("look.", adk_thought_signature="AQI="), append=True),
+        artifact(text("Sun"), append=True),
+        artifact(thought("I should look."), text("Sunny."), append=False, lastChunk=True),
         completed(),
     )
     transcript = heard(events)
@@ -386,6 +363,9 @@ def test_the_thinking_of_fasta2a_stands_in_the_history_and_is_no_answer() -> Non
     assert (said(transcript), thoughts(transcript)) == ([("Hi", "answer")], ["Hm."])
 
 
+KAGENT_PART = "kagent.dev/a2a/part-type"
+NO = {"isError": True, "result": "no"}
+FAILED = {"outcome": "OUTCOME_FAILED", "output": ""}
 _USES: Any = [
     ({"type": "tool-call", "id": "c", "name": "f", "arguments": {}}, {}, ("f", False, {}, None)),
     ({"type": "tool-result", "toolCallId": "c", "payload": 1}, {}, ("", True, 1, None)),
@@ -406,44 +386,23 @@ _USES: Any = [
         {"adk_type": "function_response"},
         ("f", True, {"error": "no"}, "no"),
     ),
-    (
-        {"outcome": "OUTCOME_FAILED", "output": ""},
-        {"adk_type": "code_execution_result"},
-        ("code_execution", True, {"outcome": "OUTCOME_FAILED", "output": ""}, "OUTCOME_FAILED"),
-    ),
-    (
-        {"id": "c", "name": "f", "response": {"isError": True, "result": "no"}},
-        {"kagent.dev/a2a/part-type": "function_response"},
-        ("f", True, {"isError": True, "result": "no"}, "no"),
-    ),
+    (FAILED, {"adk_type": "code_execution_result"}, ("code_execution", True, FAILED, "OUTCOME_FAILED")),
+    ({"id": "c", "name": "f", "response": NO}, {KAGENT_PART: "function_response"}, ("f", True, NO, "no")),
 ]
 
 
-@pytest.mark.parametrize(
-    ("part", "metadata", "told"),
-    _USES,
-)
-def test_calls_are_recognised_by_the_marks_of_each_framework(
-    part: JsonObject, metadata: JsonObject, told: tuple[Any, ...]
-) -> None:
+@pytest.mark.parametrize(("part", "metadata", "told"), _USES)
+def test_calls_are_recognised_by_their_marks(part: JsonObject, metadata: JsonObject, told: tuple[Any, ...]) -> None:
     [use] = decode_marks([DataPart(data=part, metadata=metadata)], "s").tools
     assert (use.name, use.ended, use.value, use.error) == told
 
 
 @pytest.mark.parametrize(
     "mark",
-    [
-        {"adk_thought": True},
-        {"kagent_thought": True},
-        {"thought": True},
-        {"type": "thinking"},
-        {"type": "reasoning"},
-    ],
+    [{"adk_thought": True}, {"kagent_thought": True}, {"thought": True}, {"type": "thinking"}, {"type": "reasoning"}],
 )
 @pytest.mark.parametrize("beside", [{}, {"adk_thought_signature": "AQI="}, {"thinking_id": "t", "signature": "s"}])
-def test_text_is_thought_by_the_marks_of_each_framework_and_keeps_its_signature(
-    mark: JsonObject, beside: JsonObject
-) -> None:
+def test_text_is_thought_by_its_marks_and_keeps_its_signature(mark: JsonObject, beside: JsonObject) -> None:
     [part] = decode_marks([TextPart(text="Hm.", metadata={**mark, **beside})], "s").parts
     assert part == ReasoningPart(text="Hm.", metadata=beside)
 
@@ -501,9 +460,10 @@ def test_a_trace_is_not_told_beside_the_calls_that_it_is_of_and_counts_least() -
     assert usage(events) == {"input_tokens": 3}
 
 
-def steps(events: list[Event]) -> list[tuple[str, str]]:
+def steps(events: list[Event]) -> list[str]:
+    """A name begins its step, and ends it with a slash before it."""
     return [
-        (event.name, "started" if isinstance(event, StepStarted) else "ended")
+        event.name if isinstance(event, StepStarted) else f"/{event.name}"
         for event in events
         if isinstance(event, StepStarted | StepEnded)
     ]
@@ -515,8 +475,9 @@ def author(name: str, at: int, branch: str | None = None, *, in_artifact: bool =
     app: JsonObject = {"adk_app_name": "demo"}
     if not in_artifact:
         return working({"text": f"By {name}."}, message_id=f"m{at}", beside={**app, **told, "adk_event_id": f"e{at}"})
-    artifact = {"artifactId": f"a{at}", "parts": [{"text": f"By {name}."}], "metadata": told}
-    return {"artifactUpdate": {"taskId": "t", "artifact": artifact, "lastChunk": True, "metadata": app}}
+    update = artifact(text(f"By {name}."), artifact_id=f"a{at}", metadata=told, lastChunk=True)
+    update["artifactUpdate"]["metadata"] = app
+    return update
 
 
 @pytest.mark.parametrize("in_artifact", [False, True])
@@ -524,17 +485,8 @@ def author(name: str, at: int, branch: str | None = None, *, in_artifact: bool =
 def test_what_each_agent_within_one_of_adk_does_is_a_step(in_artifact: bool, cut: int) -> None:
     names = ["demo", "cook", "cook", "waiter", "demo", "cook"]
     replies = [author(name, at, in_artifact=in_artifact) for at, name in enumerate(names)]
-    first = read(*replies[:cut])
-    again = EventReader(RUN)
-    again.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(first, start=1)])
-    events = [*first, *read(*replies[cut:], completed(), reader=again)]
-    assert steps(events) == [
-        ("cook", "started"),
-        ("cook", "ended"),
-        ("waiter", "started"),
-        ("waiter", "ended"),
-        ("cook", "started"),
-    ]
+    events = read_in_two(replies, cut)
+    assert steps(events) == ["cook", "/cook", "waiter", "/waiter", "cook"]
     ids = [event.step_id for event in events if isinstance(event, StepStarted)]
     assert len({*ids}) == 3
     heard(events)
@@ -543,16 +495,13 @@ def test_what_each_agent_within_one_of_adk_does_is_a_step(in_artifact: bool, cut
 def test_agents_of_adk_that_work_side_by_side_are_steps_at_the_same_time() -> None:
     branches = [("plan", None), ("a", "both.a"), ("b", "both.b"), ("a", "both.a"), ("c", "both.a.c"), ("demo", None)]
     events = read(*(author(name, at, branch, in_artifact=True) for at, (name, branch) in enumerate(branches)))
-    assert steps(events) == [
-        ("plan", "started"),
-        ("plan", "ended"),
-        ("a", "started"),
-        ("b", "started"),
-        ("a", "ended"),
-        ("c", "started"),
-        ("b", "ended"),
-        ("c", "ended"),
-    ]
+    assert steps(events) == ["plan", "/plan", "a", "b", "/a", "c", "/b", "/c"]
+
+
+def test_an_agent_of_adk_that_is_alone_has_no_steps() -> None:
+    for name in ("adk_weather", "adk_new_weather"):
+        assert steps(read(*recorded(name))) == []
+    assert steps(read(author("user", 1), {"statusUpdate": {"taskId": "t", "status": {"state": "working"}}})) == []
 
 
 def test_steps_that_a_gateway_has_read_are_told_by_its_events_alone() -> None:
@@ -564,13 +513,7 @@ def test_steps_that_a_gateway_has_read_are_told_by_its_events_alone() -> None:
     agno = {"statusUpdate": {"taskId": "t", "status": status, "metadata": beside}}
     group: JsonObject = {"title": "Plan", "content": "Look", "group_id": "g"}
     grouped = working(message_id="g", metadata={TRAJECTORY: group})
-    assert steps(read({"task": task}, author("cook", 1), told, agno, grouped)) == [("cook", "started")]
-
-
-def test_an_agent_of_adk_that_is_alone_has_no_steps() -> None:
-    for name in ("adk_weather", "adk_new_weather"):
-        assert steps(read(*recorded(name))) == []
-    assert steps(read(author("user", 1), {"statusUpdate": {"taskId": "t", "status": {"state": "working"}}})) == []
+    assert steps(read({"task": task}, author("cook", 1), told, agno, grouped)) == ["cook"]
 
 
 @pytest.mark.parametrize("cut", range(4))
@@ -580,11 +523,8 @@ def test_trajectories_of_one_group_are_in_one_step(cut: int) -> None:
         working(message_id=f"m{at}", metadata={TRAJECTORY: {"title": title, "content": content, "group_id": group}})
         for at, (title, content, group) in enumerate(told)
     ]
-    first = read(*replies[:cut])
-    again = EventReader(RUN)
-    again.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(first, start=1)])
-    events = [*first, *read(*replies[cut:], completed(), reader=again)]
-    assert steps(events) == [("Planning", "started"), ("g2", "started")]
+    events = read_in_two(replies, cut)
+    assert steps(events) == ["Planning", "g2"]
     assert [text for text, _ in said(heard(events))] == ["Planning: Look", "Planning: it up", "Other"]
 
 
@@ -668,18 +608,15 @@ ERROR = "https://a2a-extensions.agentstack.beeai.dev/ui/error/v1"
 )
 def test_agentstack_tells_a_failure_in_metadata(told: Any, words: str) -> None:
     message: JsonObject = {"messageId": "e", "role": "agent", "parts": [], "metadata": {ERROR: told}}
-    status = {"state": "failed", "message": message}
-    [*_, ended] = read({"kind": "status-update", "taskId": "t", "contextId": "c", "status": status})
-    assert isinstance(ended, RunEnded) and ended.fault is not None
-    assert ended.fault.message == words
+    update = {"kind": "status-update", "taskId": "t", "contextId": "c"}
+    assert fault_in({**update, "status": {"state": "failed", "message": message}}).message == words
 
 
 def test_the_code_of_an_error_of_adk_is_kept_with_its_words() -> None:
     message = {"messageId": "e", "role": "agent", "parts": [{"kind": "text", "text": "Blocked."}]}
     update = {"kind": "status-update", "taskId": "t", "contextId": "c", "metadata": {"adk_error_code": "SAFETY"}}
-    [*_, ended] = read({**update, "status": {"state": "failed", "message": message}})
-    assert isinstance(ended, RunEnded) and ended.fault is not None
-    assert (ended.fault.message, ended.fault.details) == ("Blocked.", {"error_code": "SAFETY"})
+    fault = fault_in({**update, "status": {"state": "failed", "message": message}})
+    assert (fault.message, fault.details) == ("Blocked.", {"error_code": "SAFETY"})
 
 
 def test_the_metrics_of_agno_stand_in_the_message_of_the_task() -> None:
@@ -715,16 +652,13 @@ def test_usage_of_another_form_does_not_hide_what_is_told_beside_it() -> None:
 
 def test_the_usage_at_artifacts_of_opencode_is_that_of_the_task_so_far() -> None:
     def block(artifact_id: str, total: int) -> JsonObject:
-        metadata = {"shared": {"usage": {"total_tokens": total}}}
-        told = {"artifactId": artifact_id, "parts": [{"text": "Hi"}], "metadata": metadata}
-        return {"artifactUpdate": {"taskId": "t", "artifact": told}}
+        return artifact(text("Hi"), artifact_id=artifact_id, metadata={"shared": {"usage": {"total_tokens": total}}})
 
     assert usage(read(block("x:reasoning", 3), block("x:text", 5), completed())) == {"total_tokens": 5}
 
 
 def test_an_artifact_that_is_named_as_the_reasoning_of_opencode_is_thought() -> None:
-    told = {"artifactId": "x:reasoning", "parts": [{"text": "Hm."}]}
-    transcript = heard(read({"artifactUpdate": {"taskId": "t", "artifact": told}}, completed()))
+    transcript = heard(read(artifact(text("Hm."), artifact_id="x:reasoning"), completed()))
     assert (said(transcript), thoughts(transcript)) == ([], ["Hm."])
 
 
@@ -739,16 +673,9 @@ def test_progress_of_opencode_is_progress(progress: Json, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "more", "error"),
-    [
-        ("completed", {}, None),
-        ("failed", {}, "f failed"),
-        ("end", {"error": "No."}, "No."),
-    ],
+    ("phase", "more", "error"), [("completed", {}, None), ("failed", {}, "f failed"), ("end", {"error": "No."}, "No.")]
 )
-def test_a_call_of_protolabs_ends_by_its_phase_also_without_a_result(
-    phase: str, more: JsonObject, error: str | None
-) -> None:
+def test_a_call_of_protolabs_ends_by_its_phase(phase: str, more: JsonObject, error: str | None) -> None:
     key = "https://proto-labs.ai/a2a/ext/tool-call-v1"
     call = {"toolCallId": "c", "name": "f"}
     [use] = decode_marks([], "s", {key: {**call, "phase": phase, **more}}).tools
@@ -779,9 +706,7 @@ def test_a_call_of_agno_that_fails_ends_with_what_went_wrong() -> None:
 )
 def test_a_failure_without_a_message_has_the_words_that_stand_beside_it(beside: JsonObject) -> None:
     update = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_FAILED"}, "metadata": beside}
-    [*_, ended] = read({"statusUpdate": update})
-    assert isinstance(ended, RunEnded) and ended.fault is not None
-    assert ended.fault.message == "No quota."
+    assert fault_in({"statusUpdate": update}).message == "No quota."
 
 
 WORLD = "https://proto-labs.ai/a2a/ext/worldstate-delta-v1"
@@ -800,9 +725,7 @@ def states(events: list[Event]) -> list[tuple[str, Json]]:
         ({WORLD: {"added": ["a"]}}, WORLD, {"added": ["a"]}),
     ],
 )
-def test_what_changes_in_an_agents_state_is_told_once(
-    metadata: JsonObject, name: str, value: Json, is_cut: bool
-) -> None:
+def test_a_change_of_an_agents_state_is_told_once(metadata: JsonObject, name: str, value: Json, is_cut: bool) -> None:
     reader = EventReader(RUN)
     message: JsonObject = {"messageId": "m", "role": "ROLE_AGENT", "parts": [], "metadata": metadata}
     artifact: JsonObject = {"artifactId": "a", "parts": [{"text": "Hi"}], "metadata": metadata}
@@ -812,8 +735,7 @@ def test_what_changes_in_an_agents_state_is_told_once(
         reader=reader,
     )
     if is_cut:
-        reader = EventReader(RUN)
-        reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
+        reader = recalled(events)
     done = {"state": "TASK_STATE_COMPLETED"}
     task: JsonObject = {"id": "t", "contextId": "c", "status": done, "history": [message], "artifacts": [artifact]}
     events += read({"task": task}, reader=reader)
@@ -837,8 +759,7 @@ def test_a_change_of_state_at_the_end_or_with_a_question_is_told_and_one_that_is
 
 
 def typed(value: Json, artifact_id: str = "a", **metadata: Any) -> JsonObject:
-    artifact = {"artifactId": artifact_id, "parts": [{"data": value, "metadata": metadata}]}
-    return {"artifactUpdate": {"taskId": "t", "artifact": artifact, "lastChunk": True}}
+    return artifact({"data": value, "metadata": metadata}, artifact_id=artifact_id, lastChunk=True)
 
 
 @pytest.mark.parametrize(
@@ -851,9 +772,7 @@ def typed(value: Json, artifact_id: str = "a", **metadata: Any) -> JsonObject:
         (typed({"city": "Rome"}, "result_other"), {"city": "Rome"}, None),
     ],
 )
-def test_a_structured_output_is_known_by_its_schema_or_the_name_of_its_artifact(
-    told: JsonObject, data: Json, output: Json
-) -> None:
+def test_a_structured_output_is_known_by_its_schema_or_name(told: JsonObject, data: Json, output: Json) -> None:
     events = read(told, completed())
     [message] = heard(events).messages
     assert [part.data for part in message.parts if isinstance(part, DataPart)] == [data]

@@ -5,34 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.adapters._json import validate
-from babelgate.adapters.a2a.codec.dialect import decode_message
-from babelgate.adapters.a2a.codec.v0_3_rest import STATES, Codec
-from babelgate.adapters.a2a.wire import v0_3 as w
-from babelgate.canonical import DataPart, Feature, FilePart, Message, TaskState, TextPart
+from babelgate.adapters.a2a.codec.v0_3_rest import Codec
+from babelgate.canonical import DataPart, FilePart, TextPart
 from tests.adapters.a2a.codec.test_v1_0 import TASK
 from tests.adapters.a2a.schema import check
-from tests.strategies import json_values, messages
 
 CODEC = Codec("https://gateway.example.com", "echo")
-CARRIED = frozenset({Feature.TEXT, Feature.DATA, Feature.FILE_URL, Feature.METADATA})
 
 
 def message(**more: Any) -> dict[str, Any]:
     return {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "hi"}], **more}
-
-
-@given(messages(CARRIED))
-def test_a_message_comes_back_as_it_was(said: Message) -> None:
-    encoded = check("message", "0.3-rest", CODEC.encode_message(said, "c", "t"))
-    again = decode_message(validate(w.Message, encoded), "wrapped")
-    assert (again.role, again.parts, again.metadata) == (said.role, said.parts, said.metadata)
-
-
-@given(json_values())
-def test_data_that_is_no_object_is_wrapped_and_unwrapped_again(value: Any) -> None:
-    encoded = CODEC.encode_message(Message(message_id="m", parts=(DataPart(data=value),)), "c", "t")
-    assert decode_message(validate(w.Message, encoded), "wrapped").parts == (DataPart(data=value),)
 
 
 @given(st.binary(max_size=50))
@@ -47,10 +29,6 @@ def test_file_bytes_that_are_base64_once_are_taken_too() -> None:
     data = bytes(range(255))
     wire = {"file": {"fileWithBytes": b64encode(data).decode()}}
     assert CODEC.decode_send({"message": message(content=[wire])}).message.parts[0] == FilePart(inline=data, size=255)
-
-
-def test_cancelled_is_spelled_with_two_l_as_in_the_protocol_buffer_of_0_3() -> None:
-    assert STATES[TaskState.CANCELLED] == "TASK_STATE_CANCELLED"
 
 
 def test_parts_are_called_content_and_nothing_has_a_kind() -> None:

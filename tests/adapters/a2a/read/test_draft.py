@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from babelgate.adapters.a2a.read.draft import Draft
-from babelgate.adapters.a2a.read.task_events import EventReader
 from babelgate.adapters.a2a.wire.task import DRAFT
-from babelgate.canonical import Event, ReasoningPart, Record, TextPart
+from babelgate.canonical import ReasoningPart, TextPart
 from babelgate.canonical.event import (
     InterruptRaised,
     LossNoted,
@@ -19,10 +18,10 @@ from babelgate.canonical.event import (
     StepStarted,
     ToolStarted,
 )
-from tests.adapters.a2a.codec.test_marks import CITED, citations, heard, read, said, thoughts, tools
+from tests.adapters.a2a.codec.test_marks import CITED, citations, read, said, thoughts, tools
 from tests.adapters.a2a.recorded import recorded
+from tests.adapters.a2a.replies import heard, recalled
 
-RUN = "22222222-2222-4222-8222-222222222222"
 STREAMING = "https://a2a-extensions.adk.kagenti.dev/ui/streaming/v1"
 TRAJECTORY = "https://a2a-extensions.adk.kagenti.dev/ui/trajectory/v1"
 KAGENTI = recorded("kagenti_streaming")
@@ -47,12 +46,6 @@ def end(*texts: str, state: str = "COMPLETED", message_id: str = "m") -> dict[st
     return {"statusUpdate": {"taskId": "t", "status": {"state": f"TASK_STATE_{state}", "message": message}}}
 
 
-def resumed(events: list[Event]) -> EventReader:
-    reader = EventReader(RUN)
-    reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
-    return reader
-
-
 def test_the_answer_of_kagenti_is_told_as_it_is_made() -> None:
     *before, _ = KAGENTI
     events = read(*before)
@@ -65,7 +58,7 @@ def test_the_answer_of_kagenti_is_told_as_it_is_made() -> None:
 @pytest.mark.parametrize("cut", range(len(KAGENTI)))
 def test_it_is_taken_up_where_it_was_cut_off(cut: int) -> None:
     first = read(*KAGENTI[:cut])
-    events = [*first, *read(*KAGENTI[cut:], reader=resumed(first))]
+    events = [*first, *read(*KAGENTI[cut:], reader=recalled(first))]
     transcript = heard(events)
     assert "".join(text for text, _ in said(transcript)) == "It is sunny.Bye."
     assert thoughts(transcript) == ["I should look."]
@@ -161,7 +154,7 @@ def test_a_message_that_is_whole_while_the_agent_works_on_is_followed_by_another
     ]
     for cut in range(len(replies)):
         before = read(*replies[:cut])
-        told = said(heard([*before, *read(*replies[cut:], reader=resumed(before))]))
+        told = said(heard([*before, *read(*replies[cut:], reader=recalled(before))]))
         assert ["".join(text for text, _ in told), {phase for _, phase in told}] == ["One.Two.Three.", {"answer"}]
     assert said(heard(read(*replies))) == [("One.Two.", "answer"), ("Three.", "answer")]
     assert not [event for event in read(*replies) if isinstance(event, LossNoted)]
@@ -197,7 +190,7 @@ def test_of_a_message_that_grows_without_end_no_more_is_followed_than_can_be_kep
 @pytest.mark.parametrize("own", [{"branch": {}}, {"group": []}, {"x": 1}, {"messageId": {}, "told": "x"}])
 @pytest.mark.parametrize("kind", [StepStarted, StepEnded])
 def test_what_another_gateway_keeps_beside_its_steps_may_be_anything(name: str, own: Any, kind: Any) -> None:
-    reader = resumed([kind(step_id="s", name="n", extra={name: own})])
+    reader = recalled([kind(step_id="s", name="n", extra={name: own})])
     assert said(heard(read(update(whole("Hi")), end("Hi"), reader=reader))) == [("Hi", "answer")]
 
 

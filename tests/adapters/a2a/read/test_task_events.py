@@ -31,56 +31,14 @@ from babelgate.canonical.event import (
     UpstreamBound,
 )
 from babelgate.canonical.replay import standing
-from babelgate.conformance.contract import Transcript
-from babelgate.conformance.contract.referee import Referee
+from tests.adapters.a2a.replies import DONE, RUN, artifact, heard, status, task, text
 
 T = TypeVar("T")
-RUN = "22222222-2222-4222-8222-222222222222"
-
-
-def task(state: str = "TASK_STATE_WORKING", **more: Any) -> dict[str, Any]:
-    status = {"state": state, **more.pop("status", {})}
-    return {"task": {"id": "t", "contextId": "c", "status": status, **more}}
-
-
-def status(state: str, text: str | None = None, message_id: str = "m", **more: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {"state": state}
-    if text is not None:
-        told["message"] = {"messageId": message_id, "role": "ROLE_AGENT", "parts": [{"text": text}]}
-    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {**told, **more.pop("status", {})}, **more}}
-
-
-def artifact(*parts: dict[str, Any], artifact_id: str = "a", **more: Any) -> dict[str, Any]:
-    told = {name: more.pop(name) for name in ("name", "description", "metadata", "extensions") if name in more}
-    return {
-        "artifactUpdate": {
-            "taskId": "t",
-            "contextId": "c",
-            "artifact": {"artifactId": artifact_id, "parts": list(parts), **told},
-            **more,
-        }
-    }
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"text": words}
-
-
-DONE = status("TASK_STATE_COMPLETED")
 
 
 def read(*replies: Any, reader: EventReader | None = None) -> list[Event]:
     reader = reader or EventReader(RUN)
     return [event for reply in replies for event in reader.read(reply)]
-
-
-def heard(events: Sequence[Event]) -> Transcript:
-    """As a hub takes them: whatever breaks the contract of agents fails here."""
-    referee = Referee()
-    for event in events:
-        referee.see(event)
-    referee.close()
-    return referee.heard
 
 
 def of_type(events: Sequence[Event], kind: type[T]) -> list[T]:
@@ -112,17 +70,15 @@ def test_pieces_of_a_text_artifact_are_one_message_token_by_token() -> None:
 
 
 def test_a_stream_of_0_3_says_the_same() -> None:
-    ids = {"taskId": "t", "contextId": "c"}
-    piece = {"kind": "artifact-update", **ids}
+    piece = {"kind": "artifact-update", **IDS}
     old = read(
         {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "submitted"}},
-        {"kind": "status-update", **ids, "status": {"state": "working"}, "final": False},
+        {"kind": "status-update", **IDS, "status": {"state": "working"}, "final": False},
         {**piece, "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "one"}]}},
         {**piece, "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": " two"}]}, "append": True},
-        {"kind": "status-update", **ids, "status": {"state": "completed"}, "final": True},
+        {"kind": "status-update", **IDS, "status": {"state": "completed"}, "final": True},
     )
-    new = read(task(), artifact(text("one")), artifact(text(" two"), append=True), DONE)
-    assert old == new
+    assert old == read(task(), artifact(text("one")), artifact(text(" two"), append=True), DONE)
 
 
 @pytest.mark.parametrize("state", ["completed", "COMPLETED", "TASK_STATE_COMPLETED", "task_state_completed"])
@@ -146,50 +102,87 @@ def test_a_state_that_nobody_knows_is_not_the_end(state: str | None) -> None:
     assert not reader.stopped
 
 
-def test_langgraphs_hybrid_of_both_generations_is_read_by_its_shape() -> None:
-    events = read(
-        {"task": {"id": "thread:run", "contextId": "c", "status": {"state": "TASK_STATE_SUBMITTED"}}},
-        {
-            "kind": "artifact-update",
-            "taskId": "thread:run",
-            "artifact": {"artifactId": "a", "name": "Assistant Response", "parts": [{"kind": "text", "text": "Hi"}]},
-        },
-        {
-            "kind": "status-update",
-            "taskId": "thread:run",
-            "status": {"state": "TASK_STATE_COMPLETED"},
-            "final": True,
-        },
-    )
-    assert heard(events).text == "Hi"
+IDS = {"taskId": "t", "contextId": "c"}
+OLD_PART, ANSWER = {"kind": "text", "text": "Hi"}, [("Hi", "answer")]
+CONTENT = {"messageId": "m", "role": "ROLE_AGENT", "content": [text("Hi")]}
+SNAKE = {"artifact_update": {"task_id": "t", "artifact": {"artifact_id": "a", "parts": [text("Hi")]}}}
+REMARK = {"messageId": "m", "role": "ROLE_AGENT", "parts": [text("Half way.")]}
+HISTORY = [
+    {"messageId": "1", "role": "ROLE_USER", "parts": [text("Hello")]},
+    {"messageId": "2", "role": "ROLE_AGENT", "parts": [text("Hi")]},
+]
+MESSAGES: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
+    "LangGraph's hybrid of both generations, by its shape": (
+        [
+            task("TASK_STATE_SUBMITTED"),
+            {"kind": "artifact-update", **IDS, "artifact": {"artifactId": "a", "name": "Answer", "parts": [OLD_PART]}},
+            {"kind": "status-update", **IDS, "status": {"state": "TASK_STATE_COMPLETED"}, "final": True},
+        ],
+        ANSWER,
+    ),
+    "content where others have parts, as in REST of 0.3": ([{"message": CONTENT}], ANSWER),
+    "msg, as in REST of 0.3": ([{"msg": CONTENT}], ANSWER),
+    "names in snake case": ([SNAKE], ANSWER),
+    "two artifacts that grow at once": (
+        [
+            *(artifact(text(name), artifact_id=name) for name in "ab"),
+            *(artifact(text(name), artifact_id=name, append=True) for name in "ab"),
+            DONE,
+        ],
+        [("aa", "answer"), ("bb", "answer")],
+    ),
+    "a task that is behind takes nothing back": (
+        [artifact(text("Hi")), task(artifacts=[{"artifactId": "a", "parts": [text("H")]}]), DONE],
+        ANSWER,
+    ),
+    "text that is sent again, longer each time": (
+        [artifact(text("one")), artifact(text("one two")), artifact(text("one two three")), DONE],
+        [("one two three", "answer")],
+    ),
+    "a message while working is progress, once": (
+        [status("TASK_STATE_WORKING", "Half way."), task(status={"message": REMARK}), artifact(text("Hi")), DONE],
+        [("Half way.", "progress"), *ANSWER],
+    ),
+    "the message of completed, where there was no answer": ([task(), status("TASK_STATE_COMPLETED", "Hi")], ANSWER),
+    "the message of completed, after an answer": (
+        [artifact(text("Hi")), status("TASK_STATE_COMPLETED", "All went well.")],
+        [*ANSWER, ("All went well.", "progress")],
+    ),
+    "the message of completed, which repeats it": (
+        [artifact(text("Hi")), status("TASK_STATE_COMPLETED", "Hi")],
+        ANSWER,
+    ),
+    "an answer in the history only": ([task("TASK_STATE_COMPLETED", history=HISTORY)], ANSWER),
+    "no answer in the history": ([task("TASK_STATE_COMPLETED", history=HISTORY[:1])], []),
+}
 
 
-def test_rest_of_0_3_has_content_where_others_have_parts() -> None:
-    said = {"messageId": "m", "role": "ROLE_AGENT", "content": [{"text": "Hi"}]}
-    assert heard(read({"message": said})).text == "Hi"
-    assert heard(read({"msg": said})).text == "Hi"
+@pytest.mark.parametrize(("replies", "messages"), MESSAGES.values(), ids=MESSAGES)
+def test_replies_are_these_messages(replies: list[Any], messages: list[tuple[str, str]]) -> None:
+    assert [(message.text, message.phase) for message in heard(read(*replies)).messages] == messages
 
 
-def test_names_in_snake_case_are_read_too() -> None:
-    update = {"artifact_update": {"task_id": "t", "artifact": {"artifact_id": "a", "parts": [{"text": "Hi"}]}}}
-    assert heard(read(update)).text == "Hi"
+EMPTY = artifact(text(""), append=False, lastChunk=True)
+ONE_TWO = [artifact(text("one ")), artifact(text("two"), append=True, lastChunk=True)]
+
+
+@pytest.mark.parametrize(
+    ("replies", "texts"),
+    [
+        ([artifact(text("one")), artifact(text("two")), DONE], ["one", "two"]),
+        ([*ONE_TWO, EMPTY, artifact(text("one")), artifact(text(" more"), append=True), DONE], ["one two", "one more"]),
+    ],
+)
+def test_an_answer_that_is_replaced_is_said_again_and_is_a_loss(replies: list[Any], texts: list[str]) -> None:
+    events = read(*replies)
+    assert [message.text for message in heard(events).messages] == texts
+    assert [event.feature for event in of_type(events, LossNoted)] == ["artifact"]
 
 
 def test_a_text_artifact_without_any_text_is_an_empty_answer() -> None:
     events = read(task(), artifact(text(""), lastChunk=True), DONE)
     [message] = heard(events).messages
     assert message.parts == (TextPart(text=""),)
-
-
-def test_two_artifacts_that_grow_at_once_stay_two_messages() -> None:
-    events = read(
-        artifact(text("a"), artifact_id="1"),
-        artifact(text("b"), artifact_id="2"),
-        artifact(text("a"), artifact_id="1", append=True),
-        artifact(text("b"), artifact_id="2", append=True),
-        DONE,
-    )
-    assert [message.text for message in heard(events).messages] == ["aa", "bb"]
 
 
 def test_data_and_files_after_text_are_parts_of_the_same_message() -> None:
@@ -228,23 +221,6 @@ def test_a_whole_task_tells_only_what_no_piece_has_told() -> None:
     events = read(artifact(text("one")), artifact(text(" two"), append=True), whole)
     assert heard(events).text == "one two three"
     assert [event.text for event in of_type(events, PartDelta)] == [" two", " three"]
-
-
-def test_a_task_that_is_behind_what_was_told_takes_nothing_back() -> None:
-    events = read(artifact(text("one two")), task(artifacts=[{"artifactId": "a", "parts": [text("one")]}]), DONE)
-    assert heard(events).text == "one two"
-
-
-def test_text_that_is_sent_again_and_longer_each_time_is_told_once() -> None:
-    events = read(artifact(text("one")), artifact(text("one two")), artifact(text("one two three")), DONE)
-    assert heard(events).text == "one two three"
-    assert len(heard(events).messages) == 1
-
-
-def test_an_answer_that_is_replaced_is_said_again_and_that_is_noted() -> None:
-    events = read(artifact(text("one")), artifact(text("two")), DONE)
-    assert [message.text for message in heard(events).messages] == ["one", "two"]
-    assert [event.feature for event in of_type(events, LossNoted)] == ["artifact"]
 
 
 def test_the_account_of_a_run_that_is_cut_off_anywhere_is_taken_up_from_the_log() -> None:
@@ -288,19 +264,6 @@ def test_the_next_run_of_a_task_does_not_repeat_the_answers_of_the_one_before() 
     assert heard(events).text == "Hello, Ada."
 
 
-def test_an_answer_that_is_replaced_by_nothing_is_not_joined_with_what_takes_its_place() -> None:
-    reader = EventReader(RUN)
-    pieces = [artifact(text("one ")), artifact(text("two"), append=True, lastChunk=True)]
-    pieces += [
-        artifact(text(""), append=False, lastChunk=True),
-        artifact(text("one")),
-        artifact(text(" more"), append=True),
-    ]
-    events = read(*pieces, DONE, reader=reader)
-    assert [message.text for message in heard(events).messages] == ["one two", "one more"]
-    assert [event.feature for event in events if isinstance(event, LossNoted)] == ["artifact"]
-
-
 def test_a_file_that_is_replaced_by_nothing_is_not_joined_with_what_takes_its_place() -> None:
     old, new = ({"raw": content, "filename": "a.bin"} for content in ("b2xk", "bmV3"))
     events = read(artifact(old), artifact(text(""), append=False, lastChunk=True), artifact(new), DONE)
@@ -327,37 +290,6 @@ def test_a_bare_message_is_the_whole_answer_and_no_task() -> None:
     events = read({"message": said}, reader=reader)
     assert (heard(events).text, reader.task_id, reader.stopped) == ("Hi", None, True)
     assert events[0] == UpstreamBound(protocol="a2a", ids={"context": "c"})
-
-
-def test_a_message_while_working_is_progress_and_is_told_once() -> None:
-    remark = {"messageId": "m", "role": "ROLE_AGENT", "parts": [text("Half way.")]}
-    events = read(
-        status("TASK_STATE_WORKING", "Half way."), task(status={"message": remark}), artifact(text("Done.")), DONE
-    )
-    assert [(each.text, each.phase) for each in heard(events).messages] == [
-        ("Half way.", "progress"),
-        ("Done.", "answer"),
-    ]
-
-
-def test_the_message_of_a_completed_status_is_the_answer_where_there_was_none() -> None:
-    assert heard(read(task(), status("TASK_STATE_COMPLETED", "Hi"))).text == "Hi"
-
-
-def test_the_message_of_a_completed_status_is_a_remark_after_an_answer_and_nothing_if_it_repeats_it() -> None:
-    other = heard(read(artifact(text("Hi")), status("TASK_STATE_COMPLETED", "All went well.")))
-    assert (other.text, len(other.messages)) == ("Hi", 2)
-    same = heard(read(artifact(text("Hi")), status("TASK_STATE_COMPLETED", "Hi")))
-    assert (same.text, len(same.messages)) == ("Hi", 1)
-
-
-def test_an_answer_that_stands_in_the_history_only_is_found_there() -> None:
-    history = [
-        {"messageId": "1", "role": "ROLE_USER", "parts": [text("Hello")]},
-        {"messageId": "2", "role": "ROLE_AGENT", "parts": [text("Hi")]},
-    ]
-    assert heard(read(task("TASK_STATE_COMPLETED", history=history))).text == "Hi"
-    assert heard(read(task("TASK_STATE_COMPLETED", history=history[:1]))).text == ""
 
 
 def test_progress_that_nobody_heard_is_told_from_the_history_and_answers_and_questions_are_not_repeated() -> None:

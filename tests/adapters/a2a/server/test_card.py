@@ -10,6 +10,8 @@ from tests.adapters.a2a.site import URL as GATEWAY
 from tests.adapters.a2a.site import Site, answer_of, message_0_3, opened
 from tests.opened import opened as opened_gateway
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 CARD = "/a2a/echo/.well-known/agent-card.json"
 
 
@@ -64,9 +66,7 @@ async def test_a_card_is_cached_by_its_etag_per_version(site: Site, path: str) -
         assert (await site.client.get(path, headers={"A2A-Version": "1.0"})).headers["ETag"] != tag
 
 
-async def test_urls_come_from_the_base_that_the_gateway_vouches_for_and_not_from_the_host_header(
-    tmp_path: Path,
-) -> None:
+async def test_urls_come_from_the_public_url_and_not_from_the_host_header(tmp_path: Path) -> None:
     async with opened(tmp_path, public_url="https://public.example.com", hosts=["evil.example.com"]) as site:
         response = await site.client.get(f"/agent/echo{CARD}", headers={"Host": "evil.example.com"})
     assert "evil" not in response.text
@@ -77,9 +77,7 @@ EXTENDED = [("GetExtendedAgentCard", "1.0"), ("agent/getAuthenticatedExtendedCar
 
 
 @pytest.mark.parametrize(("method", "form"), EXTENDED)
-async def test_an_extended_card_is_declared_and_given_only_where_keys_exist(
-    site: Site, owned: Site, method: str, form: Any
-) -> None:
+async def test_an_extended_card_is_given_only_where_keys_exist(site: Site, owned: Site, method: str, form: Any) -> None:
     assert (await site.error("echo", method))["code"] == -32004
     extended = check("card", form, await owned.result("echo", method))
     assert extended["name"] == "echo"

@@ -7,6 +7,8 @@ import pytest
 from tests.adapters.a2a.schema import check
 from tests.adapters.a2a.site import Site, answer_of, events_of, message
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 V1 = {"A2A-Version": "1.0"}
 
 
@@ -55,9 +57,7 @@ async def test_an_error_before_the_first_event_has_its_http_status(site: Site) -
 
 @pytest.mark.parametrize(("base", "headers"), [("/a2a/ask", V1), ("/a2a/ask/v1", {})])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_task_is_got_subscribed_to_with_get_or_post_and_cancelled(
-    site: Site, base: str, headers: Any, method: str
-) -> None:
+async def test_a_task_is_got_subscribed_to_and_cancelled(site: Site, base: str, headers: Any, method: str) -> None:
     made = (await site.result("ask", "SendMessage", message("x")))["task"]
     got = await ok(await site.client.get(f"{base}/tasks/{made['id']}?historyLength=1", headers=headers))
     assert (got["id"], len(got["history"])) == (made["id"], 1)
@@ -72,19 +72,19 @@ async def test_a_task_is_got_subscribed_to_with_get_or_post_and_cancelled(
     assert spelled in [line for line in rest if line][-1]
 
 
-async def test_tasks_are_listed_with_query_parameters_in_both_versions(site: Site) -> None:
+async def test_tasks_are_listed_with_query_parameters_in_both_versions(fresh: Site) -> None:
     for n in range(3):
-        await site.result("echo", "SendMessage", message(str(n), contextId="my context"))
+        await fresh.result("echo", "SendMessage", message(str(n), contextId="my context"))
     query = {"contextId": "my context", "pageSize": "2", "includeArtifacts": "true", "status": "TASK_STATE_COMPLETED"}
-    page = check("page", "1.0", await ok(await site.client.get("/a2a/echo/tasks", params=query, headers=V1)))
+    page = check("page", "1.0", await ok(await fresh.client.get("/a2a/echo/tasks", params=query, headers=V1)))
     assert (len(page["tasks"]), page["totalSize"]) == (2, 3)
     assert answer_of(page["tasks"][0]) == "2"
     query["pageToken"] = page["nextPageToken"]
-    page = await ok(await site.client.get("/a2a/echo/tasks", params=query, headers=V1))
+    page = await ok(await fresh.client.get("/a2a/echo/tasks", params=query, headers=V1))
     assert (len(page["tasks"]), page["nextPageToken"]) == (1, "")
-    old = check("page", "0.3-rest", await ok(await site.client.get("/a2a/echo/v1/tasks")))
+    old = check("page", "0.3-rest", await ok(await fresh.client.get("/a2a/echo/v1/tasks")))
     assert old["totalSize"] == 3
-    assert (await site.client.get("/a2a/echo/tasks?pageSize=0", headers=V1)).status_code == 400
+    assert (await fresh.client.get("/a2a/echo/tasks?pageSize=0", headers=V1)).status_code == 400
 
 
 async def test_the_version_is_checked_and_may_be_a_query_parameter(site: Site) -> None:

@@ -13,6 +13,7 @@ from babelgate.adapters.acp.codec.messages import View
 from babelgate.adapters.acp.read import EventReader, decode_event
 from babelgate.adapters.acp.wire import TERMINAL
 from babelgate.adapters.acp.write.run_events import EventWriter
+from babelgate.adapters.acp.write.session import SessionUrls, Transcript
 from babelgate.canonical import (
     DataPart,
     Event,
@@ -110,7 +111,28 @@ def completed(events: Iterable[w.Event]) -> list[w.Message]:
     ]
 
 
+def wire_of(*events: Event) -> list[w.Event]:
+    return written(told(*events))
+
+
 DONE = (RunEnded(), TaskChanged(state=TaskState.COMPLETED))
+
+
+def message(*parts: Part, message_id: str = "m", **started: Any) -> list[Event]:
+    """A message whose parts come whole."""
+    added = [PartAdded(message_id=message_id, index=index, part=part) for index, part in enumerate(parts)]
+    return [MessageStarted(message_id=message_id, **started), *added, MessageEnded(message_id=message_id)]
+
+
+def streamed(first: TextPart | ReasoningPart, *more: str, **started: Any) -> list[Event]:
+    """A message of one part that comes in pieces."""
+    return [
+        MessageStarted(message_id="m", **started),
+        PartAdded(message_id="m", index=0, part=first, open=True),
+        *(PartDelta(message_id="m", index=0, text=text) for text in more),
+        PartEnded(message_id="m", index=0),
+        MessageEnded(message_id="m"),
+    ]
 
 
 # Every stream
@@ -124,13 +146,10 @@ def test_a_run_that_was_taken_up_is_streamed_as_if_nothing_had_cut_it(logs: tupl
 
 
 def test_a_run_that_starts_over_is_in_progress_with_what_stands() -> None:
-    def message(name: str, text: str) -> list[Event]:
-        part = PartAdded(message_id=name, index=0, part=TextPart(text=text))
-        return [MessageStarted(message_id=name), part, MessageEnded(message_id=name)]
-
-    said = [*message("m", "one"), *message("n", "two")]
+    said = [*message(TextPart(text="one")), *message(TextPart(text="two"), message_id="n")]
+    last = message(TextPart(text="three"), message_id="o")
     for void, stands in ((None, []), (("n",), ["one"]), (("m",), ["two"]), ((), ["one", "two"])):
-        events = written(told(*said, RunStarted(attempt=2, void=void), *message("o", "three"), *DONE))
+        events = wire_of(*said, RunStarted(attempt=2, void=void), *last, *DONE)
         runs = [event for event in events if isinstance(event, w.RunEvent)]
         outputs = [[part.content for message in event.run.output for part in message.parts] for event in runs]
         again = [stands] if void != () else []
@@ -140,14 +159,7 @@ def test_a_run_that_starts_over_is_in_progress_with_what_stands() -> None:
 
 def test_what_an_agent_behind_a_gateway_like_this_one_takes_back_is_noted_as_staying_said() -> None:
     log = told(
-        MessageStarted(message_id="m"),
-        PartAdded(message_id="m", index=0, part=TextPart(text="one")),
-        MessageEnded(message_id="m"),
-        RunStarted(attempt=2),
-        MessageStarted(message_id="n"),
-        PartAdded(message_id="n", index=0, part=TextPart(text="two")),
-        MessageEnded(message_id="n"),
-        *DONE,
+        *message(TextPart(text="one")), RunStarted(attempt=2), *message(TextPart(text="two"), message_id="n"), *DONE
     )
     reader = EventReader("echo")
     events = [event for wire in received(written(log)) for event in reader.read(wire)]
@@ -300,7 +312,7 @@ def test_what_was_read_is_written_as_the_same_parts(log: list[Record]) -> None:
     their own."""
     events = written(log)
     found, _ = read_back(events)
-    shown = written(told(*(record.event for record in with_ids(found)), *DONE))
+    shown = wire_of(*(record.event for record in with_ids(found)), *DONE)
 
     def shows(events: list[w.Event]) -> tuple[str, list[str]]:
         parts = [part for message in completed(events) for part in message.parts]
@@ -340,17 +352,7 @@ def test_events_in_any_order_are_read_or_are_a_fault(order: list[str], data: st.
 
 
 def test_the_order_of_a_plain_run_is_that_of_the_sdk() -> None:
-    events = written(
-        told(
-            Custom(value={"progress": 0.5}),
-            MessageStarted(message_id="m"),
-            PartAdded(message_id="m", index=0, part=TextPart(text="Hel"), open=True),
-            PartDelta(message_id="m", index=0, text="lo"),
-            PartEnded(message_id="m", index=0),
-            MessageEnded(message_id="m"),
-            *DONE,
-        )
-    )
+    events = wire_of(Custom(value={"progress": 0.5}), *streamed(TextPart(text="Hel"), "lo"), *DONE)
     assert kinds(events) == [
         "run.created",
         "run.in-progress",
@@ -372,28 +374,17 @@ def test_a_queued_run_is_created_until_the_agent_works() -> None:
 
 
 def test_a_text_that_stays_empty_is_one_empty_part() -> None:
-    events = written(
-        told(
-            MessageStarted(message_id="m"),
-            PartAdded(message_id="m", index=0, part=TextPart(text=""), open=True),
-            PartEnded(message_id="m", index=0),
-            MessageEnded(message_id="m"),
-        )
-    )
+    events = wire_of(*streamed(TextPart(text="")))
     assert [part.content for part in parts_of(events)] == [""]
 
 
 def test_tool_activity_and_artifacts_join_the_message_of_the_same_speaker() -> None:
-    events = written(
-        told(
-            ToolStarted(call_id="c", name="f", input={"a": 1}),
-            ToolEnded(call_id="c", name="f", output=2),
-            MessageStarted(message_id="m"),
-            PartAdded(message_id="m", index=0, part=TextPart(text="x")),
-            MessageEnded(message_id="m"),
-            ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text="y")),
-            *DONE,
-        )
+    events = wire_of(
+        ToolStarted(call_id="c", name="f", input={"a": 1}),
+        ToolEnded(call_id="c", name="f", output=2),
+        *message(TextPart(text="x")),
+        ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text="y")),
+        *DONE,
     )
     first, second = completed(events)
     assert [part.content for part in first.parts] == [None, "x"]
@@ -402,57 +393,35 @@ def test_tool_activity_and_artifacts_join_the_message_of_the_same_speaker() -> N
 
 
 def test_another_speaker_gets_a_message_of_its_own() -> None:
-    events = written(
-        told(
-            ToolStarted(call_id="c", name="f"),
-            ToolEnded(call_id="c", name="f"),
-            MessageStarted(message_id="m", name="critic"),
-            PartAdded(message_id="m", index=0, part=TextPart(text="x")),
-            MessageEnded(message_id="m"),
-        )
+    events = wire_of(
+        ToolStarted(call_id="c", name="f"),
+        ToolEnded(call_id="c", name="f"),
+        *message(TextPart(text="x"), name="critic"),
     )
     assert [message.role for message in completed(events)] == ["agent/echo", "agent/critic"]
 
 
 def test_messages_that_speak_at_once_are_never_mixed() -> None:
-    events = written(
-        told(
-            MessageStarted(message_id="m"),
-            PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True),
-            MessageStarted(message_id="n", name="critic"),
-            PartAdded(message_id="n", index=0, part=TextPart(text="b"), open=True),
-            PartDelta(message_id="m", index=0, text="c"),
-            PartDelta(message_id="n", index=0, text="d"),
-            *DONE,
-        )
+    events = wire_of(
+        MessageStarted(message_id="m"),
+        PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True),
+        MessageStarted(message_id="n", name="critic"),
+        PartAdded(message_id="n", index=0, part=TextPart(text="b"), open=True),
+        PartDelta(message_id="m", index=0, text="c"),
+        PartDelta(message_id="n", index=0, text="d"),
+        *DONE,
     )
     said = [(each.role, "".join(part.content or "" for part in each.parts)) for each in completed(events)]
     assert said == [("agent/echo", "a"), ("agent/critic", "b"), ("agent/echo", "c"), ("agent/critic", "d")]
 
 
 def test_a_thought_is_shown_when_it_is_complete() -> None:
-    events = written(
-        told(
-            MessageStarted(message_id="m"),
-            PartAdded(message_id="m", index=0, part=ReasoningPart(text="H"), open=True),
-            PartDelta(message_id="m", index=0, text="m."),
-            PartEnded(message_id="m", index=0),
-            MessageEnded(message_id="m"),
-        )
-    )
+    events = wire_of(*streamed(ReasoningPart(text="H"), "m."))
     assert [part.metadata for part in parts_of(events)] == [w.Trajectory(message="Hm.")]
 
 
 def test_progress_is_a_trajectory_and_no_part_of_the_answer() -> None:
-    events = written(
-        told(
-            MessageStarted(message_id="p", phase="progress"),
-            PartAdded(message_id="p", index=0, part=TextPart(text="On"), open=True),
-            PartDelta(message_id="p", index=0, text=" it"),
-            PartEnded(message_id="p", index=0),
-            MessageEnded(message_id="p"),
-        )
-    )
+    events = wire_of(*streamed(TextPart(text="On"), " it", phase="progress"))
     assert [(part.content, part.metadata) for part in parts_of(events)] == [(None, w.Trajectory(message="On it"))]
 
 
@@ -461,44 +430,35 @@ def test_the_pieces_of_an_artifact_are_shown_as_one_part_with_the_last() -> None
         ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text=text), append=index > 0, last=index == 2)
         for index, text in enumerate(("one ", "two ", "three"))
     ]
-    events = written(told(*pieces))
+    events = wire_of(*pieces)
     assert [(part.name, part.content) for part in parts_of(events)] == [("a.txt", "one two three")]
-    unfinished = written(told(pieces[0], *DONE))
+    unfinished = wire_of(pieces[0], *DONE)
     assert [part.content for part in parts_of(unfinished)] == ["one "]
 
 
 def test_an_upload_of_the_caller_is_no_output() -> None:
-    assert parts_of(written(told(ArtifactAdded(artifact_id="a", part=TextPart(text="x"), origin="caller")))) == []
+    assert parts_of(wire_of(ArtifactAdded(artifact_id="a", part=TextPart(text="x"), origin="caller"))) == []
 
 
 def test_structured_output_is_a_part_unless_it_was_said() -> None:
     output: Any = {"words": 2}
-    events = written(told(RunEnded(output=output), TaskChanged(state=TaskState.COMPLETED)))
+    events = wire_of(RunEnded(output=output), TaskChanged(state=TaskState.COMPLETED))
     assert [(part.content_type, part.content) for part in parts_of(events)] == [("application/json", '{"words":2}')]
     assert kinds(events)[-1] == "run.completed"
-    once = written(
-        told(
-            MessageStarted(message_id="m"),
-            PartAdded(message_id="m", index=0, part=DataPart(data=output)),
-            MessageEnded(message_id="m"),
-            RunEnded(output=output),
-        )
-    )
+    once = wire_of(*message(DataPart(data=output)), RunEnded(output=output))
     assert len(parts_of(once)) == 1
 
 
 def test_the_last_words_of_an_agent_that_is_being_cancelled_are_of_the_same_message() -> None:
-    events = written(
-        told(
-            MessageStarted(message_id="m"),
-            PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True),
-            TaskChanged(state=TaskState.CANCELLING),
-            PartDelta(message_id="m", index=0, text="b"),
-            PartEnded(message_id="m", index=0),
-            MessageEnded(message_id="m"),
-            RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER),
-            TaskChanged(state=TaskState.CANCELLED),
-        )
+    events = wire_of(
+        MessageStarted(message_id="m"),
+        PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True),
+        TaskChanged(state=TaskState.CANCELLING),
+        PartDelta(message_id="m", index=0, text="b"),
+        PartEnded(message_id="m", index=0),
+        MessageEnded(message_id="m"),
+        RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER),
+        TaskChanged(state=TaskState.CANCELLED),
     )
     assert [[part.content for part in message.parts] for message in completed(events)] == [["a", "b"]]
     assert kinds(events)[-1] == "run.cancelled"
@@ -506,7 +466,7 @@ def test_the_last_words_of_an_agent_that_is_being_cancelled_are_of_the_same_mess
 
 def test_a_rejected_task_is_a_failed_run() -> None:
     fault = Fault(code=FaultCode.UNSUPPORTED, message="Not that")
-    run = written(told(TaskChanged(state=TaskState.REJECTED, fault=fault)))[-1]
+    run = wire_of(TaskChanged(state=TaskState.REJECTED, fault=fault))[-1]
     assert isinstance(run, w.RunEvent)
     assert (run.type, run.run.error) == ("run.failed", w.Error(code="invalid_input", message="Not that"))
 
@@ -526,16 +486,14 @@ def test_what_continues_a_task_is_in_progress_at_once() -> None:
 def test_two_open_questions_are_asked_one_after_the_other() -> None:
     first = InterruptRaised(interrupt_id="1", message=Message.of("First?"))
     second = InterruptRaised(interrupt_id="2", message=Message.of("Second?"))
-    events = written(
-        told(
-            first,
-            second,
-            RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT),
-            TaskChanged(state=TaskState.INPUT_REQUIRED),
-            InterruptAnswered(interrupt_id="1"),
-            TaskChanged(state=TaskState.WORKING),
-            TaskChanged(state=TaskState.INPUT_REQUIRED),
-        )
+    events = wire_of(
+        first,
+        second,
+        RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT),
+        TaskChanged(state=TaskState.INPUT_REQUIRED),
+        InterruptAnswered(interrupt_id="1"),
+        TaskChanged(state=TaskState.WORKING),
+        TaskChanged(state=TaskState.INPUT_REQUIRED),
     )
     asked = [
         event.run.await_request["message"]["parts"][0]["content"]
@@ -547,13 +505,7 @@ def test_two_open_questions_are_asked_one_after_the_other() -> None:
 
 def test_what_gets_lost_is_told_with_what_the_agents_own_protocol_lost() -> None:
     writer = EventWriter(VIEW)
-    for record in told(
-        LossNoted(feature="usage", how="never told"),
-        MessageStarted(message_id="m"),
-        PartAdded(message_id="m", index=0, part=RefusalPart(text="No.")),
-        MessageEnded(message_id="m"),
-        *DONE,
-    ):
+    for record in told(LossNoted(feature="usage", how="never told"), *message(RefusalPart(text="No.")), *DONE):
         writer.write(record)
     assert list(writer.losses) == [
         Loss(feature="usage", how="never told"),
@@ -574,10 +526,10 @@ def test_a_run_is_the_same_whether_or_not_anybody_is_told_its_events(log: list[R
 
 def test_events_of_unknown_types_pass_from_acp_to_acp_and_to_nobody_else() -> None:
     data = {"type": "run.paused", "run": {"x": 1}}
-    [*_, shown] = written(told(Native(protocol="acp", event="run.paused", data=data)))
+    [*_, shown] = wire_of(Native(protocol="acp", event="run.paused", data=data))
     assert shown.model_dump() == data
-    assert len(written(told(Native(protocol="a2a", event="x", data=data)))) == 2
-    assert len(written(told(Native(protocol="acp", event="run.completed", data=data)))) == 2
+    assert len(wire_of(Native(protocol="a2a", event="x", data=data))) == 2
+    assert len(wire_of(Native(protocol="acp", event="run.completed", data=data))) == 2
 
 
 # What the reader makes of other servers' events
@@ -841,3 +793,16 @@ def test_events_that_are_none_are_faults(event: Any) -> None:
     with pytest.raises(FaultError) as caught:
         decode_event(event)
     assert caught.value.fault.code is FaultCode.INVALID
+
+
+# Sessions
+
+
+@given(records())
+def test_where_messages_are_is_known_without_them(log: list[Record]) -> None:
+    urls = SessionUrls("thread", str)
+    whole = Transcript("thread", base_url="http://a", advertised=str)
+    for record in log:
+        urls.apply(record)
+        whole.apply(record)
+        assert urls.urls("http://a") == [entry.url for entry in whole.entries()]

@@ -2,30 +2,21 @@
 
 import json
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
+import pytest_asyncio
 from litestar import Litestar, Request, Response, get
 
-from babelgate.adapters.acp.write.session import SessionUrls, Transcript
-from babelgate.canonical import Invocation, Message, Record, RunFilter, Scope
+from babelgate.adapters.acp.write.session import Transcript
+from babelgate.canonical import Message, RunFilter, Scope
 from babelgate.canonical.hub import StateUpdate
-from tests import strategies
+from tests.adapters.acp.conftest import recall
 from tests.adapters.acp.site import NOBODY, Site, message, opened, texts
 from tests.serving import serving
 
-
-@given(strategies.records())
-def test_where_messages_are_is_known_without_them(log: list[Record]) -> None:
-    urls = SessionUrls("thread", str)
-    whole = Transcript("thread", base_url="http://a", advertised=str)
-    for record in log:
-        urls.apply(record)
-        whole.apply(record)
-        assert urls.urls("http://a") == [entry.url for entry in whole.entries()]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def history(site: Site, session_id: str) -> list[Any]:
@@ -36,11 +27,6 @@ async def history(site: Site, session_id: str) -> list[Any]:
 
 def said(messages: list[Any]) -> list[tuple[str, str]]:
     return [(each["role"], text) for each, text in zip(messages, texts(messages), strict=True)]
-
-
-async def recall(call: Invocation) -> str:
-    """What was said before, by whom."""
-    return "; ".join(f"{said.role}: {said.text}" for said in call.history)
 
 
 async def test_a_run_without_a_session_gets_one_of_its_own(site: Site) -> None:
@@ -131,11 +117,10 @@ async def test_a_run_is_recorded_before_its_caller_sees_that_it_is_completed(sit
         assert len((await site.get(f"/sessions/{run['session_id']}")).json()["history"]) == 2
 
 
-async def test_the_agent_remembers_the_session(tmp_path: Path) -> None:
-    async with opened(tmp_path, {"recall": recall}) as site:
-        session_id = str(uuid4())
-        await site.run("echo", "One", session_id=session_id)
-        run = await site.run("recall", "And?", session_id=session_id)
+async def test_the_agent_remembers_the_session(site: Site) -> None:
+    session_id = str(uuid4())
+    await site.run("echo", "One", session_id=session_id)
+    run = await site.run("recall", "And?", session_id=session_id)
     assert texts(run["output"]) == ["user: One; agent: One"]
 
 
@@ -173,7 +158,7 @@ class Elsewhere:
         self.answers[name] = json.dumps(said).encode()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def elsewhere() -> AsyncGenerator[tuple[Elsewhere, str]]:
     server = Elsewhere()
     server.keep("1", role="user", parts=[{"content": "One"}])
@@ -182,55 +167,56 @@ async def elsewhere() -> AsyncGenerator[tuple[Elsewhere, str]]:
         yield server, url
 
 
-LOOPBACK = {"allow": ["127.0.0.0/8"]}
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def reaching(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
+    """A gateway that may fetch from this machine."""
+    folder = tmp_path_factory.mktemp("reaching")
+    async with opened(folder, {"recall": recall}, network={"allow": ["127.0.0.0/8"]}) as made:
+        yield made
 
 
 async def test_the_history_of_another_server_is_fetched_and_kept_under_its_own_urls(
-    tmp_path: Path, elsewhere: tuple[Elsewhere, str]
+    reaching: Site, elsewhere: tuple[Elsewhere, str]
 ) -> None:
     server, url = elsewhere
     session = {"id": str(uuid4()), "history": [f"{url}/1", f"{url}/2"]}
-    async with opened(tmp_path, {"recall": recall}, network=LOOPBACK) as site:
-        run = await site.run("recall", "And?", session=session)
-        assert texts(run["output"]) == ["user: One; agent: Uno"]
-        assert sorted(server.fetched) == ["1", "2"]
-        known = (await site.get(f"/sessions/{session['id']}")).json()
-        assert known["history"][:2] == session["history"]
-        assert len(known["history"]) == 4
-        server.fetched.clear()
-        again = await site.run("recall", "And now?", session=known)
-        assert server.fetched == []
-        assert again["session_id"] == session["id"]
-        assert texts(again["output"])[0].startswith("user: One; agent: Uno; user: And?; agent: ")
+    run = await reaching.run("recall", "And?", session=session)
+    assert texts(run["output"]) == ["user: One; agent: Uno"]
+    assert sorted(server.fetched) == ["1", "2"]
+    known = (await reaching.get(f"/sessions/{session['id']}")).json()
+    assert known["history"][:2] == session["history"]
+    assert len(known["history"]) == 4
+    server.fetched.clear()
+    again = await reaching.run("recall", "And now?", session=known)
+    assert server.fetched == []
+    assert again["session_id"] == session["id"]
+    assert texts(again["output"])[0].startswith("user: One; agent: Uno; user: And?; agent: ")
 
 
-async def test_addresses_that_are_not_allowed_are_not_fetched(tmp_path: Path, elsewhere: tuple[Elsewhere, str]) -> None:
+async def test_addresses_that_are_not_allowed_are_not_fetched(site: Site, elsewhere: tuple[Elsewhere, str]) -> None:
     server, url = elsewhere
-    async with opened(tmp_path) as site:
-        for address in (f"{url}/1", "file:///etc/passwd", "http://169.254.169.254/latest", "nonsense"):
-            answer = await site.create("echo", session={"id": str(uuid4()), "history": [address]})
-            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input"), address
+    for address in (f"{url}/1", "file:///etc/passwd", "http://169.254.169.254/latest", "nonsense"):
+        answer = await site.create("echo", session={"id": str(uuid4()), "history": [address]})
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input"), address
     assert server.fetched == []
 
 
-async def test_what_is_fetched_must_be_a_message(tmp_path: Path, elsewhere: tuple[Elsewhere, str]) -> None:
+async def test_what_is_fetched_must_be_a_message(reaching: Site, elsewhere: tuple[Elsewhere, str]) -> None:
     server, url = elsewhere
     server.answers |= {"text": b"Hello", "role": b'{"role": "system", "parts": []}', "nan": b"NaN"}
-    async with opened(tmp_path, network=LOOPBACK) as site:
-        for name in ("text", "role", "nan"):
-            answer = await site.create("echo", session={"id": str(uuid4()), "history": [f"{url}/{name}"]})
-            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input"), name
+    for name in ("text", "role", "nan"):
+        answer = await reaching.create("echo", session={"id": str(uuid4()), "history": [f"{url}/{name}"]})
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input"), name
 
 
-async def test_our_own_urls_in_a_new_session_are_read_here_and_only_if_they_are_the_callers(tmp_path: Path) -> None:
-    async with opened(tmp_path, {"recall": recall}) as site:
-        first = await site.run("echo", "One")
-        known = (await site.get(f"/sessions/{first['session_id']}")).json()
-        run = await site.run("recall", "And?", session={"id": str(uuid4()), "history": known["history"]})
-        assert texts(run["output"]) == ["user: One; agent: One"]
-        foreign = f"http://127.0.0.1:8000/acp/resources/{NOBODY}.0"
-        answer = await site.create("recall", session={"id": str(uuid4()), "history": [foreign]})
-        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input")
+async def test_our_own_urls_in_a_new_session_are_read_here_and_only_if_they_are_the_callers(site: Site) -> None:
+    first = await site.run("echo", "One")
+    known = (await site.get(f"/sessions/{first['session_id']}")).json()
+    run = await site.run("recall", "And?", session={"id": str(uuid4()), "history": known["history"]})
+    assert texts(run["output"]) == ["user: One; agent: One"]
+    foreign = f"http://127.0.0.1:8000/acp/resources/{NOBODY}.0"
+    answer = await site.create("recall", session={"id": str(uuid4()), "history": [foreign]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input")
 
 
 async def test_a_descriptor_has_a_bound(site: Site) -> None:
@@ -248,17 +234,16 @@ async def test_files_of_a_session_are_in_its_resources(site: Site) -> None:
 
 
 async def test_a_session_that_comes_back_from_another_server_brings_only_what_is_new(
-    tmp_path: Path, elsewhere: tuple[Elsewhere, str]
+    reaching: Site, elsewhere: tuple[Elsewhere, str]
 ) -> None:
     server, url = elsewhere
-    async with opened(tmp_path, {"recall": recall}, network=LOOPBACK) as site:
-        first = await site.run("echo", "Zero")
-        known = (await site.get(f"/sessions/{first['session_id']}")).json()
-        known["history"] += [f"{url}/1", f"{url}/2"]
-        run = await site.run("recall", "And?", session=known)
-        heard = texts(run["output"])[0].split("; ")
-        assert sorted(heard) == ["agent: Uno", "agent: Zero", "user: One", "user: Zero"]
-        assert sorted(server.fetched) == ["1", "2"]
-        after = (await site.get(f"/sessions/{first['session_id']}")).json()
-        assert after["history"][:4] == known["history"]
-        assert len(after["history"]) == 6
+    first = await reaching.run("echo", "Zero")
+    known = (await reaching.get(f"/sessions/{first['session_id']}")).json()
+    known["history"] += [f"{url}/1", f"{url}/2"]
+    run = await reaching.run("recall", "And?", session=known)
+    heard = texts(run["output"])[0].split("; ")
+    assert sorted(heard) == ["agent: Uno", "agent: Zero", "user: One", "user: Zero"]
+    assert sorted(server.fetched) == ["1", "2"]
+    after = (await reaching.get(f"/sessions/{first['session_id']}")).json()
+    assert after["history"][:4] == known["history"]
+    assert len(after["history"]) == 6

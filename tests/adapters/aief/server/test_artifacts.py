@@ -10,6 +10,9 @@ import pytest
 
 from babelgate.canonical import FilePart
 from tests.adapters.aief.site import OWNER, Site, opened
+from tests.adapters.langchain.site import SHARED
+
+pytestmark = SHARED
 
 NAMES = [
     "../../evil.txt",
@@ -174,22 +177,6 @@ def check_folder(folder: Path) -> None:
             assert name.startswith("gateway.db") or re.fullmatch(r"[^/]*blobs/[0-9a-f]{2}/[0-9a-f]{64}", name), name
     assert not Path("/tmp/evil-babelgate.txt").exists()
     assert not (folder.parent / "evil.txt").exists()
-
-
-async def test_a_form_without_a_file_is_422_and_names_it(site: Site) -> None:
-    task_id = await site.create("files")
-    path = site.at("files", f"/{task_id}/artifacts")
-    for answer in (
-        await site.http.post(path),
-        await site.http.post(path, json={"file": "x"}),
-        await site.http.post(path, data={"file": "x"}),
-        await site.http.post(path, content=b"--b", headers={"Content-Type": "multipart/form-data; boundary=b"}),
-    ):
-        assert answer.status_code == 422
-        assert answer.json()["message"]
-    missing = await site.http.post(path, files={"other": ("a.txt", b"x")})
-    assert missing.json()["detail"][0]["loc"] == ["file"]
-    assert await site.artifacts("files", task_id) == []
 
 
 async def test_a_file_over_the_limit_is_413(tmp_path: Path) -> None:

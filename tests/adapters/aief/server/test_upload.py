@@ -39,16 +39,6 @@ def test_a_file_may_be_empty_and_have_no_name() -> None:
     assert upload.folder is None
 
 
-@pytest.mark.parametrize(
-    "name", ["../../evil", "/etc/passwd", "..\\evil", "C:\\evil", "ev\0il", "a" * 3000, "日本", ".."]
-)
-def test_a_hostile_name_is_a_plain_one(name: str) -> None:
-    cleaned = decode_upload(TYPE, form((named("file", f'; filename="{name}"'), b"x"))).file.name or ""
-    assert cleaned not in ("", ".", "..")
-    assert not set(cleaned) & set("/\\\0")
-    assert len(cleaned.encode()) <= 255
-
-
 def test_a_name_in_the_form_that_is_forbidden_is_understood() -> None:
     head = named("file", "; filename*=utf-8''..%2F%C3%BC.txt")
     assert decode_upload(TYPE, form((head, b"x"))).file.name == "ü.txt"

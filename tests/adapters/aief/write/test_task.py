@@ -36,7 +36,6 @@ from babelgate.canonical.event import (
     MessageStarted,
     PartAdded,
     PartDelta,
-    PartEnded,
     RunCreated,
     RunEnded,
     RunRemoved,
@@ -132,24 +131,6 @@ def test_of_a_run_that_was_started_over_the_last_attempt_is_shown(made: tuple[li
     assert over.task() == whole.task()
 
 
-def test_text_that_comes_in_pieces_is_one_output() -> None:
-    events: list[Event] = [
-        MessageStarted(message_id="m"),
-        PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True),
-        PartDelta(message_id="m", index=0, text="b"),
-        PartDelta(message_id="m", index=0, text="c"),
-        PartEnded(message_id="m", index=0),
-        PartAdded(message_id="m", index=1, part=TextPart(text="d")),
-        MessageEnded(message_id="m"),
-    ]
-    assert only([*events, *done()]).output == "abcd"
-
-
-def test_messages_stand_on_lines_of_their_own() -> None:
-    first, second = said(TextPart(text="one")), said(TextPart(text="two"), message_id="n")
-    assert only([*first, *second, *done()]).output == "one\ntwo"
-
-
 def test_a_step_that_is_at_work_shows_no_output_yet() -> None:
     step = only(said(TextPart(text="half")))
     assert (step.status, step.output, step.is_last) == ("running", None, False)
@@ -185,9 +166,8 @@ def test_a_refusal_is_said_and_progress_is_not() -> None:
 
 def test_a_tool_that_fails_is_told_with_its_fault() -> None:
     fault = Fault(code=FaultCode.AGENT_FAILED, message="no network")
-    step = only(
-        [ToolStarted(call_id="c", name="get", input=1), ToolEnded(call_id="c", name="get", fault=fault), *done()]
-    )
+    called = ToolStarted(call_id="c", name="get", input=1)
+    step = only([called, ToolEnded(call_id="c", name="get", fault=fault), *done()])
     error = {"code": "agent_failed", "message": "no network"}
     assert beside(step)["tools"] == [{"name": "get", "input": 1, "error": error}]
 
@@ -200,9 +180,10 @@ def test_a_tool_that_fails_is_told_with_its_fault() -> None:
         (done({"a": 1}), '{"a":1}'),
         ([*said(DataPart(data=[1])), *done()], "[1]"),
         ([*said(DataPart(data=1), DataPart(data=2)), *done()], "[1,2]"),
+        ([*said(TextPart(text="one")), *said(TextPart(text="two"), message_id="n"), *done()], "one\ntwo"),
     ],
 )
-def test_where_nothing_was_said_the_output_is_what_was_given_back(events: list[Event], output: str) -> None:
+def test_the_output_is_what_was_said_or_else_given_back(events: list[Event], output: str) -> None:
     assert only(events).output == output
 
 

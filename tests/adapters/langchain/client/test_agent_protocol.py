@@ -1,17 +1,16 @@
 """A server that speaks the Agent Protocol and nothing else, in either of its published layouts."""
 
-from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 
-from babelgate.adapters.langchain.client import Client, resume
+from babelgate.adapters.langchain.client import Client
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.event import InterruptRaised, LossNoted, RunEnded, StateSaved, UpstreamBound
 from tests.adapters.langchain.far import RUN, THREAD, Far, Frames, Kept, call, interrupts, numbered
 from tests.adapters.langchain.test_client import answering, asked, attached, of, reply, words
-from tests.bridge import client as bridge
+from tests.adapters.langchain.test_client import at_once as at_once
 from tests.driving import all_of, fault_of
 
 README = "POST /threads/T/runs/stream"
@@ -25,11 +24,6 @@ SAID: list[tuple[str, Any]] = [
         {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "one two", "id": "m1"}]},
     ),
 ]
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resume, "FIRST_WAIT", 0.0)
 
 
 def run_is(status: str) -> dict[str, Any]:
@@ -58,12 +52,6 @@ def base(layout: str) -> str:
 
 def create(layout: str) -> str:
     return README if layout == "readme" else OPENAPI
-
-
-@pytest.fixture
-async def http(far: Far) -> AsyncGenerator[httpx.AsyncClient]:
-    async with bridge(cast("Any", far)) as client:
-        yield client
 
 
 @pytest.fixture

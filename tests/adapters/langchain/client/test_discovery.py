@@ -1,7 +1,6 @@
 """The agents of a server: graphs, or those of the Agent Protocol."""
 
-from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -12,7 +11,6 @@ from babelgate.adapters.langchain.client import discover
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.agent import AGENT_NAME
 from tests.adapters.langchain.far import Far
-from tests.bridge import client as bridge
 
 ID = "046b5dc7-2108-582c-9c6c-31d556d138f0"
 OTHER = "99999999-2108-582c-9c6c-31d556d138f0"
@@ -25,12 +23,6 @@ def assistant(graph_id: str, *, assistant_id: str = ID, by: str = "system", **mo
 @pytest.fixture
 def far() -> Far:
     return Far()
-
-
-@pytest.fixture
-async def http(far: Far) -> AsyncGenerator[httpx.AsyncClient]:
-    async with bridge(cast("Any", far)) as client:
-        yield client
 
 
 async def test_each_graph_is_an_agent_with_a_state_of_its_own(far: Far, http: httpx.AsyncClient) -> None:

@@ -18,21 +18,9 @@ from babelgate.adapters.langchain.codec.agent_protocol import (
     run_status,
 )
 from babelgate.adapters.langchain.codec.state import decode_messages
-from babelgate.canonical import (
-    AgentInfo,
-    Fault,
-    FaultCode,
-    FaultError,
-    Message,
-    Record,
-    RunReason,
-    RunStatus,
-    StateHistory,
-    TextPart,
-    ThreadView,
-)
-from babelgate.canonical.event import InterruptRaised, StateSaved
-from tests.adapters.langchain.log import RUN, THREAD, Log
+from babelgate.canonical import AgentInfo, FaultError, Message, Record, RunStatus, StateHistory, TextPart, ThreadView
+from babelgate.canonical.event import StateSaved
+from tests.adapters.langchain.log import THREAD, Log
 from tests.strategies import records
 
 HELLO = Message(message_id="u1", role="user", parts=(TextPart(text="Hello"),))
@@ -101,25 +89,6 @@ def test_a_running_run_is_pending_and_one_that_asks_is_interrupted() -> None:
     assert run_status(log.start().run()) == "pending"
     assert run_status(log.end(status=RunStatus.PAUSED).run()) == "interrupted"
     assert run_status(echoed().run()) == "success"
-
-
-def test_a_wait_answers_the_run_its_values_its_messages_and_its_status() -> None:
-    log = echoed()
-    answer = encode_wait(log.history, log.run(), log.created())
-    assert list(answer) == ["run", "values", "messages", "status"]
-    assert (answer["status"], answer["run"]["status"], answer["run"]["run_id"]) == ("success", "success", RUN)
-    assert answer["values"] == {"mood": "good"}
-    assert [message["content"] for message in answer["messages"]] == ["Hello", "Hello"]
-
-
-def test_a_wait_tells_of_a_question_and_of_a_failure() -> None:
-    log = Log().begin(HELLO).start().ask(InterruptRaised(interrupt_id="q", message=Message.of("Name?")))
-    answer = encode_wait(log.history, log.run(), log.created())
-    assert (answer["status"], answer["__interrupt__"]) == ("interrupted", [{"value": "Name?", "id": "q"}])
-    fault = Fault(code=FaultCode.AGENT_FAILED, message="no")
-    log = Log().begin(HELLO).start().end(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault)
-    answer = encode_wait(log.history, log.run(), log.created())
-    assert (answer["status"], answer["__error__"]["message"]) == ("error", "no")
 
 
 def test_an_agent_tells_what_it_can() -> None:

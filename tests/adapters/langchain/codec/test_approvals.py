@@ -27,8 +27,7 @@ def answered(asked: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
-    [(REVIEWED, 'wipe({"disk":"sda"})\nMay I send?'), (APPROVAL, "Sure?"), (INBOX, "Sure?")],
+    ("asked", "words"), [(REVIEWED, 'wipe({"disk":"sda"})\nMay I send?'), (APPROVAL, "Sure?"), (INBOX, "Sure?")]
 )
 def test_the_words_are_the_description_or_the_call(asked: Any, words: str) -> None:
     found = decode_approval(asked)
@@ -37,15 +36,8 @@ def test_the_words_are_the_description_or_the_call(asked: Any, words: str) -> No
 
 
 OTHERS: list[Any] = [
-    "words",
-    None,
-    [],
-    [1],
-    {"question": "Sure?"},
-    {"action_requests": []},
-    {"action_requests": [{"args": {}}]},
-    {"type": "tool_approval"},
-    [{"action_request": {}}],
+    *("words", None, [], [1], {"question": "Sure?"}, {"type": "tool_approval"}),
+    *({"action_requests": []}, {"action_requests": [{"args": {}}]}, [{"action_request": {}}]),
 ]
 
 
@@ -54,30 +46,34 @@ def test_what_asks_for_something_else_is_none(asked: Any) -> None:
     assert decode_approval(asked) is None
 
 
-def test_each_call_has_its_decision() -> None:
-    assert answered(REVIEWED, "yes") == {"decisions": [{"type": "approve"}] * 2}
-    assert answered(REVIEWED, {"approved": False}) == {"decisions": [{"type": "reject"}] * 2}
-    why = {"type": "reject", "message": "Not today"}
-    assert answered(REVIEWED, "Not today") == {"decisions": [why, {"type": "respond", "message": "Not today"}]}
-    assert answered(REVIEWED, {"approved": False, "message": "Not today"})["decisions"][0] == why
+REJECTED = {"type": "reject", "message": "Not today"}
+EDIT = {"type": "edit", "edited_action": WIPE}
+INBOX_EDIT: dict[str, Any] = {"type": "edit", "args": {}}
 
 
-def test_a_single_approval_has_one() -> None:
-    assert answered(APPROVAL, True) == {"type": "approve"}
-    assert answered(APPROVAL, None) == {"type": "reject"}
+@pytest.mark.parametrize(
+    ("asked", "value", "decided"),
+    [
+        (REVIEWED, "yes", {"decisions": [{"type": "approve"}] * 2}),
+        (REVIEWED, {"approved": False}, {"decisions": [{"type": "reject"}] * 2}),
+        (REVIEWED, "Not today", {"decisions": [REJECTED, {"type": "respond", "message": "Not today"}]}),
+        (APPROVAL, True, {"type": "approve"}),
+        (APPROVAL, None, {"type": "reject"}),
+        (INBOX, "ok", [{"type": "accept", "args": None}]),
+        (INBOX, "no", [{"type": "ignore", "args": None}]),
+        (INBOX, "Ask again", [{"type": "response", "args": "Ask again"}]),
+        # What is a decision already is not touched.
+        (REVIEWED, {"decisions": [EDIT]}, {"decisions": [EDIT]}),
+        (APPROVAL, EDIT, EDIT),
+        (INBOX, [INBOX_EDIT], [INBOX_EDIT]),
+    ],
+)
+def test_an_answer_is_a_decision_of_each_call(asked: Any, value: Any, decided: Any) -> None:
+    assert answered(asked, value) == decided
 
 
-def test_agent_inbox_has_words_of_its_own() -> None:
-    assert answered(INBOX, "ok") == [{"type": "accept", "args": None}]
-    assert answered(INBOX, "no") == [{"type": "ignore", "args": None}]
-    assert answered(INBOX, "Ask again") == [{"type": "response", "args": "Ask again"}]
-
-
-def test_what_is_a_decision_already_is_not_touched() -> None:
-    edit = {"type": "edit", "edited_action": WIPE}
-    assert answered(REVIEWED, {"decisions": [edit]}) == {"decisions": [edit]}
-    assert answered(APPROVAL, edit) == edit
-    assert answered(INBOX, [{"type": "edit", "args": {}}]) == [{"type": "edit", "args": {}}]
+def test_a_rejection_of_several_calls_says_why() -> None:
+    assert answered(REVIEWED, {"approved": False, "message": "Not today"})["decisions"][0] == REJECTED
 
 
 def test_a_declined_approval_is_a_no_and_any_other_question_nothing() -> None:

@@ -30,18 +30,13 @@ from babelgate.canonical import (
 from tests.strategies import json_values, messages
 
 CARRIED = frozenset(
-    {
-        Feature.TEXT,
-        Feature.DATA,
-        Feature.FILE_URL,
-        Feature.REASONING,
-        Feature.REFUSAL,
-        Feature.CITATION,
-        Feature.METADATA,
-    }
+    {Feature.TEXT, Feature.DATA, Feature.FILE_URL, Feature.REASONING}
+    | {Feature.REFUSAL, Feature.CITATION, Feature.METADATA}
 )
 PIXEL = b"\x89PNG"
 PIXEL_64 = b64encode(PIXEL).decode()
+PIXEL_URL = f"data:image/png;base64,{PIXEL_64}"
+CITED = {"type": "citation", "url": "x"}
 
 
 def again(value: Any) -> Any:
@@ -145,85 +140,54 @@ def test_all_forms_of_a_message_are_taken(wire: Any, role: str) -> None:
     assert (message.role, message.text) == (role, "Hi")
 
 
-@pytest.mark.parametrize(
-    "wire",
-    [
-        1,
-        None,
-        ["user"],
-        ["user", "a", "b"],
-        {"content": "Hi"},
-        {"role": "zebra", "content": "Hi"},
-        {"role": "user"},
-        {"role": "user", "content": 7},
-        {"role": "user", "content": {"text": "Hi"}},
-        {"role": "user", "content": "Hi", "id": ["1"]},
-        {"role": "user", "content": "Hi", "id": "nul\0"},
-        {"role": "tool", "content": "Hi"},
-        {"type": "remove", "id": "1"},
-        {"type": "remove"},
-        {"role": "user", "content": [{"type": "image", "base64": "?", "mime_type": "image/png"}]},
-        {"role": "ai", "content": "", "tool_calls": [7]},
-        {"role": "ai", "content": "", "tool_calls": {"name": "f"}},
-    ],
-)
+NO_MESSAGES: list[Any] = [
+    *(1, None, ["user"], ["user", "a", "b"], {"content": "Hi"}, {"role": "zebra", "content": "Hi"}, {"role": "user"}),
+    *({"role": "user", "content": content} for content in (7, {"text": "Hi"})),
+    *({"role": "user", "content": "Hi", "id": wrong} for wrong in (["1"], "nul\0")),
+    *({"role": "tool", "content": "Hi"}, {"type": "remove", "id": "1"}, {"type": "remove"}),
+    {"role": "user", "content": [{"type": "image", "base64": "?", "mime_type": "image/png"}]},
+    *({"role": "ai", "content": "", "tool_calls": calls} for calls in ([7], {"name": "f"})),
+]
+
+
+@pytest.mark.parametrize("wire", NO_MESSAGES)
 def test_what_is_no_message_is_refused(wire: Any) -> None:
     with pytest.raises(FaultError) as caught:
         decode_message(wire)
     assert caught.value.fault.code is FaultCode.INVALID
 
 
-def test_the_dict_is_langchains_own() -> None:
-    assert encode_message(Message(message_id="1", role="user", parts=(TextPart(text="Hi"),))) == {
-        "content": "Hi",
-        "additional_kwargs": {},
-        "response_metadata": {},
-        "type": "human",
-        "name": None,
-        "id": "1",
-    }
-    call = ToolCallPart(call_id="c", name="add", arguments='{"a": 1}')
-    broken = ToolCallPart(call_id="d", name="add", arguments='{"a')
-    assert encode_message(Message(message_id="2", parts=(TextPart(text="Well"), call, broken))) == {
-        "content": "Well",
-        "additional_kwargs": {},
-        "response_metadata": {},
-        "type": "ai",
-        "name": None,
-        "id": "2",
-        "tool_calls": [{"name": "add", "args": {"a": 1}, "id": "c", "type": "tool_call"}],
-        "invalid_tool_calls": [
-            {"name": "add", "args": '{"a', "id": "d", "error": None, "type": "invalid_tool_call"},
-        ],
-        "usage_metadata": None,
-    }
-    result = ToolResultPart(call_id="c", output="3", error=True)
-    assert encode_message(Message(message_id="3", role="tool", parts=(result,))) == {
-        "content": "3",
-        "additional_kwargs": {},
-        "response_metadata": {},
-        "type": "tool",
-        "name": None,
-        "id": "3",
-        "tool_call_id": "c",
-        "artifact": None,
-        "status": "error",
-    }
+CALL = ToolCallPart(call_id="c", name="add", arguments='{"a": 1}')
+BROKEN = ToolCallPart(call_id="d", name="add", arguments='{"a')
+RESULT = ToolResultPart(call_id="c", output="3", error=True)
+SHOWN_CALLS: dict[str, Any] = {
+    "tool_calls": [{"name": "add", "args": {"a": 1}, "id": "c", "type": "tool_call"}],
+    "invalid_tool_calls": [{"name": "add", "args": '{"a', "id": "d", "error": None, "type": "invalid_tool_call"}],
+    "usage_metadata": None,
+}
+SHOWN_RESULT: dict[str, Any] = {"tool_call_id": "c", "artifact": None, "status": "error"}
+
+
+@pytest.mark.parametrize(
+    ("role", "parts", "kind", "content", "more"),
+    [
+        ("user", (TextPart(text="Hi"),), "human", "Hi", {}),
+        ("agent", (TextPart(text="Well"), CALL, BROKEN), "ai", "Well", SHOWN_CALLS),
+        ("tool", (RESULT,), "tool", "3", SHOWN_RESULT),
+    ],
+)
+def test_the_dict_is_langchains_own(role: Any, parts: tuple[Part, ...], kind: str, content: str, more: Any) -> None:
+    empty: dict[str, Any] = {"additional_kwargs": {}, "response_metadata": {}, "name": None}
+    shown = {"type": kind, "content": content, "id": "1", **empty, **more}
+    assert encode_message(Message(message_id="1", role=role, parts=parts)) == shown
 
 
 def test_an_agent_protocol_message_is_a_role_and_a_content() -> None:
     message = Message(message_id="1", parts=(TextPart(text="Hi"),), metadata={"a": 1})
     assert encode_said(message) == {"role": "assistant", "content": "Hi", "id": "1", "metadata": {"a": 1}}
     tool = Message(message_id="2", role="tool", parts=(ToolResultPart(call_id="c", output="3"),))
-    told: dict[str, Any] = {
-        "role": "tool",
-        "content": "3",
-        "id": "2",
-        "metadata": {},
-        "tool_call_id": "c",
-        "status": "success",
-    }
-    assert encode_said(tool) == told
+    result = {"tool_call_id": "c", "status": "success"}
+    assert encode_said(tool) == {"role": "tool", "content": "3", "id": "2", "metadata": {}, **result}
 
 
 @pytest.mark.parametrize(
@@ -240,15 +204,9 @@ def test_an_agent_protocol_message_is_a_role_and_a_content() -> None:
         {"type": "function", "content": "3", "name": "add"},
         {"type": "human", "content": "Hi", "unheard_of": None},
         {"type": "human", "content": [{"type": "image_url", "image_url": {"url": "http://x/y", "detail": "low"}}]},
-        {
-            "type": "human",
-            "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL_64}"}}],
-        },
+        {"type": "human", "content": [{"type": "image_url", "image_url": {"url": PIXEL_URL}}]},
         {"type": "ai", "content": [{"type": "text", "text": "a", "annotations": [{"type": "url_citation", "u": 1}]}]},
-        {
-            "type": "ai",
-            "content": [{"type": "text", "text": "a", "annotations": [{"u": 1}, {"type": "citation", "url": "x"}]}],
-        },
+        {"type": "ai", "content": [{"type": "text", "text": "a", "annotations": [{"u": 1}, CITED]}]},
     ],
 )
 def test_what_canonical_has_no_word_for_survives_the_way_through(wire: dict[str, Any]) -> None:
@@ -257,7 +215,7 @@ def test_what_canonical_has_no_word_for_survives_the_way_through(wire: dict[str,
 
 
 def test_a_citation_beside_an_annotation_that_is_none_is_a_citation() -> None:
-    notes: list[Any] = [{"type": "citation", "url": "x"}, {"type": "non_standard_annotation"}, 1]
+    notes: list[Any] = [CITED, {"type": "non_standard_annotation"}, 1]
     message = decode_message({"type": "ai", "content": [{"type": "text", "text": "a", "annotations": notes}]})
     assert [part for part in message.parts if isinstance(part, AnnotationPart)] == [AnnotationPart(url="x")]
     for _ in range(2):  # and it is shown as often as it is asked for
@@ -278,10 +236,10 @@ def test_unknown_fields_cannot_replace_known_ones() -> None:
         {"type": "image", "base64": PIXEL_64, "mime_type": "image/png"},
         {"type": "image", "source_type": "base64", "data": PIXEL_64, "mime_type": "image/png"},
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL_64}},
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL_64}"}},
-        {"type": "image_url", "image_url": f"data:image/png;base64,{PIXEL_64}"},
-        {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL_64}"},
-        {"type": "file", "file": {"file_data": f"data:image/png;base64,{PIXEL_64}", "filename": "p.png"}},
+        {"type": "image_url", "image_url": {"url": PIXEL_URL}},
+        {"type": "image_url", "image_url": PIXEL_URL},
+        {"type": "input_image", "image_url": PIXEL_URL},
+        {"type": "file", "file": {"file_data": PIXEL_URL, "filename": "p.png"}},
         {"type": "file", "base64": PIXEL_64, "mime_type": "image/png", "extras": {"filename": "p.png"}},
         {"type": "file", "base64": PIXEL_64, "mime_type": "image/png", "metadata": {"filename": "p.png"}},
     ],
@@ -321,15 +279,9 @@ def test_a_providers_own_id_of_a_file_is_data_and_leaves_as_it_came() -> None:
 def test_a_stored_file_that_is_not_at_hand_is_named_by_its_hash() -> None:
     part = FilePart(name="a.txt", media_type="text/plain", blob="ab" * 32)
     [block] = encode_message(Message(parts=(part,)))["content"]
-    assert block == {
-        "type": "file",
-        "file_id": "ab" * 32,
-        "mime_type": "text/plain",
-        "extras": {
-            "filename": "a.txt",
-            "babelgate": {"loss": {"file-bytes": "a file larger than limits.inline is named by its hash"}},
-        },
-    }
+    loss = {"file-bytes": "a file larger than limits.inline is named by its hash"}
+    extras = {"filename": "a.txt", "babelgate": {"loss": loss}}
+    assert block == {"type": "file", "file_id": "ab" * 32, "mime_type": "text/plain", "extras": extras}
 
 
 def test_calls_of_tools_come_in_langchains_form_and_in_openais() -> None:
@@ -371,22 +323,11 @@ def test_reasoning_a_refusal_data_and_a_citation_are_blocks() -> None:
         RefusalPart(text="No"),
         DataPart(data=[1]),
     )
+    place = {"start_index": 0, "end_index": 3, "extras": {"description": "why"}}
+    cited = {"type": "citation", "url": "https://x.example", "title": "X", **place}
     assert encode_message(Message(parts=parts))["content"] == [
         {"type": "reasoning", "reasoning": "Hm"},
-        {
-            "type": "text",
-            "text": "See",
-            "annotations": [
-                {
-                    "type": "citation",
-                    "url": "https://x.example",
-                    "title": "X",
-                    "start_index": 0,
-                    "end_index": 3,
-                    "extras": {"description": "why"},
-                }
-            ],
-        },
+        {"type": "text", "text": "See", "annotations": [cited]},
         {"type": "refusal", "refusal": "No"},
         {"type": "json", "json": [1]},
     ]
@@ -408,8 +349,5 @@ def test_one_message_is_a_list_of_one_and_null_is_none() -> None:
 
 def test_usage_always_has_its_three_counts() -> None:
     assert encode_usage({}) is None
-    assert encode_usage({"input_tokens": 1, "output_tokens": 2}) == {
-        "input_tokens": 1,
-        "output_tokens": 2,
-        "total_tokens": 3,
-    }
+    counts = {"input_tokens": 1, "output_tokens": 2}
+    assert encode_usage(counts) == {**counts, "total_tokens": 3}

@@ -8,25 +8,22 @@ from babelgate.adapters.langchain.codec.subscription import CHANNELS, parse_subs
 from babelgate.canonical import FaultError
 
 
-def test_channels_are_named() -> None:
-    asked = parse_subscription({"channels": ["values"]})
-    assert asked.is_subscribed(1, "values", ())
-    assert not asked.is_subscribed(1, "updates", ())
-
-
-def test_events_up_to_since_are_known() -> None:
-    asked = parse_subscription({"channels": ["values"], "since": 5})
-    assert not asked.is_subscribed(5, "values", ())
-    assert asked.is_subscribed(6, "values", ())
-
-
-def test_custom_events_are_taken_by_name_or_all() -> None:
-    every, some = parse_subscription({"channels": ["custom"]}), parse_subscription({"channels": ["custom:a"]})
-    assert every.is_subscribed(1, "custom", (), "a")
-    assert every.is_subscribed(1, "custom", ())
-    assert some.is_subscribed(1, "custom", (), "a")
-    assert not some.is_subscribed(1, "custom", (), "b")
-    assert not some.is_subscribed(1, "custom", ())
+@pytest.mark.parametrize(
+    ("asked", "event", "taken"),
+    [
+        ({"channels": ["values"]}, (1, "values", ()), True),
+        ({"channels": ["values"]}, (1, "updates", ()), False),
+        ({"channels": ["values"], "since": 5}, (5, "values", ()), False),
+        ({"channels": ["values"], "since": 5}, (6, "values", ()), True),
+        ({"channels": ["custom"]}, (1, "custom", (), "a"), True),
+        ({"channels": ["custom"]}, (1, "custom", ()), True),
+        ({"channels": ["custom:a"]}, (1, "custom", (), "a"), True),
+        ({"channels": ["custom:a"]}, (1, "custom", (), "b"), False),
+        ({"channels": ["custom:a"]}, (1, "custom", ()), False),
+    ],
+)
+def test_events_are_taken_by_channel_name_and_number(asked: Any, event: Any, taken: bool) -> None:
+    assert parse_subscription(asked).is_subscribed(*event) is taken
 
 
 PLACES: list[tuple[dict[str, Any], list[str], bool]] = [

@@ -1,4 +1,5 @@
-"""What the stream of another server's run becomes."""
+"""What the stream of another server's run becomes. How the pieces of a message are put together is in
+`test_messages.py`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -91,55 +92,6 @@ def test_a_message_that_no_chunk_ended_is_over_when_its_node_is() -> None:
     assert [event.kind for event in events][-3:] == ["part_ended", "message_ended", "step_ended"]
 
 
-def test_a_whole_message_is_said_once_however_often_it_is_told() -> None:
-    about: dict[str, Any] = {"langgraph_node": "model"}
-    events = finished(metadata(), ("messages", [ai("Hi"), about]), ("messages", [ai("Hi"), about]), *STREAM[-1:])
-    assert [message.text for message in heard(events)] == ["Hi"]
-
-
-def test_what_a_tool_said_is_told_on_the_way_and_is_no_answer() -> None:
-    tool = {"type": "tool", "content": "42", "tool_call_id": "c", "id": "t"}
-    events = finished(metadata(), ("messages", [tool, {}]), *STREAM[2:])
-    assert [(m.role, m.phase) for m in of(MessageStarted, events)] == [("tool", "progress"), ("agent", "answer")]
-
-
-def test_calls_of_tools_come_in_pieces_and_more_than_one_at_a_time() -> None:
-    def piece(index: int, args: str, name: str | None = None) -> tuple[str, Any]:
-        call = {"index": index, "args": args, "name": name, "id": name and f"id-{name}", "type": "tool_call_chunk"}
-        return chunk("", tool_call_chunks=[call])
-
-    events = finished(metadata(), piece(0, "", "add"), piece(0, '{"a"'), piece(1, "{}", "sub"), piece(0, ": 1}"))
-    [message] = heard(events)
-    told = [(part.call_id, part.name, part.arguments) for part in message.parts if part.kind == "tool_call"]
-    assert told == [("id-add", "add", '{"a": 1}'), ("id-sub", "sub", "{}")]
-    [ended] = of(MessageEnded, events)
-    assert ended.finish == "tool_calls"
-
-
-def test_thoughts_texts_and_other_blocks_are_parts_of_their_own() -> None:
-    blocks = [
-        [{"type": "reasoning", "reasoning": "Hm", "index": 0}],
-        [{"type": "thinking", "thinking": "m", "index": 0}],
-        [{"type": "text", "text": "A", "index": 1}],
-        [{"type": "text", "text": "B", "index": 2}],
-        [{"type": "json", "json": {"a": 1}, "index": 3}],
-        [{"type": "image", "base64": "AAEC", "mime_type": "image/png", "index": 4}],
-    ]
-    [message] = heard(finished(metadata(), *(chunk(block) for block in blocks)))
-    assert [part.kind for part in message.parts] == ["reasoning", "text", "text", "data", "file"]
-    assert message.text == "AB"
-
-
-def test_citations_stand_behind_the_text_that_they_belong_to() -> None:
-    cited = [{"type": "citation", "url": "http://x/", "start_index": 0, "end_index": 1}]
-    frames = (
-        chunk([{"type": "text", "text": "A", "index": 0}]),
-        chunk([{"type": "text", "text": "", "annotations": cited}]),
-    )
-    [message] = heard(finished(metadata(), *frames))
-    assert [part.kind for part in message.parts] == ["text", "annotation"]
-
-
 def test_tokens_are_counted_over_all_messages() -> None:
     usage = {"input_tokens": 3, "output_tokens": 2, "input_token_details": {"cached": 1}}
     first = chunk("a", "m1", usage_metadata=usage, chunk_position="last")
@@ -150,25 +102,27 @@ def test_tokens_are_counted_over_all_messages() -> None:
     assert ended.usage == {"input_tokens": 6, "output_tokens": 4, "input_token_details": {"cached": 2}}
 
 
-def test_messages_that_are_told_whole_each_time_grow_by_what_is_new() -> None:
-    partial = [("messages/partial", [ai(text)]) for text in ("one", "one two")]
-    events = finished(metadata(), *partial, ("messages/complete", [ai("one two three")]))
-    assert [message.text for message in heard(events)] == ["one two three"]
+ABOUT: dict[str, Any] = {"langgraph_node": "model"}
+ONE: dict[str, Any] = {"role": "assistant", "content": "one ", "id": "m", "metadata": {}}
+SAID: list[Any] = [human("a"), ai("old", "m0"), human("b"), ai("new", "m1")]
 
 
-def test_an_agent_protocol_server_streams_pieces_by_their_role() -> None:
-    def piece(text: str) -> tuple[str, Any]:
-        return "messages", [{"role": "assistant", "content": text, "id": "m", "metadata": {}}, {}]
-
-    events = finished(metadata(), piece("one "), piece("two"), dialect="agent-protocol")
-    assert [message.text for message in heard(events)] == ["one two"]
-
-
-def test_what_was_not_streamed_is_told_from_the_state() -> None:
-    """The Agent Protocol leaves open what a stream of messages holds."""
-    values = {"messages": [human("a"), ai("old", "m0"), human("b"), ai("new", "m1")]}
-    events = finished(metadata(), ("values", values), dialect="agent-protocol")
-    assert [message.text for message in heard(events)] == ["new"]
+@pytest.mark.parametrize(
+    ("frames", "dialect", "text"),
+    [
+        ([*[("messages", [ai("Hi"), ABOUT])] * 2, STREAM[-1]], "langgraph", "Hi"),
+        (
+            [("messages/partial", [ai("a")]), ("messages/partial", [ai("a b")]), ("messages/complete", [ai("a b c")])],
+            "langgraph",
+            "a b c",
+        ),
+        ([("messages", [ONE, {}]), ("messages", [{**ONE, "content": "two"}, {}])], "agent-protocol", "one two"),
+        ([("values", {"messages": SAID})], "agent-protocol", "new"),
+    ],
+    ids=["whole and often", "whole and growing", "in pieces by role", "in the state alone"],
+)
+def test_a_message_is_said_once_in_whatever_form_it_is_told(frames: Any, dialect: Any, text: str) -> None:
+    assert [message.text for message in heard(finished(metadata(), *frames, dialect=dialect))] == [text]
 
 
 def test_a_message_of_a_kind_that_nobody_has_is_data() -> None:
@@ -222,10 +176,8 @@ def test_of_which_checkpoints_the_values_are_shown_is_the_servers_to_say() -> No
 def test_the_states_of_subgraphs_are_their_own() -> None:
     name, data = checkpoint({"b": 1}, "s1")
     events = finished(metadata(), (f"{name}|outer:t1|inner:t2", data), checkpoint({"a": 1}, "c1"))
-    assert [(event.ns, event.values) for event in of(StateSaved, events)] == [
-        (("outer:t1", "inner:t2"), {"b": 1}),
-        ((), {"a": 1}),
-    ]
+    states = [(event.ns, event.values) for event in of(StateSaved, events)]
+    assert states == [(("outer:t1", "inner:t2"), {"b": 1}), ((), {"a": 1})]
 
 
 def test_a_server_without_checkpoints_has_a_state_all_the_same() -> None:
@@ -328,12 +280,8 @@ def test_a_question_is_raised_once_though_it_is_told_three_times() -> None:
     frames = (task("ask"), ("updates", asked), ("values", asked), task_result("ask", interrupts=asked["__interrupt__"]))
     events = finished(metadata(), checkpoint({}, next=["ask"]), *frames)
     [question] = of(InterruptRaised, events)
-    assert (question.interrupt_id, question.message.text, question.value, question.node) == (
-        "0" * 32,
-        "Name?",
-        None,
-        "ask",
-    )
+    assert (question.interrupt_id, question.message.text) == ("0" * 32, "Name?")
+    assert (question.value, question.node) == (None, "ask")
     ended = events[-1]
     assert isinstance(ended, RunEnded) and (ended.status, ended.reason) == (RunStatus.PAUSED, RunReason.INPUT)
     assert of(StepEnded, events)[0].update is None
@@ -390,18 +338,20 @@ def test_a_question_of_a_subgraph_belongs_to_the_node_that_asks() -> None:
 # The rest
 
 
-def test_the_upstreams_name_of_an_error_is_kept() -> None:
+@pytest.mark.parametrize(
+    ("name", "message", "code"),
+    [
+        ("GraphRecursionError", "Too deep", FaultCode.AGENT_FAILED),
+        ("ValueError", "An internal error occurred", FaultCode.AGENT_FAILED),
+        ("AgentUnreachableError", "It cannot be reached", FaultCode.AGENT_UNREACHABLE),
+    ],
+)
+def test_the_upstreams_name_of_an_error_is_kept(name: str, message: str, code: FaultCode) -> None:
     reader = EventReader()
-    read(metadata(), ("error", {"error": "GraphRecursionError", "message": "Too deep"}), reader=reader)
-    assert reader.fault is not None and reader.has_ended
-    assert (reader.fault.code, reader.fault.message) == (FaultCode.AGENT_FAILED, "Too deep")
-    assert reader.fault.details["langchain"] == {"error": "GraphRecursionError"}
-
-
-def test_a_masked_error_still_has_its_name() -> None:
-    reader = EventReader()
-    read(("error", {"error": "ValueError", "message": "An internal error occurred"}), reader=reader)
-    assert reader.fault is not None and reader.fault.message == "An internal error occurred"
+    read(metadata(), ("error", {"error": name, "message": message}), reader=reader)
+    assert reader.fault is not None and reader.has_ended and reader.run_id == RUN
+    assert (reader.fault.code, reader.fault.message) == (code, message)
+    assert reader.fault.details["langchain"] == {"error": name}
 
 
 @pytest.mark.parametrize("told", [None, "", {}, [], {"error": 1}, {"message": None}])
@@ -409,12 +359,6 @@ def test_an_error_without_words_is_one_all_the_same(told: Any) -> None:
     reader = EventReader()
     read(("error", told), reader=reader)
     assert reader.fault is not None and reader.fault.message
-
-
-def test_a_failure_that_a_gateway_like_this_one_names_is_that_failure() -> None:
-    reader = EventReader()
-    read(("error", {"error": "AgentUnreachableError", "message": "It cannot be reached"}), reader=reader)
-    assert reader.fault is not None and reader.fault.code is FaultCode.AGENT_UNREACHABLE
 
 
 def test_custom_events_pass_with_their_name_and_place() -> None:
@@ -437,12 +381,8 @@ def test_artifacts_and_progress_of_a_gateway_like_this_one_are_that_again() -> N
 
 def test_events_that_nobody_knows_pass_to_those_who_speak_the_same() -> None:
     [native] = of(Native, finished(metadata(), ("lifecycle|sub:1", {"event": "started"})))
-    assert (native.protocol, native.event, native.ns, native.data) == (
-        "langgraph",
-        "lifecycle",
-        ("sub:1",),
-        {"event": "started"},
-    )
+    assert (native.protocol, native.event, native.ns) == ("langgraph", "lifecycle", ("sub:1",))
+    assert native.data == {"event": "started"}
 
 
 def test_an_agent_that_does_not_converse_gives_its_output() -> None:
@@ -478,43 +418,25 @@ def test_what_breaks_the_protocol_is_refused(frame: tuple[str, Any]) -> None:
     assert caught.value.fault.code is FaultCode.INVALID
 
 
+PIECES: list[Any] = [
+    {"type": "AIMessageChunk", "content": [5, {"type": []}], "tool_call_chunks": [None, {"index": {}}]},
+    {"type": "AIMessageChunk", "content": [{"type": "file", "base64": "!"}], "usage_metadata": [1]},
+]
 STRANGE: list[tuple[str, Any]] = [
-    ("metadata", None),
-    ("metadata", {"run_id": 5}),
-    ("values", None),
-    ("values", 5),
-    ("values", {"messages": "none"}),
-    ("updates", []),
-    ("updates", {"node": None}),
-    ("messages", None),
-    ("messages", [1, 2]),
-    ("messages", [{}, None]),
-    (
-        "messages",
-        [{"type": "AIMessageChunk", "content": [5, {"type": []}], "tool_call_chunks": [None, {"index": {}}]}, 1],
-    ),
-    (
-        "messages",
-        [{"type": "AIMessageChunk", "content": [{"type": "file", "base64": "!"}], "usage_metadata": [1]}, {}],
-    ),
-    ("messages/partial", [{"type": "ai"}]),
+    *(("metadata", None), ("metadata", {"run_id": 5})),
+    *(("values", None), ("values", 5), ("values", {"messages": "none"})),
+    *(("updates", []), ("updates", {"node": None})),
+    *(("messages", None), ("messages", [1, 2]), ("messages", [{}, None])),
+    *(("messages", [PIECES[0], 1]), ("messages", [PIECES[1], {}]), ("messages/partial", [{"type": "ai"}])),
     ("custom", None),
     ("custom", {"artifact": {"id": 1, "name": 2, "description": 3, "content": 4, "append": 5, "last": 6}}),
-    ("end", None),
-    ("end", {"status": None}),
-    ("", {}),
+    *(("end", None), ("end", {"status": None}), ("", {})),
 ]
 
 
 @pytest.mark.parametrize("frame", STRANGE)
 def test_what_is_strange_and_harmless_is_taken(frame: tuple[str, Any]) -> None:
     finished(metadata(), frame)
-
-
-def test_the_run_is_known_by_its_first_event() -> None:
-    reader = EventReader()
-    read(metadata(), reader=reader)
-    assert reader.run_id == RUN
 
 
 def test_a_run_is_complete_when_its_newest_state_has_nothing_to_go_on_to() -> None:
@@ -532,15 +454,6 @@ def test_what_was_missed_is_told_from_the_state_and_nothing_twice() -> None:
     events += [*reader.settle(values), *reader.finish()]
     assert [message.text for message in heard(events)] == ["one two three", "And more."]
     assert [event.message.text for event in of(InterruptRaised, events)] == ["Name?"]
-
-
-def test_parts_and_pieces_keep_their_order() -> None:
-    events = finished(*STREAM)
-    assert [event.kind for event in events if isinstance(event, PartAdded | PartDelta)] == [
-        "part_added",
-        "part_delta",
-        "part_delta",
-    ]
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["after more was said", "as it was"])

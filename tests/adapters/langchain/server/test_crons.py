@@ -9,20 +9,8 @@ from babelgate.adapters.langchain.server.crons import submit
 from tests.adapters.langchain.site import NOBODY, Site, new_id, said
 
 FIELDS = {
-    "cron_id",
-    "assistant_id",
-    "thread_id",
-    "user_id",
-    "end_time",
-    "schedule",
-    "timezone",
-    "payload",
-    "next_run_date",
-    "metadata",
-    "on_run_completed",
-    "enabled",
-    "created_at",
-    "updated_at",
+    *("cron_id", "assistant_id", "thread_id", "user_id", "metadata", "payload", "enabled", "created_at", "updated_at"),
+    *("schedule", "timezone", "end_time", "next_run_date", "on_run_completed"),
 }
 YEARLY: dict[str, Any] = {"assistant_id": "echo", "schedule": "0 0 1 1 *"}
 
@@ -52,8 +40,7 @@ async def test_a_cron_is_made_changed_found_and_deleted(site: Site) -> None:
         assert (await site.http.request(method, at, json={"enabled": True})).status_code == 404
 
 
-async def test_a_cron_of_a_thread_runs_there(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_cron_of_a_thread_runs_there(site: Site, thread_id: str) -> None:
     made = await site.ok(f"/threads/{thread_id}/runs/crons", {**YEARLY, "input": said("hi"), "config": {"tags": ["t"]}})
     assert (made["thread_id"], made["on_run_completed"]) == (thread_id, None)
     hub = site.gateway.hub

@@ -6,16 +6,13 @@ from litestar.testing import RequestFactory
 from babelgate.adapters.langchain.server.dialect import PREFIX, both, dialect_of
 
 
-@pytest.mark.parametrize("path", ["/agent-protocol", "/agent-protocol/runs", "/agent-protocol/threads/a/runs"])
-def test_below_the_prefix_the_agent_protocol_is_spoken(path: str) -> None:
-    assert dialect_of(RequestFactory().get(path)) == "agent-protocol"
-
-
-@pytest.mark.parametrize("path", ["/runs", "/agent-protocols/runs", "/threads/agent-protocol", "/"])
-def test_everywhere_else_it_is_langgraph(path: str) -> None:
-    assert dialect_of(RequestFactory().get(path)) == "langgraph"
-
-
-def test_a_path_of_both_is_there_once_in_each() -> None:
-    assert [dialect_of(RequestFactory().get(path)) for path in both("/runs")] == ["langgraph", "agent-protocol"]
+@pytest.mark.parametrize(
+    ("dialect", "paths"),
+    [
+        ("agent-protocol", ["/agent-protocol", "/agent-protocol/runs", "/agent-protocol/threads/a/runs"]),
+        ("langgraph", ["/runs", "/agent-protocols/runs", "/threads/agent-protocol", "/"]),
+    ],
+)
+def test_the_agent_protocol_is_spoken_below_its_prefix_alone(dialect: str, paths: list[str]) -> None:
+    assert {dialect_of(RequestFactory().get(path)) for path in paths} == {dialect}
     assert both("/runs") == ["/runs", f"{PREFIX}/runs"]

@@ -1,31 +1,20 @@
 """The Agent Protocol's event streaming: what a thread's readers are told, over Server-Sent Events and WebSockets."""
 
-import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
 from babelgate.adapters.langchain.write.thread_events import EVENTS_PER_RECORD
-from babelgate.canonical import Fault, FaultCode, FilePart, StateHistory
-from babelgate.canonical.event import (
-    ArtifactAdded,
-    Custom,
-    InterruptRaised,
-    MessageEnded,
-    MessageStarted,
-    PartAdded,
-    PartEnded,
-    StepEnded,
-    StepStarted,
-    ToolEnded,
-    ToolStarted,
-)
-from babelgate.canonical.message import Message, TextPart, ToolCallPart, ToolResultPart
-from tests.adapters.langchain.site import NOBODY, Site, Stream, new_id, said
-from tests.adapters.langchain.watching import ALL, command, socket, watching
-from tests.gateway.hubs import Activation, within
+from babelgate.canonical import StateHistory
+from babelgate.canonical.event import InterruptRaised, MessageEnded, MessageStarted, PartAdded, StepStarted
+from babelgate.canonical.message import Message, ToolCallPart, ToolResultPart
+from tests.adapters.langchain.site import NOBODY, SHARED, Site, Stream, new_id, opened, said
+from tests.adapters.langchain.watching import ALL, command, perform, socket, watching
+
+pytestmark = SHARED
 
 
 async def start(site: Site, thread_id: str, agent: str = "scripted", **params: Any) -> Any:
@@ -45,23 +34,6 @@ def brief(events: list[Any]) -> list[str]:
     return made
 
 
-def perform(going: Activation) -> None:
-    """Something of everything."""
-    going.say(StepStarted(step_id="s", name="plan", node="plan", input={"n": 1}))
-    going.say(Custom(name="progress", value={"done": 0.5}), Custom(value={"n": 1}))
-    going.say(MessageStarted(phase="progress"), PartAdded(part=TextPart(text="On my way.")), MessageEnded())
-    going.say(ToolStarted(call_id="c", name="look", input={"q": 1}), ToolEnded(call_id="c", name="look", output=[1]))
-    fault = Fault(code=FaultCode.AGENT_FAILED, message="no")
-    going.say(ToolStarted(call_id="d", name="look"), ToolEnded(call_id="d", name="look", fault=fault))
-    going.say(StepEnded(step_id="s", name="plan", node="plan", update={"plan": "made"}))
-    going.say(ArtifactAdded(name="a.txt", part=FilePart(name="a.txt", inline=b"hi", media_type="text/plain")))
-    going.open("one")
-    for n in range(10):
-        going.more(f" and {n}")
-    going.say(PartEnded(), MessageEnded(usage={"input_tokens": 1, "output_tokens": 2}))
-    going.end()
-
-
 async def performed(site: Site) -> str:
     """A thread with a run of everything behind it."""
     thread_id = new_id()
@@ -70,6 +42,12 @@ async def performed(site: Site) -> str:
         perform(await site.agent.called())
         await watch.ends()
     return thread_id
+
+
+@pytest.fixture
+def thread_id() -> str:
+    """The id of a thread that does not exist yet."""
+    return new_id()
 
 
 # What is told
@@ -117,8 +95,7 @@ async def test_a_run_from_its_start_to_its_end(site: Site) -> None:
     assert progress == {"name": "progress", "payload": "On my way."}
 
 
-async def test_tools_that_an_agent_tells_of_in_messages_are_told_as_tools(site: Site) -> None:
-    thread_id = new_id()
+async def test_tools_that_an_agent_tells_of_in_messages_are_told_as_tools(site: Site, thread_id: str) -> None:
     calls = [ToolCallPart(call_id=name, name="look", arguments='{"q": 1}') for name in ("c", "d")]
     results = [ToolResultPart(call_id="c", output=[1]), ToolResultPart(call_id="d", output="no", error=True)]
     async with watching(site, thread_id, ["tools", "messages", "lifecycle"]) as watch:
@@ -236,23 +213,6 @@ async def test_a_reader_that_comes_back_and_the_tree_read_the_newest_run_alone(
     assert min(read) > begins, f"a run has fewer than 15 records, and these were read: {read}"
 
 
-async def test_a_stream_of_a_thread_that_there_is_not_yet_is_silent_until_there_is(site: Site) -> None:
-    """ "Streams opened before a run exists stay idle until events are produced" (CDDL, section 4)."""
-    thread_id = new_id()
-    async with watching(site, thread_id, ["lifecycle"]) as watch:
-        coming = asyncio.ensure_future(watch.next())
-        await start(site, thread_id, "echo")
-        assert (await within(coming, "an event"))["params"]["data"] == {"event": "running", "graph_name": "echo"}
-
-
-async def test_a_stream_goes_on_from_run_to_run(site: Site) -> None:
-    thread_id = new_id()
-    async with watching(site, thread_id, ["lifecycle"]) as watch:
-        for _ in range(2):
-            await start(site, thread_id, "echo")
-            assert brief(await watch.ends()) == ["lifecycle running", "lifecycle completed"]
-
-
 async def test_what_other_protocols_do_on_the_thread_is_told_too(site: Site) -> None:
     thread_id = await site.thread()
     async with watching(site, thread_id, ["messages", "lifecycle"]) as watch:
@@ -262,8 +222,7 @@ async def test_what_other_protocols_do_on_the_thread_is_told_too(site: Site) -> 
     assert [data["delta"]["text"] for data in deltas if "delta" in data] == ["one"]
 
 
-async def test_a_failure_says_why(site: Site) -> None:
-    thread_id = new_id()
+async def test_a_failure_says_why(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         await start(site, thread_id, "fail", input=said("boom"))
         *_, last = await watch.ends()
@@ -272,9 +231,8 @@ async def test_a_failure_says_why(site: Site) -> None:
 
 
 @pytest.mark.parametrize("action", ["interrupt", "rollback"])
-async def test_a_run_that_is_cancelled_has_failed_and_says_so(site: Site, action: str) -> None:
+async def test_a_run_that_is_cancelled_has_failed_and_says_so(site: Site, thread_id: str, action: str) -> None:
     """LangGraph Platform says `interrupted`, at which its own client waits for ever."""
-    thread_id = new_id()
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         run_id = (await start(site, thread_id))["result"]["run_id"]
         await site.agent.called()
@@ -293,12 +251,8 @@ async def test_a_run_that_another_one_takes_the_place_of_is_interrupted(site: Si
         await start(site, thread_id, multitask_strategy=strategy)
         (await site.agent.called()).end()
         events = [*await watch.ends(), *await watch.ends()]
-    assert brief(events) == [
-        "lifecycle running",
-        "lifecycle interrupted",
-        "lifecycle running",
-        "lifecycle completed",
-    ]
+    statuses = ("running", "interrupted", "running", "completed")
+    assert brief(events) == [f"lifecycle {status}" for status in statuses]
 
 
 async def test_a_run_that_is_cancelled_while_it_waits_says_nothing_of_the_one_at_work(site: Site) -> None:
@@ -319,10 +273,8 @@ async def test_a_run_that_is_cancelled_while_it_waits_says_nothing_of_the_one_at
         last = await joined.until("values")
         while len(json.loads(last.data)["messages"]) < 2:
             last = await joined.until("values")
-    assert brief([event for event in events if event["method"] == "lifecycle"]) == [
-        "lifecycle running",
-        "lifecycle completed",
-    ]
+    lifecycle = [event for event in events if event["method"] == "lifecycle"]
+    assert brief(lifecycle) == ["lifecycle running", "lifecycle completed"]
     texts = [event["params"]["data"].get("delta", {}).get("text") for event in events]
     assert [text for text in texts if text] == ["one", " two"]
     assert [message["content"] for message in json.loads(last.data)["messages"]] == ["hi", "one two"]
@@ -364,19 +316,24 @@ async def test_updates_and_what_an_agent_writes_have_the_members_of_the_cddl_in_
 
 
 @pytest.mark.parametrize(("prefix", "status"), [("", 400), ("/agent-protocol", 422)])
-async def test_a_stream_of_nothing_is_refused(site: Site, prefix: str, status: int) -> None:
-    wrong: list[Any] = [{}, {"channels": []}, {"channels": ["nope"]}, []]
-    for body in wrong:
+async def test_a_stream_of_nothing_and_no_command_are_refused(site: Site, prefix: str, status: int) -> None:
+    streams: list[Any] = [{}, {"channels": []}, {"channels": ["nope"]}, []]
+    for body in streams:
         answer = await site.post(f"{prefix}/threads/{NOBODY}/stream", body)
         assert answer.status_code == status
         assert "channels" in answer.text
+    ids: list[Any] = ["1", True, -1, 2**53]
+    commands: list[Any] = [{}, [], {"id": 1}, "x", *({"id": each, "method": "run.start"} for each in ids)]
+    for body in commands:
+        answer = await site.post(f"{prefix}/threads/{NOBODY}/commands", body)
+        assert answer.status_code == status
+        assert answer.json()["error"] == "invalid_argument"
 
 
 # Questions
 
 
-async def test_a_question_is_told_and_answered(site: Site) -> None:
-    thread_id = new_id()
+async def test_a_question_is_told_and_answered(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["input", "lifecycle", "messages"]) as watch:
         await start(site, thread_id, "ask")
         _, asked, stopped = await watch.ends()
@@ -384,17 +341,15 @@ async def test_a_question_is_told_and_answered(site: Site) -> None:
         assert (asked["method"], question["payload"]) == ("input.requested", "What is your name?")
         assert question["value"] == question["payload"], "the official Python client reads this"
         assert stopped["params"]["data"]["event"] == "interrupted"
-        told = await command(
-            site, thread_id, "input.respond", namespace=[], interrupt_id=question["interrupt_id"], response="Ann"
-        )
+        answer: Any = {"namespace": [], "interrupt_id": question["interrupt_id"], "response": "Ann"}
+        told = await command(site, thread_id, "input.respond", **answer)
         assert (told["type"], told["result"]) == ("success", {})
         events = await watch.ends()
     assert events[-1]["params"]["data"]["event"] == "completed"
     assert "Hello, Ann." in json.dumps(events)
 
 
-async def test_several_questions_are_answered_at_once(site: Site) -> None:
-    thread_id = new_id()
+async def test_several_questions_are_answered_at_once(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["input", "lifecycle"]) as watch:
         await start(site, thread_id)
         (await site.agent.called()).ask("one", "two").end()
@@ -407,9 +362,8 @@ async def test_several_questions_are_answered_at_once(site: Site) -> None:
     going.end()
 
 
-async def test_an_input_that_comes_while_a_question_is_open_is_its_answer(site: Site) -> None:
+async def test_an_input_that_comes_while_a_question_is_open_is_its_answer(site: Site, thread_id: str) -> None:
     """CDDL, section 4a."""
-    thread_id = new_id()
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         await start(site, thread_id)
         (await site.agent.called()).ask("name").end()
@@ -422,8 +376,7 @@ async def test_an_input_that_comes_while_a_question_is_open_is_its_answer(site: 
         assert (await watch.ends())[-1]["params"]["data"]["event"] == "completed"
 
 
-async def test_a_question_that_is_not_asked_cannot_be_answered(site: Site) -> None:
-    thread_id = new_id()
+async def test_a_question_that_is_not_asked_cannot_be_answered(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["lifecycle", "input"]) as watch:
         await start(site, thread_id)
         question = InterruptRaised(interrupt_id="q", message=Message.of("?"), ns=("inner:1",))
@@ -464,8 +417,7 @@ async def test_run_start_makes_the_thread_and_says_from_where_on_to_read(site: S
     assert run["kwargs"]["config"]["tags"] == ["t"]
 
 
-async def test_an_input_behind_a_run_waits_for_it(site: Site) -> None:
-    thread_id = new_id()
+async def test_an_input_behind_a_run_waits_for_it(site: Site, thread_id: str) -> None:
     first = await start(site, thread_id)
     going = await site.agent.called()
     second = await start(site, thread_id)
@@ -478,8 +430,7 @@ async def test_an_input_behind_a_run_waits_for_it(site: Site) -> None:
 
 
 @pytest.mark.parametrize("name", ["multitaskStrategy", "multitask_strategy"])
-async def test_run_start_takes_a_strategy(site: Site, name: str) -> None:
-    thread_id = new_id()
+async def test_run_start_takes_a_strategy(site: Site, thread_id: str, name: str) -> None:
     await start(site, thread_id)
     going = await site.agent.called()
     told = await command(site, thread_id, "run.start", assistant_id="scripted", input="x", **{name: "reject"})
@@ -512,18 +463,7 @@ async def test_commands_that_are_wrong_say_so(site: Site) -> None:
         assert told["message"]
 
 
-@pytest.mark.parametrize(("prefix", "status"), [("", 400), ("/agent-protocol", 422)])
-async def test_what_is_no_command_is_refused(site: Site, prefix: str, status: int) -> None:
-    wrong: list[Any] = [{}, [], {"id": 1}, {"id": "1", "method": "run.start"}, {"id": True, "method": "run.start"}, "x"]
-    wrong += [{"id": -1, "method": "run.start"}, {"id": 2**53, "method": "run.start"}]
-    for body in wrong:
-        answer = await site.post(f"{prefix}/threads/{NOBODY}/commands", body)
-        assert answer.status_code == status
-        assert answer.json()["error"] == "invalid_argument"
-
-
-async def test_the_state_can_be_read_and_gone_on_from(site: Site) -> None:
-    thread_id = new_id()
+async def test_the_state_can_be_read_and_gone_on_from(site: Site, thread_id: str) -> None:
     for text in ("one", "two"):
         told = await start(site, thread_id, "echo", input={**said(text), text: 1})
         await site.ends(thread_id, told["result"]["run_id"])
@@ -532,10 +472,8 @@ async def test_the_state_can_be_read_and_gone_on_from(site: Site) -> None:
     listed = (await command(site, thread_id, "state.listCheckpoints", limit=3))["result"]["checkpoints"]
     assert listed[0]["id"] == state["checkpoint"]["id"]
     assert [each["step"] for each in listed] == sorted((each["step"] for each in listed), reverse=True)
-    (rest, *_) = (await command(site, thread_id, "state.listCheckpoints", before=listed[1]["id"]))["result"][
-        "checkpoints"
-    ]
-    assert rest == listed[2]
+    older = (await command(site, thread_id, "state.listCheckpoints", before=listed[1]["id"]))["result"]
+    assert older["checkpoints"][0] == listed[2]
     forked = (await command(site, thread_id, "state.fork", checkpointId=listed[2]["id"], input=said("again")))["result"]
     assert forked["thread_id"] == thread_id
     await site.ends(thread_id, forked["run_id"])
@@ -543,8 +481,7 @@ async def test_the_state_can_be_read_and_gone_on_from(site: Site) -> None:
     assert [message["content"] for message in values["messages"]] == ["one", "one", "again", "again"]
 
 
-async def test_the_tree_shows_where_the_agent_is(site: Site) -> None:
-    thread_id = new_id()
+async def test_the_tree_shows_where_the_agent_is(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         await start(site, thread_id)
         going = await site.agent.called()
@@ -560,8 +497,7 @@ async def test_the_tree_shows_where_the_agent_is(site: Site) -> None:
     assert ends == [(["outer:1", "inner:2"], "completed"), (["outer:1"], "completed"), ([], "completed")]
 
 
-async def test_the_tree_of_an_earlier_run_is_as_it_was_at_its_end(site: Site) -> None:
-    thread_id = new_id()
+async def test_the_tree_of_an_earlier_run_is_as_it_was_at_its_end(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         first = await start(site, thread_id, "ask")
         await watch.ends()
@@ -572,8 +508,7 @@ async def test_the_tree_of_an_earlier_run_is_as_it_was_at_its_end(site: Site) ->
         assert tree["status"] == status
 
 
-async def test_a_run_that_has_not_begun_has_no_tree(site: Site) -> None:
-    thread_id = new_id()
+async def test_a_run_that_has_not_begun_has_no_tree(site: Site, thread_id: str) -> None:
     first = await start(site, thread_id)
     going = await site.agent.called()
     waits = await start(site, thread_id)
@@ -593,33 +528,24 @@ async def test_the_agent_protocol_takes_and_gives_commands_in_camel_case(site: S
     await site.ends(thread_id, told["result"]["runId"])
     async with watching(site, thread_id, ["input"], path=prefix + "/threads/{}/stream") as watch:
         question = (await watch.next())["params"]["data"]["interruptId"]
-    answered = await command(
-        site, thread_id, "input.respond", prefix, namespace=[], interruptId=question, response="Ann"
-    )
-    assert answered["type"] == "success"
+    answer: Any = {"namespace": [], "interruptId": question, "response": "Ann"}
+    assert (await command(site, thread_id, "input.respond", prefix, **answer))["type"] == "success"
 
 
 # WebSockets
 
 
 @pytest.mark.parametrize("path", ["/threads/{}/stream/events", "/threads/{}/stream", "/agent/echo/threads/{}/stream"])
-async def test_a_websocket_takes_commands_and_tells_events(site: Site, path: str) -> None:
-    thread_id = new_id()
+async def test_a_websocket_takes_commands_and_tells_events(site: Site, thread_id: str, path: str) -> None:
     async with socket(site, thread_id, path) as talk:
         told = await talk.tell("subscription.subscribe", channels=["lifecycle", "messages"])
         assert told["result"]["replayed_events"] == 0
         started = await talk.tell("run.start", assistant_id="echo", input=said("one"))
         assert started["result"]["run_id"]
         events = await talk.ends()
-    assert brief(events) == [
-        "lifecycle running",
-        "messages message-start",
-        "messages content-block-start",
-        "messages content-block-delta",
-        "messages content-block-finish",
-        "messages message-finish",
-        "lifecycle completed",
-    ]
+    message = ("message-start", "content-block-start", "content-block-delta", "content-block-finish", "message-finish")
+    parts = [f"messages {part}" for part in message]
+    assert brief(events) == ["lifecycle running", *parts, "lifecycle completed"]
 
 
 async def test_a_new_subscription_is_told_what_was_and_each_event_comes_once(site: Site) -> None:
@@ -678,10 +604,10 @@ async def test_a_websocket_ends_with_its_thread(site: Site) -> None:
         assert talk.connection.close_code == 1001
 
 
-async def test_streams_end_with_the_gateway(site: Site) -> None:
+async def test_streams_end_with_the_gateway(tmp_path: Path) -> None:
     """Also those of a thread that there is not."""
-    path = f"/threads/{NOBODY}/stream/events"
-    async with site.streaming("POST", path, {"channels": ["values"]}) as silent, socket(site, NOBODY) as talk:
+    path, body = f"/threads/{NOBODY}/stream/events", {"channels": ["values"]}
+    async with opened(tmp_path) as site, site.streaming("POST", path, body) as silent, socket(site, NOBODY) as talk:
         assert isinstance(silent, Stream)
         site.gateway.hub.close_readers()
         assert await silent.rest() == []

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from babelgate.adapters.langchain.server import wait
-from babelgate.canonical import Event, FilePart, Message, RunInput, Scope, TextPart
+from babelgate.canonical import Event, FilePart, Scope, TextPart
 from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
@@ -23,9 +23,10 @@ from babelgate.canonical.event import (
     ToolStarted,
     encode_event,
 )
-from babelgate.canonical.hub import Submission
-from tests.adapters.langchain.site import NOBODY, Site, new_id, opened, said
+from tests.adapters.langchain.site import ALONE, NOBODY, SHARED, Site, new_id, opened, said
 from tests.gateway.hubs import within
+
+pytestmark = SHARED
 
 PROTOCOL = "/agent-protocol"
 
@@ -67,15 +68,12 @@ async def test_an_assistant_is_named_by_its_graph_or_by_the_uuid_that_follows_fr
         await site.ends(thread_id, run_id)
 
 
-async def test_an_unknown_graph_is_unprocessable_and_an_unknown_uuid_not_found(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_an_unknown_graph_is_unprocessable_and_an_unknown_uuid_not_found(site: Site, thread_id: str) -> None:
     nope = await site.create(thread_id, "nope")
     assert nope.status_code == 422
-    detail = nope.json()["detail"]
-    assert detail.startswith(
-        "Invalid assistant: 'nope'. Must be either:\n- A valid assistant UUID, or\n- One of the registered graphs: "
-    )
-    assert "echo" in detail
+    words = "Invalid assistant: 'nope'. Must be either:\n- A valid assistant UUID, or\n- One of the registered graphs: "
+    assert nope.json()["detail"].startswith(words)
+    assert "echo" in nope.json()["detail"]
     unknown = await site.create(thread_id, NOBODY)
     assert (unknown.status_code, unknown.json()) == (404, {"detail": "Thread or assistant not found."})
 
@@ -88,24 +86,14 @@ async def test_a_run_that_names_no_agent_is_the_default_agents_or_that_of_the_pa
 # Creating
 
 
-async def test_a_new_run_is_pending_however_fast_the_agent_is(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_new_run_is_pending_however_fast_the_agent_is(site: Site, thread_id: str) -> None:
     for _ in range(10):
         run = (await site.create(thread_id, "echo", metadata={"a": 1})).json()
         assert run["status"] == "pending"
         assert run["metadata"]["a"] == 1
         assert run["metadata"]["babelgate"]["run_id"] == run["run_id"]
-        assert set(run) >= {
-            "run_id",
-            "thread_id",
-            "assistant_id",
-            "created_at",
-            "updated_at",
-            "status",
-            "metadata",
-            "kwargs",
-            "multitask_strategy",
-        }
+        times, asked = {"created_at", "updated_at"}, {"metadata", "kwargs", "multitask_strategy"}
+        assert set(run) >= {"run_id", "thread_id", "assistant_id", "status", *times, *asked}
         assert await site.ends(thread_id, run["run_id"]) == "success"
 
 
@@ -127,8 +115,7 @@ async def test_paths_in_headers_are_plain_and_name_the_thread_also_of_stateless_
                 assert (await site.get(made.headers["location"])).status_code == 200
 
 
-async def test_what_was_asked_is_kept_word_for_word(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_what_was_asked_is_kept_word_for_word(site: Site, thread_id: str) -> None:
     asked = {
         "input": {"messages": [{"role": "user", "content": "hi"}], "n": 1},
         "config": {"tags": ["t"], "recursion_limit": 5, "configurable": {"x": 1}},
@@ -144,8 +131,7 @@ async def test_what_was_asked_is_kept_word_for_word(site: Site) -> None:
     assert (await site.look(f"/threads/{thread_id}/runs/{run['run_id']}"))["kwargs"] == kwargs
 
 
-async def test_the_agent_gets_the_config_and_the_context(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_the_agent_gets_the_config_and_the_context(site: Site, thread_id: str) -> None:
     await site.run(thread_id, config={"configurable": {"x": 1}, "tags": ["t"]})
     going = await site.agent.called()
     assert going.call.config == {"configurable": {"x": 1}, "tags": ["t"]}
@@ -156,14 +142,12 @@ async def test_the_agent_gets_the_config_and_the_context(site: Site) -> None:
     going.end()
 
 
-async def test_configurable_and_context_together_are_a_bad_request(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_configurable_and_context_together_are_a_bad_request(site: Site, thread_id: str) -> None:
     answer = await site.create(thread_id, "echo", config={"configurable": {"a": 1}}, context={"b": 1})
     assert answer.status_code == 400
 
 
-async def test_bytes_of_files_are_not_kept_twice(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_bytes_of_files_are_not_kept_twice(site: Site, thread_id: str) -> None:
     block = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png"}
     input = {"messages": [{"role": "user", "content": [{"type": "text", "text": "look"}, block]}]}
     run_id = await site.run(thread_id, "echo", input)
@@ -188,8 +172,7 @@ async def test_an_unknown_thread_is_not_found_unless_the_run_may_create_it(site:
     assert (await site.post("/runs", {"thread_id": new_id(), "if_not_exists": "create"})).status_code == 200
 
 
-async def test_a_run_named_by_no_path_may_name_its_thread_in_the_body(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_run_named_by_no_path_may_name_its_thread_in_the_body(site: Site, thread_id: str) -> None:
     result = await site.ok("/runs/wait", {"thread_id": thread_id, "messages": said("hi")["messages"]})
     assert result["run"]["thread_id"] == thread_id
     assert len((await site.look(f"/threads/{thread_id}"))["values"]["messages"]) == 2
@@ -219,6 +202,7 @@ async def test_after_seconds_a_run_begins_and_until_then_it_is_pending_and_can_b
     assert await site.ends(thread_id, soon) == "success"
 
 
+@ALONE
 async def test_a_batch_starts_all_or_none(site: Site) -> None:
     run = {"assistant_id": "echo", "input": "x", "on_completion": "keep"}
     made = await site.ok("/runs/batch", [run, {**run, "assistant_id": "stream"}])
@@ -253,8 +237,7 @@ async def test_a_batch_starts_all_or_none(site: Site) -> None:
     ],
     ids=str,
 )
-async def test_a_malformed_run_is_unprocessable_and_starts_nothing(site: Site, fields: Any) -> None:
-    thread_id = await site.thread()
+async def test_a_malformed_run_is_unprocessable_and_starts_nothing(site: Site, thread_id: str, fields: Any) -> None:
     for path in (f"/threads/{thread_id}/runs", f"/threads/{thread_id}/runs/wait", "/runs/stream"):
         answer = await site.post(path, {"assistant_id": "echo", "input": "x", **fields})
         assert answer.status_code == 422, answer.text
@@ -262,8 +245,7 @@ async def test_a_malformed_run_is_unprocessable_and_starts_nothing(site: Site, f
     assert await site.look(f"/threads/{thread_id}/runs") == []
 
 
-async def test_what_cannot_be_carried_is_said(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_what_cannot_be_carried_is_said(site: Site, thread_id: str) -> None:
     body = {"assistant_id": "echo", "input": "x", "interrupt_before": "*", "stream_subgraphs": True}
     answer = await site.post(f"/threads/{thread_id}/runs/wait", {**body, "feedback_keys": ["k"]})
     loss = answer.headers["babelgate-loss"]
@@ -285,8 +267,7 @@ SAYS: list[Event] = [
 STREAMED = dict.fromkeys(("step", "tool-activity", "custom", "artifact", "progress"), "in streams only")
 
 
-async def test_an_answer_that_is_waited_for_names_what_only_streams_can_say(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_an_answer_that_is_waited_for_names_what_only_streams_can_say(site: Site, thread_id: str) -> None:
     path = f"/agent-protocol/threads/{thread_id}/runs/wait"
     waiting = asyncio.ensure_future(site.ok(path, {"agent_id": "scripted", "input": "hi"}))
     (await site.agent.called()).say(*SAYS).say("done").end()
@@ -296,13 +277,7 @@ async def test_an_answer_that_is_waited_for_names_what_only_streams_can_say(site
     assert set(joined.headers["babelgate-loss"].split(", ")) == {f'{name}="{how}"' for name, how in STREAMED.items()}
     shown = await site.get(f"/threads/{thread_id}/runs/{run['run_id']}")
     assert "babelgate-loss" not in shown.headers, "of the run itself nothing is lost"
-
-
-async def test_an_answer_to_which_nothing_is_missing_names_nothing(site: Site) -> None:
-    thread_id = await site.thread()
-    run: Any = (await site.ok(f"/agent-protocol/threads/{thread_id}/runs/wait", {"agent_id": "echo", "input": "x"}))[
-        "run"
-    ]
+    run = (await site.ok(path, {"agent_id": "echo", "input": "x"}))["run"]
     assert "loss" not in run["metadata"]["babelgate"]
     assert "babelgate-loss" not in (await site.get(f"/threads/{thread_id}/runs/{run['run_id']}/join")).headers
 
@@ -310,8 +285,7 @@ async def test_an_answer_to_which_nothing_is_missing_names_nothing(site: Site) -
 # Looking
 
 
-async def test_runs_are_listed_newest_first_and_in_pages(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_runs_are_listed_newest_first_and_in_pages(site: Site, thread_id: str) -> None:
     made: list[str] = []
     for _ in range(3):
         made.append(await site.run(thread_id, "echo"))
@@ -328,6 +302,7 @@ async def test_runs_are_listed_newest_first_and_in_pages(site: Site) -> None:
     assert (await site.get(f"/threads/{NOBODY}/runs")).status_code == 404
 
 
+@ALONE
 async def test_runs_of_all_threads_are_found_by_what_they_are(site: Site) -> None:
     first, second = await site.thread(), await site.thread()
     one = await site.run(first, "echo", metadata={"a": 1})
@@ -358,21 +333,10 @@ async def test_a_run_is_not_found_on_another_thread(site: Site) -> None:
     assert (await site.get(f"/threads/{thread_id}/runs/x")).status_code == 422
 
 
-async def test_a_run_that_another_protocol_began_is_a_run_like_any(site: Site) -> None:
-    hub = site.gateway.hub
-    message = Message(role="user", parts=(TextPart(text="hi"),))
-    receipt = await hub.submit("default", Submission(agent="echo", protocol="acp", input=RunInput(messages=(message,))))
-    run = await site.look(f"/threads/{receipt.thread_id}/runs/{receipt.run_id}/join")
-    assert [message["content"] for message in run["messages"]] == ["hi", "hi"]
-    shown = await site.look(f"/threads/{receipt.thread_id}/runs/{receipt.run_id}")
-    assert shown["kwargs"]["input"]["messages"][0]["content"] == "hi"
-
-
 # Waiting
 
 
-async def test_a_failed_run_is_told_in_the_body_of_a_wait(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_failed_run_is_told_in_the_body_of_a_wait(site: Site, thread_id: str) -> None:
     result = await site.wait(thread_id, "fail", "boom")
     assert set(result["__error__"]) == {"error", "message"}
     assert "boom" in result["__error__"]["message"]
@@ -382,8 +346,7 @@ async def test_a_failed_run_is_told_in_the_body_of_a_wait(site: Site) -> None:
     assert (protocol["status"], protocol["run"]["status"]) == ("error", "error")
 
 
-async def test_a_join_of_an_unknown_run_is_told_in_the_body_and_a_wait_is_not_found(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_join_of_an_unknown_run_is_told_in_the_body_and_a_wait_is_not_found(site: Site, thread_id: str) -> None:
     joined = await site.get(f"/threads/{thread_id}/runs/{NOBODY}/join")
     error = {"__error__": {"error": "HTTPException", "message": "404: Run not found"}}
     assert (joined.status_code, joined.json()) == (200, error)
@@ -391,8 +354,7 @@ async def test_a_join_of_an_unknown_run_is_told_in_the_body_and_a_wait_is_not_fo
     assert (await site.get(f"{PROTOCOL}/threads/{thread_id}/runs/{NOBODY}/join")).status_code == 404
 
 
-async def test_a_join_shows_the_values_of_the_runs_end_whatever_came_later(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_join_shows_the_values_of_the_runs_end_whatever_came_later(site: Site, thread_id: str) -> None:
     first = await site.run(thread_id, "echo", said("one"))
     ended = await site.look(f"/threads/{thread_id}/runs/{first}/join")
     await site.wait(thread_id, input=said("two"))
@@ -439,18 +401,13 @@ async def test_a_wait_ends_with_what_there_is_when_the_gateway_shuts_down(tmp_pa
 # Cancelling
 
 
-async def test_a_cancel_is_accepted_and_the_run_ends_interrupted(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_cancel_answers_at_once_or_when_the_run_has_ended(site: Site, thread_id: str) -> None:
     run_id = await begun(site, thread_id)
     answer = await site.post(f"/threads/{thread_id}/runs/{run_id}/cancel")
     assert (answer.status_code, answer.content) == (202, b"")
     assert await site.ends(thread_id, run_id) == "interrupted"
     thread = await site.look(f"/threads/{thread_id}")
-    assert thread["status"] == "idle"
-    assert thread["error"]["error"] == "UserInterrupt"
-
-
-async def test_a_cancel_that_waits_answers_when_the_run_has_ended(site: Site) -> None:
+    assert (thread["status"], thread["error"]["error"]) == ("idle", "UserInterrupt")
     thread_id = await site.thread()
     run_id = await begun(site, thread_id, input=said("hi"))
     answer = await site.post(f"/threads/{thread_id}/runs/{run_id}/cancel?wait=1")
@@ -460,8 +417,7 @@ async def test_a_cancel_that_waits_answers_when_the_run_has_ended(site: Site) ->
     assert await site.status(thread_id, run_id) == "interrupted"
 
 
-async def test_a_rollback_removes_the_run_and_what_it_did(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_rollback_removes_the_run_and_what_it_did(site: Site, thread_id: str) -> None:
     await site.wait(thread_id, input=said("before"))
     before = await site.look(f"/threads/{thread_id}/state")
     run_id = await begun(site, thread_id, input={"n": 1})
@@ -474,16 +430,14 @@ async def test_a_rollback_removes_the_run_and_what_it_did(site: Site) -> None:
     assert (thread["status"], thread["error"]["error"]) == ("idle", "UserRollback")
 
 
-async def test_the_rollback_of_a_pending_run_leaves_the_thread_idle(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_the_rollback_of_a_pending_run_leaves_the_thread_idle(site: Site, thread_id: str) -> None:
     run_id = await site.run(thread_id, after_seconds=3600)
     await site.post(f"/threads/{thread_id}/runs/{run_id}/cancel?action=rollback")
     assert await site.status(thread_id, run_id) == 404
     assert (await site.look(f"/threads/{thread_id}"))["status"] == "idle"
 
 
-async def test_what_is_not_there_and_what_has_ended_is_not_found_by_a_cancel(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_what_is_not_there_and_what_has_ended_is_not_found_by_a_cancel(site: Site, thread_id: str) -> None:
     unknown = await site.post(f"/threads/{thread_id}/runs/{NOBODY}/cancel")
     assert (unknown.status_code, unknown.json()) == (404, {"detail": "No runs found to cancel."})
     run_id = await site.run(thread_id, "echo")
@@ -505,8 +459,7 @@ async def test_an_unknown_action_is_an_interrupt_for_the_platform_and_unprocessa
     assert await site.ends(thread_id, run_id) == "interrupted"
 
 
-async def test_the_protocols_cancel_answers_without_a_body_in_both_layouts(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_the_protocols_cancel_answers_without_a_body_in_both_layouts(site: Site, thread_id: str) -> None:
     for path in ("/runs/{r}/cancel", f"{PROTOCOL}/runs/{{r}}/cancel", f"{PROTOCOL}/threads/{{t}}/runs/{{r}}/cancel"):
         run_id = await begun(site, thread_id)
         answer = await site.post(path.format(r=run_id, t=thread_id) + "?wait=true")
@@ -514,6 +467,7 @@ async def test_the_protocols_cancel_answers_without_a_body_in_both_layouts(site:
         assert await site.status(thread_id, run_id) == "interrupted"
 
 
+@ALONE
 async def test_many_runs_are_cancelled_at_once(site: Site) -> None:
     thread_id, other = await site.thread(), await site.thread()
     running = await begun(site, thread_id)
@@ -541,8 +495,7 @@ async def test_many_runs_are_cancelled_at_once(site: Site) -> None:
 # Deleting
 
 
-async def test_a_run_that_has_ended_is_deleted_and_a_second_time_it_is_not_there(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_run_that_has_ended_is_deleted_and_a_second_time_it_is_not_there(site: Site, thread_id: str) -> None:
     for path in ("/threads/{t}/runs/{r}", "/runs/{r}", f"{PROTOCOL}/runs/{{r}}"):
         run_id = await site.run(thread_id, "echo")
         await site.ends(thread_id, run_id)
@@ -576,8 +529,7 @@ async def test_a_run_that_is_being_cancelled_already_can_be_deleted_all_the_same
         site.agent.calls[0].end()
 
 
-async def test_a_run_that_waits_for_an_answer_is_deleted_with_its_question(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_run_that_waits_for_an_answer_is_deleted_with_its_question(site: Site, thread_id: str) -> None:
     result = await site.wait(thread_id, "ask")
     assert result["__interrupt__"]
     run_id = (await site.look(f"/threads/{thread_id}/runs"))[0]["run_id"]
@@ -614,8 +566,7 @@ async def test_a_run_outlives_its_caller_or_not_as_was_asked(
     assert await site.ends(thread_id, run_id) == ends_as
 
 
-async def test_a_reader_that_joined_may_ask_for_the_same(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_reader_that_joined_may_ask_for_the_same(site: Site, thread_id: str) -> None:
     run_id = await begun(site, thread_id)
     path = f"/threads/{thread_id}/runs/{run_id}/stream"
     async with site.streaming("GET", path):

@@ -5,44 +5,16 @@ from typing import Any
 import pytest
 
 from babelgate.canonical.event import StateSaved
-from tests.adapters.langchain.site import NOBODY, Site, said
+from tests.adapters.langchain.site import NOBODY, SHARED, Site, said
+
+pytestmark = SHARED
 
 
 def contents(state: Any) -> list[str]:
     return [message["content"] for message in state["values"]["messages"]]
 
 
-async def test_the_state_of_an_empty_thread_has_exactly_the_empty_form(site: Site) -> None:
-    thread_id = await site.thread()
-    assert await site.look(f"/threads/{thread_id}/state") == {
-        "values": {},
-        "next": [],
-        "tasks": [],
-        "metadata": None,
-        "created_at": None,
-        "checkpoint": None,
-        "parent_checkpoint": None,
-        "interrupts": [],
-        "checkpoint_id": None,
-        "parent_checkpoint_id": None,
-    }
-
-
-async def test_a_run_makes_a_revision_of_its_input_and_one_of_its_end(site: Site) -> None:
-    thread_id = await site.thread()
-    await site.wait(thread_id, input={**said("hi"), "n": 1})
-    newest, oldest = await site.look(f"/threads/{thread_id}/history")
-    assert (newest["metadata"]["source"], oldest["metadata"]["source"]) == ("loop", "input")
-    assert (contents(newest), contents(oldest)) == (["hi", "hi"], ["hi"])
-    assert newest["parent_checkpoint"]["checkpoint_id"] == oldest["checkpoint"]["checkpoint_id"]
-    assert (newest["next"], oldest["next"]) == ([], ["echo"])
-    state = await site.look(f"/threads/{thread_id}/state")
-    assert state == newest
-    assert state["values"]["n"] == 1
-
-
-async def test_a_revision_is_found_by_its_id_in_both_ways(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_revision_is_found_by_its_id_in_both_ways(site: Site, thread_id: str) -> None:
     await site.wait(thread_id, input=said("hi"))
     oldest = (await site.look(f"/threads/{thread_id}/history"))[1]
     checkpoint = oldest["checkpoint"]
@@ -51,48 +23,37 @@ async def test_a_revision_is_found_by_its_id_in_both_ways(site: Site) -> None:
     assert await site.ok(f"/threads/{thread_id}/state/checkpoint", body) == oldest
     newest = await site.ok(f"/threads/{thread_id}/state/checkpoint", {"checkpoint": {"checkpoint_ns": ""}})
     assert newest["checkpoint_id"] != oldest["checkpoint_id"]
+    assert (await site.get(f"/threads/{thread_id}/state?select=secret")).status_code == 422
     for path in (NOBODY, "nothing"):
         assert (await site.get(f"/threads/{thread_id}/state/{path}")).status_code == 404
 
 
-async def test_members_of_a_state_can_be_selected(site: Site) -> None:
-    thread_id = await site.thread()
-    await site.wait(thread_id)
-    assert set(await site.look(f"/threads/{thread_id}/state?select=values&select=next")) == {"values", "next"}
-    assert (await site.get(f"/threads/{thread_id}/state?select=secret")).status_code == 422
-
-
-async def test_an_update_makes_a_revision_and_says_which(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_an_update_makes_a_revision_and_says_which(site: Site, thread_id: str) -> None:
     body = {"values": {"a": 1, **said("hi")}, "as_node": "me"}
     made = await site.ok(f"/threads/{thread_id}/state", body)
     assert made["checkpoint"] == made["configurable"]
-    assert made["checkpoint"] == {
-        "thread_id": thread_id,
-        "checkpoint_ns": "",
-        "checkpoint_id": made["checkpoint_id"],
-    }
+    named = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": made["checkpoint_id"]}
+    assert made["checkpoint"] == named
     state = await site.look(f"/threads/{thread_id}/state")
     assert (state["checkpoint_id"], state["values"]["a"], contents(state)) == (made["checkpoint_id"], 1, ["hi"])
     assert state["metadata"]["source"] == "update"
 
 
-async def test_updates_replace_messages_by_id_and_remove_them(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_updates_replace_messages_by_id_and_remove_them(site: Site, thread_id: str) -> None:
     state = f"/threads/{thread_id}/state"
-    await site.ok(
-        state, {"values": {"messages": [{"role": "user", "content": f"{n}", "id": f"m{n}"} for n in range(3)]}}
-    )
-    await site.ok(state, {"values": {"messages": [{"role": "user", "content": "new", "id": "m1"}]}})
-    assert contents(await site.look(state)) == ["0", "new", "2"]
-    await site.ok(state, {"values": {"messages": [{"type": "remove", "id": "m0"}]}})
-    assert contents(await site.look(state)) == ["new", "2"]
+    three = [{"role": "user", "content": f"{n}", "id": f"m{n}"} for n in range(3)]
+    for messages, left in (
+        (three, ["0", "1", "2"]),
+        ([{"role": "user", "content": "new", "id": "m1"}], ["0", "new", "2"]),
+        ([{"type": "remove", "id": "m0"}], ["new", "2"]),
+    ):
+        await site.ok(state, {"values": {"messages": messages}})
+        assert contents(await site.look(state)) == left
     await site.ok(state, {"values": {"messages": [{"type": "remove", "id": "__remove_all__"}]}})
     assert (await site.look(state))["values"].get("messages", []) == []
 
 
-async def test_an_update_from_an_older_revision_is_a_fork(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_an_update_from_an_older_revision_is_a_fork(site: Site, thread_id: str) -> None:
     state = f"/threads/{thread_id}/state"
     first = await site.ok(state, {"values": {"a": 1}})
     await site.ok(state, {"values": {"a": 2, "b": 2}})
@@ -104,16 +65,14 @@ async def test_an_update_from_an_older_revision_is_a_fork(site: Site) -> None:
     assert (await site.post(state, {"values": {}, "checkpoint_id": NOBODY})).status_code == 404
 
 
-async def test_a_state_is_not_updated_while_a_run_is_in_flight(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_state_is_not_updated_while_a_run_is_in_flight(site: Site, thread_id: str) -> None:
     await site.run(thread_id)
     going = await site.agent.called()
     assert (await site.post(f"/threads/{thread_id}/state", {"values": {"a": 1}})).status_code == 409
     going.end()
 
 
-async def test_each_entry_of_a_history_is_the_state_at_its_checkpoint(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_each_entry_of_a_history_is_the_state_at_its_checkpoint(site: Site, thread_id: str) -> None:
     state = f"/threads/{thread_id}/state"
     held = [{"type": "human", "content": f"{n}", "id": f"h{n}"} for n in range(3)]
     await site.ok(state, {"values": {"a": 1}})
@@ -142,8 +101,7 @@ async def test_each_entry_of_a_history_is_the_state_at_its_checkpoint(site: Site
             assert shown == b"[" + b",".join(states) + b"]"
 
 
-async def test_a_history_is_paged_and_filtered(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_history_is_paged_and_filtered(site: Site, thread_id: str) -> None:
     for n in range(12):
         await site.ok(f"/threads/{thread_id}/state", {"values": {"n": n}})
     path = f"/threads/{thread_id}/history"
@@ -163,24 +121,12 @@ async def test_a_history_is_paged_and_filtered(site: Site) -> None:
     assert (await site.get(f"{path}?before={NOBODY}")).status_code == 404
 
 
-async def test_the_agent_protocol_takes_the_messages_out_of_the_values(site: Site) -> None:
-    thread_id = await site.thread()
-    await site.wait(thread_id, input={**said("hi"), "n": 1})
-    newest = (await site.look(f"/agent-protocol/threads/{thread_id}/history"))[0]
-    assert newest["values"] == {"n": 1}
-    assert [(message["role"], message["content"]) for message in newest["messages"]] == [
-        ("user", "hi"),
-        ("assistant", "hi"),
-    ]
-    assert newest["checkpoint"]["checkpoint_id"]
-
-
-async def test_a_run_from_an_older_revision_sees_what_was_there_then(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_run_from_an_older_revision_sees_what_was_there_then(site: Site, thread_id: str) -> None:
     await site.wait(thread_id, input=said("one"))
     after_one = (await site.look(f"/threads/{thread_id}/state"))["checkpoint_id"]
     await site.wait(thread_id, input=said("two"))
-    ways: list[dict[str, Any]] = [{"checkpoint_id": after_one}, {"checkpoint": {"checkpoint_id": after_one}}]
+    one = {"checkpoint_id": after_one}
+    ways: list[dict[str, Any]] = [one, {"checkpoint": one}, {"config": {"configurable": one}}]
     for way in ways:
         result = await site.wait(thread_id, input=said("three"), **way)
         assert [message["content"] for message in result["messages"]] == ["one", "one", "three", "three"]

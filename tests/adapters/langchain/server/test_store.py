@@ -47,18 +47,6 @@ def detail(answer: httpx.Response, status: int = 422) -> str:
     return answer.json()["detail"]
 
 
-@pytest.mark.parametrize("base", ["", AP])
-async def test_the_third_journey_adds_retrieves_and_deletes_an_item(http: httpx.AsyncClient, base: str) -> None:
-    place = {"namespace": ["user_profiles"], "key": "profile_jane_doe"}
-    added = await http.put(f"{base}/store/items", json={**place, "value": SAID})
-    assert (added.status_code, added.content) == (204, b"")
-    item = await http.get(f"{base}/store/items?key=profile_jane_doe&namespace=user_profiles")
-    assert item.status_code == 200
-    assert item.json()["value"] == SAID
-    deleted = await remove(http, f"{base}/store/items", place)
-    assert (deleted.status_code, deleted.content) == (204, b"")
-
-
 async def test_an_item_has_exactly_the_members_of_the_specification(http: httpx.AsyncClient) -> None:
     await http.put("/store/items", json={**PLACE, "value": SAID})
     item = (await http.get("/store/items?key=profile&namespace=users.jane")).json()
@@ -94,29 +82,11 @@ async def test_deleting_a_missing_item_is_no_fault_to_langgraph_and_one_to_the_a
         assert (await remove(http, f"{AP}/store/items", place)).status_code == 404
 
 
-async def test_a_namespace_that_is_none_is_refused_in_json(http: httpx.AsyncClient) -> None:
-    namespaces: list[Any] = [[], [""], ["a", ""], ["a.b"], ["\0"], [1], "a", None]
-    for namespace in namespaces:
-        answer = await http.put("/store/items", json={"namespace": namespace, "key": "x", "value": {}})
-        assert "namespace" in detail(answer), namespace
-
-
-async def test_a_question_for_no_item_is_refused(http: httpx.AsyncClient) -> None:
-    for query in ("", "namespace=a", "key=", "key=x&namespace=a..b", "key=x&namespace=.", "key=%00"):
-        detail(await http.get(f"/store/items?{query}"))
-
-
 WRONG: list[tuple[str, Any]] = [
-    ("key", ""),
-    ("key", 1),
-    ("key", "\0"),
-    ("value", []),
-    ("value", "text"),
-    ("value", None),
-    ("ttl", 0),
-    ("ttl", -1),
-    ("ttl", 10**12),
-    ("ttl", "soon"),
+    *(("namespace", wrong) for wrong in ([], [""], ["a", ""], ["a.b"], ["\0"], [1], "a", None)),
+    *(("key", wrong) for wrong in ("", 1, "\0")),
+    *(("value", []), ("value", "text"), ("value", None)),
+    *(("ttl", wrong) for wrong in (0, -1, 10**12, "soon")),
 ]
 
 
@@ -125,6 +95,34 @@ async def test_an_item_that_is_none_is_refused_and_says_why(http: httpx.AsyncCli
         answer = await http.put("/store/items", json={**PLACE, "value": SAID, member: value})
         assert member in detail(answer), value
     assert await found(http) == []
+
+
+async def test_a_question_for_no_item_is_refused(http: httpx.AsyncClient) -> None:
+    for query in ("", "namespace=a", "key=", "key=x&namespace=a..b", "key=x&namespace=.", "key=%00"):
+        detail(await http.get(f"/store/items?{query}"))
+    detail(await http.get("/store/items?key=x&namespace=a&refresh_ttl=maybe"))
+
+
+NO_SEARCHES: list[Any] = [
+    *({"limit": 0}, {"limit": 1001}, {"limit": "1"}, {"offset": -1}, {"offset": 10**30}, []),
+    *({"filter": []}, {"filter": {"n": {"$in": [1]}}}, {"query": 1}),
+    *({"namespace_prefix": "a"}, {"namespace_prefix": ["a.b"]}, {"namespace_prefix": [""]}),
+]
+NO_NAMESPACES: list[Any] = [{"max_depth": 0}, {"limit": 0}, {"offset": -1}, {"prefix": ["a.b"]}, {"suffix": ""}]
+
+
+@pytest.mark.parametrize(("below", "bodies"), [("items/search", NO_SEARCHES), ("namespaces", NO_NAMESPACES)])
+async def test_a_search_that_is_none_is_refused(http: httpx.AsyncClient, below: str, bodies: list[Any]) -> None:
+    for body in bodies:
+        detail(await http.post(f"/store/{below}", json=body))
+
+
+async def test_what_is_no_item_by_its_path_is_refused(http: httpx.AsyncClient) -> None:
+    for wrong in ("[]", "1", "null", "", "{"):
+        detail(await http.post("/store/users/profile", content=wrong))
+    for path in ("/store/a..b/k", "/store/.a/k", "/store/a/%00"):
+        detail(await http.post(path, json=SAID))
+    assert (await http.get("/store/users/profile")).status_code == 404
 
 
 async def test_any_text_of_json_is_kept_as_it_was(http: httpx.AsyncClient) -> None:
@@ -158,33 +156,6 @@ async def test_a_search_looks_below_its_prefix_and_pages(http: httpx.AsyncClient
     assert await found(http, filter={"n": {"$gte": 3, "$lt": 5}}) == ["4", "3"]
     assert await found(http, filter={"n": {"$gt": "3"}}) == []
     assert await found(http, query="ODD", filter={"n": {"$ne": 11}}, limit=2) == ["9", "7"]
-
-
-NO_SEARCH: list[Any] = [
-    {"limit": 0},
-    {"limit": 1001},
-    {"limit": "1"},
-    {"offset": -1},
-    {"offset": 10**30},
-    {"filter": []},
-    {"filter": {"n": {"$in": [1]}}},
-    {"namespace_prefix": "a"},
-    {"namespace_prefix": ["a.b"]},
-    {"namespace_prefix": [""]},
-    {"query": 1},
-    [],
-]
-
-
-async def test_a_search_that_is_none_is_refused(http: httpx.AsyncClient) -> None:
-    for asked in NO_SEARCH:
-        detail(await http.post("/store/items/search", json=asked))
-
-
-async def test_below_the_agent_protocol_faults_are_in_its_words(http: httpx.AsyncClient) -> None:
-    answer = await http.post(f"{AP}/store/items/search", json={"limit": 0})
-    assert answer.status_code == 422
-    assert set(answer.json()) == {"code", "message", "metadata"}
 
 
 # Time to live: a clock that is moved, so that nothing waits
@@ -226,10 +197,6 @@ async def test_a_search_starts_the_time_again_where_it_is_told_to(minutes: Any) 
     assert await found(http) == ["found"]
 
 
-async def test_a_refresh_that_is_neither_true_nor_false_is_refused(http: httpx.AsyncClient) -> None:
-    detail(await http.get("/store/items?key=x&namespace=a&refresh_ttl=maybe"))
-
-
 # Namespaces
 
 
@@ -246,27 +213,7 @@ async def test_namespaces_are_wrapped_for_langgraph_and_bare_for_the_agent_proto
     assert (await http.post("/store/namespaces", json=asked)).json() == {"namespaces": listed[:1]}
 
 
-async def test_a_question_for_no_namespaces_is_refused(http: httpx.AsyncClient) -> None:
-    questions: list[Any] = [{"max_depth": 0}, {"limit": 0}, {"offset": -1}, {"prefix": ["a.b"]}, {"suffix": ""}]
-    for asked in questions:
-        detail(await http.post("/store/namespaces", json=asked))
-
-
 # Owners
-
-
-async def test_memory_is_its_owners_alone(tmp_path: Path) -> None:
-    async with running(tmp_path, keys={"alice": "a-key", "bob": "b-key"}) as gateway:
-        alice, bob = ({"X-Api-Key": key} for key in ("a-key", "b-key"))
-        http = gateway.http
-        assert (await http.put("/store/items", json={**PLACE, "value": SAID}, headers=alice)).status_code == 204
-        query = "/store/items?key=profile&namespace=users.jane"
-        assert (await http.get(query, headers=bob)).json() is None
-        assert (await http.post("/store/items/search", json={}, headers=bob)).json() == {"items": []}
-        assert (await http.post("/store/namespaces", json={}, headers=bob)).json() == {"namespaces": []}
-        assert (await http.request("DELETE", "/store/items", json=PLACE, headers=bob)).status_code == 204
-        assert (await http.get(query, headers=alice)).json()["value"] == SAID
-        assert (await http.get(query)).status_code == 401
 
 
 async def test_many_writers_at_once_lose_nothing(http: httpx.AsyncClient) -> None:
@@ -287,11 +234,3 @@ async def test_an_item_is_kept_read_and_deleted_by_its_path(http: httpx.AsyncCli
     assert item == made.json()
     assert (await http.delete(at)).status_code == 204
     detail(await http.delete(at), 404)
-
-
-async def test_what_is_no_item_by_its_path_is_refused(http: httpx.AsyncClient) -> None:
-    for wrong in ("[]", "1", "null", "", "{"):
-        detail(await http.post("/store/users/profile", content=wrong))
-    for path in ("/store/a..b/k", "/store/.a/k", "/store/a/%00"):
-        detail(await http.post(path, json=SAID))
-    assert (await http.get("/store/users/profile")).status_code == 404

@@ -8,9 +8,11 @@ from typing import Any
 
 from litestar import Litestar, Request, post
 
-from tests.adapters.langchain.site import Site, said
+from tests.adapters.langchain.site import SHARED, Site, said
 from tests.gateway.hubs import within
 from tests.serving import serving
+
+pytestmark = SHARED
 
 
 class Receiver:
@@ -34,8 +36,7 @@ async def receiving() -> AsyncGenerator[tuple[str, Receiver]]:
         yield f"{url}/hook", receiver
 
 
-async def test_the_end_of_a_run_is_told_with_the_threads_values(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_the_end_of_a_run_is_told_with_the_threads_values(site: Site, thread_id: str) -> None:
     async with receiving() as (url, receiver):
         for words in ("one", "two"):
             run_id = await site.run(thread_id, "echo", said(words), webhook=url)
@@ -64,8 +65,7 @@ async def test_a_failure_is_told_with_its_error(site: Site) -> None:
         assert "boom" in told["error"]
 
 
-async def test_a_run_that_never_began_is_told_of_when_it_is_cancelled(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_run_that_never_began_is_told_of_when_it_is_cancelled(site: Site, thread_id: str) -> None:
     async with receiving() as (url, receiver):
         run_id = await site.run(thread_id, "echo", webhook=url, after_seconds=3600)
         await site.post(f"/threads/{thread_id}/runs/{run_id}/cancel")
@@ -88,8 +88,7 @@ async def test_a_question_ends_a_run_and_the_answer_is_another_with_a_webhook_of
         assert receiver.got.empty()
 
 
-async def test_a_webhook_to_where_it_must_not_go_is_refused_and_starts_nothing(site: Site) -> None:
-    thread_id = await site.thread()
+async def test_a_webhook_to_where_it_must_not_go_is_refused_and_starts_nothing(site: Site, thread_id: str) -> None:
     for url in ("/relative", "http://10.0.0.1/", "ftp://127.0.0.1/", "http://"):
         assert (await site.create(thread_id, "echo", webhook=url)).status_code == 422
     assert await site.look(f"/threads/{thread_id}/runs") == []

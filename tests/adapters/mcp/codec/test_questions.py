@@ -111,9 +111,7 @@ def used(name: str, arguments: str = "{}") -> InterruptRaised:
         ("roots/list", {}, {"roots": [{"uri": "file:///a"}]}),
     ],
 )
-def test_a_call_of_a_method_of_the_callers_is_a_request_by_it_whose_result_is_the_answer(
-    method: str, params: Any, reply: Any
-) -> None:
+def test_a_call_of_the_callers_method_is_answered_by_its_result(method: str, params: Any, reply: Any) -> None:
     question = used(method, json.dumps(params))
     assert encode_request(question) == {"method": method, "params": params}
     form = decode_response(question, reply)

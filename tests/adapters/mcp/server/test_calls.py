@@ -141,6 +141,12 @@ def modern(gateway: Running) -> Client:
     return Modern(gateway.http, capabilities={"elicitation": {}})
 
 
+@pytest.fixture
+def polling(gateway: Running) -> Client:
+    """A client that knows tasks."""
+    return Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
+
+
 # Tools
 
 
@@ -160,7 +166,7 @@ async def test_there_is_one_page_of_tools(client: Client) -> None:
     assert (await client.ask("tools/list", {"cursor": "x"}))["error"]["code"] == -32602
 
 
-async def test_an_agent_alone_behind_its_path_is_the_only_tool(gateway: Running, client: Client) -> None:
+async def test_an_agent_alone_behind_its_path_is_the_only_tool(client: Client) -> None:
     client.path = "/agent/echo/mcp"
     tools = (await client.ask("tools/list"))["result"]["tools"]
     assert [tool["name"] for tool in tools] == ["echo", "resume_run"]
@@ -221,13 +227,6 @@ async def test_a_tool_that_there_is_not_is_an_error_of_the_protocol(client: Clie
     assert (error["code"], error["message"]) == (-32602, "Unknown tool: nobody")
 
 
-async def test_a_failure_is_a_result_with_the_agents_own_words_after_what_it_had_said(client: Client) -> None:
-    result = await client.call("fail", {"message": "on purpose"})
-    assert result["isError"] is True
-    assert [each["text"] for each in result["content"]] == ["Before the fault.", "RuntimeError: on purpose"]
-    assert result["_meta"]["babelgate"]["fault"] == "agent_failed"
-
-
 async def test_structured_output_is_told_twice_and_keeps_its_schema(client: Client) -> None:
     result = await client.call("count_words", {"message": "two words"})
     assert result["structuredContent"] == {"words": 2}
@@ -259,7 +258,7 @@ async def test_progress_is_told_to_who_asks_for_it(gateway: Running, client: Cli
     assert text_of(alone["result"]) == "Done."
 
 
-async def test_text_is_told_while_the_agent_speaks_to_who_asks_for_progress(gateway: Running, client: Client) -> None:
+async def test_text_is_told_while_the_agent_speaks_to_who_asks_for_progress(client: Client) -> None:
     SPEAKING.clear()
     async with calling(client, "speaking", _meta={"progressToken": "t"}) as stream:
         first = (await stream.next() or {})["params"]
@@ -274,31 +273,26 @@ async def test_text_is_told_while_the_agent_speaks_to_who_asks_for_progress(gate
     assert text_of(last["result"]) == "one two three"
 
 
-async def test_text_is_not_told_to_who_does_not_ask_for_progress(gateway: Running, client: Client) -> None:
-    SPEAKING.set()
-    made = client.request("tools/call", {"name": "speaking", "arguments": {"message": "go"}})
-    (answer,) = messages_of(await gateway.http.request(**made))
-    assert text_of(answer["result"]) == "one two three"
-
-
-async def ended(gateway: Running, waits: Waiting) -> None:
+async def ended() -> None:
     async with asyncio.timeout(BOUND):
-        await waits.ended.wait()
+        await WAITING.ended.wait()
 
 
-async def test_a_client_that_hangs_up_cancels_the_run(gateway: Running, client: Client) -> None:
+@pytest.mark.parametrize("kind", ["2025-11-25", "2026-07-28", "session", "json", "tasks"])
+async def test_a_client_that_hangs_up_cancels_the_run(gateway: Running, polling: Client, kind: str) -> None:
     WAITING.__init__()
-    async with calling(client, "waiting", _meta={"progressToken": "t"}) as stream:
-        assert (await stream.next() or {})["params"]["message"] == "Half way."
-    await ended(gateway, WAITING)
-
-
-async def test_a_client_in_a_session_that_hangs_up_cancels_the_run(gateway: Running) -> None:
-    WAITING.__init__()
-    client, _ = await enter(gateway.http, elicitation={})
-    async with calling(client, "waiting", _meta={"progressToken": "t"}) as stream:
-        await stream.next()
-    await ended(gateway, WAITING)
+    clients = {
+        "2025-11-25": Client(gateway.http),
+        "2026-07-28": Modern(gateway.http),
+        "session": (await enter(gateway.http, elicitation={}))[0],
+        "json": Client(gateway.http, headers={"Accept": "application/json"}),
+        "tasks": polling,
+    }
+    call = asyncio.ensure_future(clients[kind].call("waiting", _meta={"progressToken": "t"}))
+    async with asyncio.timeout(BOUND):
+        await WAITING.started.wait()
+    call.cancel()
+    await ended()
 
 
 async def test_a_request_that_is_cancelled_in_a_session_cancels_the_run(gateway: Running) -> None:
@@ -307,7 +301,7 @@ async def test_a_request_that_is_cancelled_in_a_session_cancels_the_run(gateway:
     async with calling(client, "waiting", 5, _meta={"progressToken": "t"}) as stream:
         await stream.next()
         assert await say(client, {"method": "notifications/cancelled", "params": {"requestId": 5}}) == 202
-        await ended(gateway, WAITING)
+        await ended()
 
 
 async def test_a_request_that_is_cancelled_in_a_session_that_holds_nothing_cancels_the_run(gateway: Running) -> None:
@@ -322,7 +316,7 @@ async def test_a_request_that_is_cancelled_in_a_session_that_holds_nothing_cance
             assert await say(elsewhere, cancel) == 202
         assert not WAITING.ended.is_set()
         assert await say(client, cancel) == 202
-        await ended(gateway, WAITING)
+        await ended()
 
 
 async def test_a_call_that_is_cancelled_before_its_run_is_accepted_has_none_that_goes_on(gateway: Running) -> None:
@@ -364,16 +358,6 @@ async def test_who_cannot_be_asked_resumes_the_run(client: Client) -> None:
     assert text_of(await client.call("resume_run", {"run_id": asked["run_id"], "answers": answers})) == "Hello, Ada."
     again = await client.call("resume_run", {"run_id": asked["run_id"], "answers": answers})
     assert again["isError"] is True
-
-
-async def test_of_two_questions_one_can_be_answered_before_the_other(client: Client) -> None:
-    asked = (await client.call("approve"))["structuredContent"]
-    name, approval = asked["interrupts"]
-    rest = await client.call("resume_run", {"run_id": asked["run_id"], "answers": {name["id"]: "Ada"}})
-    assert [each["id"] for each in rest["structuredContent"]["interrupts"]] == [approval["id"]]
-    answers = {approval["id"]: {"approved": True}}
-    done = await client.call("resume_run", {"run_id": asked["run_id"], "answers": answers})
-    assert text_of(done) == "Ada said {'approved': True}."
 
 
 async def test_a_run_that_asks_can_be_ended(gateway: Running, client: Client) -> None:
@@ -489,12 +473,11 @@ async def test_a_state_that_was_changed_or_is_of_another_tool_is_refused(modern:
 # Tasks
 
 
-async def test_a_client_that_knows_tasks_is_given_one_and_asks_for_its_result(gateway: Running) -> None:
-    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
-    task = await client.call("approve")
+async def test_a_client_that_knows_tasks_is_given_one_and_asks_for_its_result(polling: Client) -> None:
+    task = await polling.call("approve")
     assert (task["resultType"], task["status"]) == ("task", "input_required")
     assert not {"inputRequests", "result", "requestState"} & task.keys()
-    asked = (await client.ask("tasks/get", {"taskId": task["taskId"]}))["result"]
+    asked = (await polling.ask("tasks/get", {"taskId": task["taskId"]}))["result"]
     assert (asked["resultType"], asked["status"]) == ("complete", "input_required")
     forms = asked["inputRequests"]
     contents = {"What is your name?": {"answer": "Ada"}, "May I write?": {"approved": True}}
@@ -502,52 +485,39 @@ async def test_a_client_that_knows_tasks_is_given_one_and_asks_for_its_result(ga
         name: {"action": "accept", "content": contents[each["params"]["message"]]} for name, each in forms.items()
     }
     update = {"taskId": task["taskId"], "inputResponses": responses}
-    assert (await client.ask("tasks/update", update))["result"]["resultType"] == "complete"
-    done = (await client.ask("tasks/get", {"taskId": task["taskId"]}))["result"]
+    assert (await polling.ask("tasks/update", update))["result"]["resultType"] == "complete"
+    done = (await polling.ask("tasks/get", {"taskId": task["taskId"]}))["result"]
     assert done["status"] == "completed"
     assert text_of(done["result"]) == "Two questions.Ada said {'approved': True}."
 
 
-async def test_a_task_is_cancelled(gateway: Running) -> None:
-    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
-    task_id = (await client.call("ask"))["taskId"]
-    assert (await client.ask("tasks/get", {"taskId": task_id}))["result"]["status"] == "input_required"
+async def test_a_task_is_cancelled(polling: Client) -> None:
+    task_id = (await polling.call("ask"))["taskId"]
+    assert (await polling.ask("tasks/get", {"taskId": task_id}))["result"]["status"] == "input_required"
     for _ in range(2):
-        assert "result" in await client.ask("tasks/cancel", {"taskId": task_id})
-    assert (await client.ask("tasks/get", {"taskId": task_id}))["result"]["status"] == "cancelled"
+        assert "result" in await polling.ask("tasks/cancel", {"taskId": task_id})
+    assert (await polling.ask("tasks/get", {"taskId": task_id}))["result"]["status"] == "cancelled"
 
 
-async def test_a_failed_run_is_a_completed_task_whose_result_is_an_error(gateway: Running) -> None:
-    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
-    task_id = (await client.call("fail"))["_meta"]["babelgate"]["task_id"]
-    done = (await client.ask("tasks/get", {"taskId": task_id}))["result"]
+async def test_a_failed_run_is_a_completed_task_whose_result_is_an_error(polling: Client) -> None:
+    task_id = (await polling.call("fail"))["_meta"]["babelgate"]["task_id"]
+    done = (await polling.ask("tasks/get", {"taskId": task_id}))["result"]
     assert (done["status"], done["result"]["isError"]) == ("completed", True)
 
 
-async def test_a_call_that_ends_at_once_is_answered_without_a_task(gateway: Running) -> None:
-    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
-    done = await client.call("echo", {"message": "hi"})
+async def test_a_call_that_ends_at_once_is_answered_without_a_task(polling: Client) -> None:
+    done = await polling.call("echo", {"message": "hi"})
     assert (done["resultType"], text_of(done), "taskId" in done) == ("complete", "hi", False)
 
 
-async def test_a_call_that_takes_a_while_is_a_task_that_goes_on_without_its_caller(gateway: Running) -> None:
+async def test_a_call_that_takes_a_while_is_a_task_that_goes_on_without_its_caller(polling: Client) -> None:
     WAITING.__init__()
-    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
-    task = await client.call("waiting")
+    task = await polling.call("waiting")
     assert (task["resultType"], task["status"]) == ("task", "working")
     assert not WAITING.ended.is_set()
-    assert (await client.ask("tasks/get", {"taskId": task["taskId"]}))["result"]["status"] == "working"
-    await client.ask("tasks/cancel", {"taskId": task["taskId"]})
-    await ended(gateway, WAITING)
-
-
-async def test_who_hangs_up_before_the_call_is_a_task_cancels_it(gateway: Running) -> None:
-    WAITING.__init__()
-    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
-    calling = asyncio.ensure_future(client.call("waiting"))
-    await WAITING.started.wait()
-    calling.cancel()
-    await ended(gateway, WAITING)
+    assert (await polling.ask("tasks/get", {"taskId": task["taskId"]}))["result"]["status"] == "working"
+    await polling.ask("tasks/cancel", {"taskId": task["taskId"]})
+    await ended()
 
 
 async def test_who_can_answer_forms_is_asked_before_the_call_is_a_task(gateway: Running) -> None:
@@ -567,16 +537,14 @@ async def test_tasks_are_for_clients_that_declare_them(gateway: Running) -> None
     assert (await Client(gateway.http).ask("tasks/get", {"taskId": str(uuid4())}))["error"]["code"] == -32601
 
 
-async def test_a_task_that_there_is_not_is_no_task(gateway: Running) -> None:
-    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
+async def test_a_task_that_there_is_not_is_no_task(polling: Client) -> None:
     for task_id in (str(uuid4()), "nope"):
         for method in ("tasks/get", "tasks/cancel"):
-            assert (await client.ask(method, {"taskId": task_id}))["error"]["code"] == -32602
+            assert (await polling.ask(method, {"taskId": task_id}))["error"]["code"] == -32602
 
 
-async def test_the_header_of_a_task_must_name_it(gateway: Running) -> None:
-    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
-    made = client.request("tasks/get", {"taskId": str(uuid4())})
+async def test_the_header_of_a_task_must_name_it(gateway: Running, polling: Client) -> None:
+    made = polling.request("tasks/get", {"taskId": str(uuid4())})
     made["headers"]["Mcp-Name"] = "another"
     response = await gateway.http.request(**made)
     assert (response.status_code, answer_of(response)["error"]["code"]) == (400, -32020)
@@ -619,16 +587,6 @@ async def test_who_takes_no_stream_is_answered_with_json(gateway: Running, clien
     assert text_of(response.json()["result"]) == "hi"
 
 
-async def test_who_takes_no_stream_and_hangs_up_cancels_the_run(gateway: Running) -> None:
-    WAITING.__init__()
-    client = Client(gateway.http, headers={"Accept": "application/json"})
-    calling = asyncio.ensure_future(client.call("waiting"))
-    async with asyncio.timeout(BOUND):
-        await WAITING.started.wait()
-    calling.cancel()
-    await ended(gateway, WAITING)
-
-
 async def test_white_space_around_a_header_is_no_part_of_it(gateway: Running) -> None:
     made = Modern(gateway.http).request("tools/call", {"name": "echo", "arguments": {"message": "hi"}})
     body = json.dumps(made["json"]).encode()
@@ -656,16 +614,15 @@ async def test_the_sdk_is_loaded_by_the_first_request_and_not_before() -> None:
         assert await process.wait() == 0
 
 
-async def test_a_version_that_nobody_speaks_is_refused(gateway: Running) -> None:
-    client = Client(gateway.http, headers={"MCP-Protocol-Version": "1999-01-01"})
-    response = await gateway.http.request(**client.request("ping", {}))
-    assert response.status_code == 400
-
-
-async def test_a_page_of_another_origin_is_forbidden(gateway: Running) -> None:
-    client = Client(gateway.http, headers={"Origin": "https://evil.example"})
-    response = await gateway.http.request(**client.request("ping", {}))
-    assert response.status_code == 403
+@pytest.mark.parametrize(
+    ("header", "value", "status"),
+    [("MCP-Protocol-Version", "1999-01-01", 400), ("Origin", "https://evil.example", 403)],
+)
+async def test_an_unknown_version_and_another_origin_are_refused(
+    gateway: Running, header: str, value: str, status: int
+) -> None:
+    client = Client(gateway.http, headers={header: value})
+    assert (await gateway.http.request(**client.request("ping", {}))).status_code == status
 
 
 async def test_a_session_that_there_is_not_is_404_and_one_that_was_ended_too(gateway: Running) -> None:

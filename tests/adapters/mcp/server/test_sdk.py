@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -47,9 +47,22 @@ async def long(text: str) -> str:
 long.info = AgentInfo(name="long", metadata={"mcp": {"tasks": "required"}})  # pyright: ignore[reportFunctionMemberAccess]
 
 AGENTS: Final = {each.__name__: each for each in (sample, roots, told, broken, long)}
-ASKED: Final[list[tuple[str, str, str, Wire, Wire, str]]] = [
-    ("sample", "sampling", "sampling/createMessage", PARAMS, PARIS, "Paris"),
-    ("roots", "roots", "roots/list", {}, ROOTS, "file:///a"),
+
+
+class Method(NamedTuple):
+    """A method of the protocol by which an agent asks, and its answer."""
+
+    tool: str
+    capability: str
+    method: str
+    params: Wire
+    reply: Wire
+    said: str
+
+
+METHODS: Final = [
+    Method("sample", "sampling", "sampling/createMessage", PARAMS, PARIS, "Paris"),
+    Method("roots", "roots", "roots/list", {}, ROOTS, "file:///a"),
 ]
 
 
@@ -59,35 +72,30 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
         yield gateway
 
 
-@pytest.mark.parametrize(("tool", "capability", "method", "params", "reply", "said"), ASKED)
-async def test_an_agent_asks_its_caller_by_a_method_of_the_protocol(
-    gateway: Running, tool: str, capability: str, method: str, params: Wire, reply: Wire, said: str
-) -> None:
-    modern = Modern(gateway.http, capabilities={capability: {}})
-    asked = await modern.call(tool)
+@pytest.mark.parametrize("asks", METHODS, ids=lambda asks: asks.tool)
+async def test_an_agent_asks_its_caller_by_a_method_of_the_protocol(gateway: Running, asks: Method) -> None:
+    modern = Modern(gateway.http, capabilities={asks.capability: {}})
+    asked = await modern.call(asks.tool)
     ((key, request),) = asked["inputRequests"].items()
-    assert request == {"method": method, "params": params}
-    again = await modern.call(tool, inputResponses={key: {"action": "accept"}}, requestState=asked["requestState"])
+    assert request == {"method": asks.method, "params": asks.params}
+    state = asked["requestState"]
+    again = await modern.call(asks.tool, inputResponses={key: {"action": "accept"}}, requestState=state)
     assert again["inputRequests"] == asked["inputRequests"], "what is no answer is asked for again"
-    done = await modern.call(tool, inputResponses={key: reply}, requestState=asked["requestState"])
-    assert text_of(done) == said
+    done = await modern.call(asks.tool, inputResponses={key: asks.reply}, requestState=state)
+    assert text_of(done) == asks.said
 
 
-@pytest.mark.parametrize(("tool", "capability", "method", "params", "reply", "said"), ASKED)
-async def test_a_client_with_a_session_is_asked_by_the_method_while_its_call_goes_on(
-    gateway: Running, tool: str, capability: str, method: str, params: Wire, reply: Wire, said: str
-) -> None:
-    client, _ = await enter(gateway.http, **{"sampling": {}, capability: {}})
-    async with calling(client, tool) as stream:
+@pytest.mark.parametrize("asks", METHODS, ids=lambda asks: asks.tool)
+async def test_a_client_with_a_session_is_asked_while_its_call_goes_on(gateway: Running, asks: Method) -> None:
+    client, _ = await enter(gateway.http, **{"sampling": {}, asks.capability: {}})
+    async with calling(client, asks.tool) as stream:
         asked = await stream.next() or {}
-        assert (asked["method"], asked.get("params") or {}) == (method, params)
-        assert await say(client, {"id": asked["id"], "result": reply}) == 202
-        assert text_of((await stream.next() or {})["result"]) == said
+        assert (asked["method"], asked.get("params") or {}) == (asks.method, asks.params)
+        assert await say(client, {"id": asked["id"], "result": asks.reply}) == 202
+        assert text_of((await stream.next() or {})["result"]) == asks.said
 
 
-async def test_a_client_that_does_not_declare_what_the_agent_asks_for_is_told_and_the_run_ends(
-    gateway: Running,
-) -> None:
+async def test_a_run_that_asks_what_its_client_does_not_declare_ends(gateway: Running) -> None:
     modern = Modern(gateway.http, capabilities={"elicitation": {}})
     thread_id = str(uuid4())
     params = {"name": "sample", "arguments": {"message": "go", "thread_id": thread_id}}

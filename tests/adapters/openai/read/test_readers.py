@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from babelgate.adapters.openai.read.chat import ChatReader
 from babelgate.adapters.openai.read.responses import ResponseReader
 from babelgate.canonical import Event, FaultCode, FaultError, ReasoningPart, RunStatus, TextPart
-from babelgate.canonical.event import InterruptRaised, LossNoted, PartAdded, PartDelta, RunEnded, ToolEnded, ToolStarted
+from babelgate.canonical.event import (
+    InterruptRaised,
+    LossNoted,
+    Native,
+    PartAdded,
+    PartDelta,
+    RunEnded,
+    ToolEnded,
+    ToolStarted,
+)
 from babelgate.canonical.value import JsonObject
 from babelgate.conformance.contract.referee import Referee, Transcript
 from tests.adapters.openai.model import Answer, Call, Response, chunks, completion
@@ -282,59 +291,46 @@ def test_a_response_without_deltas_says_its_words_when_they_are_done() -> None:
 # What servers that call themselves compatible do
 
 
-def test_a_role_that_is_told_twice_says_nothing() -> None:
-    heard = read_chat(delta(role="assistant", content="a"), delta(role="assistant", content="b"), delta("stop"))
-    assert heard.text == "ab"
+def test_a_role_that_is_told_twice_and_other_choices_say_nothing() -> None:
+    both = {"choices": [{"index": 1, "delta": {"content": "x"}}, {"index": 0, "delta": {"content": "b"}}]}
+    heard = read_chat(delta(role="assistant", content="a"), both, delta(role="assistant", content="c"), delta("stop"))
+    assert heard.text == "abc"
 
 
-def test_calls_that_all_have_the_index_0_are_told_apart_by_their_ids() -> None:
-    def tool(call_id: str) -> Any:
-        return {"index": 0, "id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
-
-    heard = read_chat(delta(tool_calls=[tool("a")]), delta(tool_calls=[tool("b")]), delta("stop"))
-    assert [call["call_id"] for call in calls_of(heard)] == ["a", "b"]
+def tool(arguments: Any = "{}", index: int = 0, **more: Any) -> dict[str, Any]:
+    return {"index": index, "function": {"name": "f", "arguments": arguments}, **more}
 
 
-def test_a_call_whose_id_and_name_are_repeated_is_one_call() -> None:
-    def tool(piece: str) -> Any:
-        return {"index": 0, "id": "a", "function": {"name": "f", "arguments": piece}}
-
-    heard = read_chat(delta(tool_calls=[tool('{"x":')]), delta(tool_calls=[tool("1}")]), delta("tool_calls"))
-    assert calls_of(heard) == [{"name": "f", "arguments": {"x": 1}, "call_id": "a"}]
+def tools(*each: dict[str, Any]) -> dict[str, Any]:
+    return delta(tool_calls=list(each))
 
 
-def test_calls_without_ids_get_ids_that_follow_from_the_run() -> None:
-    tools = [{"function": {"name": "f", "arguments": {"x": 1}}, "index": index} for index in (0, 1)]
-    heard = read_chat(delta("stop", tool_calls=tools))
-    assert calls_of(heard) == [
-        {"name": "f", "arguments": {"x": 1}, "call_id": f"call_{RUN}_{number}"} for number in (0, 1)
-    ]
+CALLS: list[tuple[list[Any], list[tuple[str | None, Any]]]] = [
+    ([tools(tool(id="a")), tools(tool(id="b"))], [("a", {}), ("b", {})]),
+    ([tools(tool('{"x":', id="a")), tools(tool("1}", id="a"))], [("a", {"x": 1})]),
+    ([tools(tool({"x": 1}), tool({"x": 2}, 1))], [(f"call_{RUN}_0", {"x": 1}), (f"call_{RUN}_1", {"x": 2})]),
+    ([tools({"index": 3, "id": "a", "function": {"name": "f"}})], [("a", {})]),
+    ([tools(tool("{x", id="a"))], [("a", "{x")]),
+    ([delta(function_call={"name": "f", "arguments": "{"}), delta(function_call={"arguments": "}"})], [(None, {})]),
+]
 
 
-def test_a_first_call_with_the_index_3_is_a_call() -> None:
-    heard = read_chat(delta("tool_calls", tool_calls=[{"index": 3, "id": "a", "function": {"name": "f"}}]))
-    assert calls_of(heard) == [{"name": "f", "arguments": {}, "call_id": "a"}]
-
-
-def test_arguments_that_are_no_json_are_given_as_they_are() -> None:
-    tool = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{x"}}
-    assert calls_of(read_chat(delta("stop", tool_calls=[tool])))[0]["arguments"] == "{x"
+@pytest.mark.parametrize(
+    ("chunks", "calls"),
+    CALLS,
+    ids=["one index", "an id twice", "no ids", "an index of 3", "no JSON", "a function of before there were tools"],
+)
+def test_calls_are_found_in_every_form(chunks: list[Any], calls: list[tuple[str | None, Any]]) -> None:
+    found = calls_of(read_chat(*chunks, delta("tool_calls")))
+    assert {call["name"] for call in found} == {"f"}
+    expected = [(call_id or found[0]["call_id"], arguments) for call_id, arguments in calls]
+    assert [(call["call_id"], call["arguments"]) for call in found] == expected
 
 
 def test_a_call_that_the_limit_of_tokens_cut_off_is_not_asked_for() -> None:
-    tools = [
-        {"index": i, "id": f"c{i}", "function": {"name": "f", "arguments": a}} for i, a in enumerate(["{}", '{"x'])
-    ]
-    heard = read_chat(delta("length", tool_calls=tools))
+    heard = read_chat(delta("length", tool_calls=[tool(id="c0"), tool('{"x', 1, id="c1")]))
     assert [call["call_id"] for call in calls_of(heard)] == ["c0"]
     assert [event.feature for event in heard.events if isinstance(event, LossNoted)] == ["caller-tools"]
-
-
-def test_the_function_of_before_there_were_tools_is_a_call() -> None:
-    heard = read_chat(
-        delta(function_call={"name": "f", "arguments": "{"}), delta("function_call", function_call={"arguments": "}"})
-    )
-    assert [call["name"] for call in calls_of(heard)] == ["f"]
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -351,13 +347,6 @@ def test_content_in_parts_is_text_and_thoughts() -> None:
     heard = read_chat(delta("stop", content=[thinking, {"type": "text", "text": "ok"}]))
     assert [part.kind for part in heard.messages[0].parts] == ["reasoning", "text"]
     assert heard.text == "ok"
-
-
-def test_more_choices_than_one_are_not_mixed_into_it() -> None:
-    heard = read_chat(
-        {"choices": [{"index": 1, "delta": {"content": "b"}}, {"index": 0, "delta": {"content": "a"}}]}, done=True
-    )
-    assert heard.text == "a"
 
 
 def test_every_delta_is_one_event_and_none_is_merged() -> None:
@@ -453,3 +442,16 @@ def test_an_output_of_no_call_is_kept_as_it_is() -> None:
     body: JsonObject = {"id": "r", "status": "completed", "output": [output]}
     heard = judged(ResponseReader().whole(body))
     assert [event.feature for event in heard.events if isinstance(event, LossNoted)] == ["custom"]
+
+
+def test_what_is_said_beside_a_completion_has_a_limit() -> None:
+    whole = completion("m", Answer(text="Hi")) | {"x_cost": {"usd": 0.1}}
+    [about] = natives(whole)
+    assert about.extra["openai"]["x_cost"] == {"usd": 0.1}
+    assert natives(whole | {"x": "x" * 70_000}) == []
+    losses = [event.how for event in read_chat(whole | {"x": "x" * 70_000}).events if isinstance(event, LossNoted)]
+    assert len(losses) == 1 and "too large" in losses[0]
+
+
+def natives(whole: Any) -> list[Native]:
+    return [event for event in read_chat(whole).events if isinstance(event, Native)]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters.openai.agents import decode_models, upstream_name
+from babelgate.adapters.openai.agents import decode_models, encode_model, upstream_name
 from babelgate.adapters.openai.carries import CARRIES
 from babelgate.adapters.openai.codec.model import Losses, data_url, decode_usage, is_approved, output_of
 from babelgate.adapters.openai.errors.decode import decode_error_response, without
@@ -13,6 +13,7 @@ from babelgate.adapters.openai.request.responses import encode_response
 from babelgate.adapters.openai.wire.answers import Error
 from babelgate.canonical import FaultError, Feature, FilePart, Message
 from babelgate.canonical.agent import AGENT_NAME
+from tests.difference import differences
 
 SAID = (Message.of("Hi", "user"),)
 
@@ -117,6 +118,26 @@ def test_models_are_agents_with_names_of_their_own() -> None:
     assert [upstream_name(info) for info in infos] == ids
     assert len({info.name for info in infos}) == len(ids)
     assert all(AGENT_NAME.fullmatch(info.name) for info in infos)
+
+
+MODEL: dict[str, Any] = {
+    "id": "far",
+    "object": "model",
+    "created": 1700000000,
+    "owned_by": "them",
+    "max_model_len": 4096,
+    "permission": [{"id": "p"}],
+}
+
+
+def test_a_model_is_listed_as_its_server_lists_it() -> None:
+    [info] = decode_models({"data": [MODEL]})
+    assert list(differences(MODEL, encode_model(info).model_dump())) == []
+
+
+def test_what_is_said_of_a_model_has_a_limit() -> None:
+    [info] = decode_models({"data": [{**MODEL, "x": "x" * 70_000}]})
+    assert encode_model(info).model_dump().keys() == {"id", "object", "created", "owned_by"}
 
 
 def test_a_bare_list_of_models_is_understood() -> None:

@@ -2,117 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
 from typing import Any, Final
 from uuid import uuid4
 
 import pytest
-import pytest_asyncio
 
-from babelgate.canonical import (
-    AnnotationPart,
-    Ask,
-    Invocation,
-    Message,
-    ReasoningPart,
-    RefusalPart,
-    RunStatus,
-    Scope,
-    TextPart,
-    UseTool,
-)
-from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, RunEnded
-from babelgate.gateway import demo
-from tests.running import Running, running
+from babelgate.canonical import RunStatus, Scope
+from babelgate.canonical.event import RunEnded
+from tests.adapters.openai.server.agents import ENDED, GATE, STARTED
+from tests.running import Running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("closed")]
 
 BOUND: Final = 30
 OWNER: Final = "default"
 SCHEMA: Final = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-
-GATE: Final = asyncio.Event()
-
-
-async def gated(text: str) -> AsyncGenerator[str]:
-    yield "first"
-    await GATE.wait()
-    yield " last"
-
-
-STARTED: Final = asyncio.Event()
-ENDED: Final = asyncio.Event()
-
-
-async def waiting(text: str) -> AsyncGenerator[str]:
-    """Waits until it is cancelled."""
-    STARTED.set()
-    try:
-        yield "first"
-        await asyncio.Event().wait()
-    finally:
-        ENDED.set()
-
-
-async def history(call: Invocation) -> str:
-    return " | ".join(f"{message.role}: {message.text}" for message in (*call.history, *call.messages))
-
-
-async def saying(call: Invocation) -> str:
-    """Says what it is told to, whatever came before."""
-    return call.text
-
-
-async def settings(call: Invocation) -> str:
-    return json.dumps({"config": call.config, "metadata": call.metadata})
-
-
-async def rich(text: str) -> AsyncGenerator[Any]:
-    yield ReasoningPart(text="Hm. ")
-    yield Message(parts=(TextPart(text="One."),))
-    cited = AnnotationPart(url="https://example.com", title="A page", start=0, end=4)
-    yield Message(parts=(TextPart(text="Two."), cited))
-
-
-async def refusing(text: str) -> AsyncGenerator[Any]:
-    yield Message(parts=(RefusalPart(text="I will not."),))
-
-
-async def counted(call: Invocation) -> AsyncGenerator[Any]:
-    yield MessageStarted()
-    yield PartAdded(part=TextPart(text="cut"))
-    yield MessageEnded(finish="length")
-    yield RunEnded(usage={"input_tokens": 3, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 1}})
-
-
-async def twice(text: str) -> AsyncGenerator[Any, Any]:
-    first, second = yield [Ask("First?"), Ask("Second?", schema={"type": "object"}, kind="approval")]
-    yield f"{first} and {second}"
-
-
-async def forecast(call: Invocation) -> AsyncGenerator[Any, Any]:
-    """Uses the tools that its caller declares, all at once."""
-    names = [tool["function"]["name"] for tool in call.config.get("tools", ())]
-    if not names:
-        yield "You have no tools."
-        return
-    results = yield [UseTool(name, {"city": call.text}) for name in names]
-    yield f"{', '.join(results)}."
-
-
-AGENTS: Final = (forecast, gated, waiting, history, saying, settings, rich, refusing, counted, twice)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    agents = {name: getattr(demo, name) for name in demo.__all__} | {agent.__name__: agent for agent in AGENTS}
-    async with running(tmp_path_factory.mktemp("chat"), agents) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def closed_gate() -> None:
-    GATE.clear()
 
 
 def user(text: str) -> dict[str, Any]:
@@ -154,13 +58,13 @@ async def streamed(gateway: Running, model: str, *messages: dict[str, Any], **mo
 
 
 async def test_texts_thoughts_and_citations_are_one_message(gateway: Running) -> None:
-    message = (await ask(gateway, "rich"))["choices"][0]["message"]
+    message = (await ask(gateway, "cited"))["choices"][0]["message"]
     assert message["content"] == "One.\nTwo."
     assert message["reasoning_content"] == "Hm. "
     (cited,) = message["annotations"]
     found = cited["url_citation"]
     assert message["content"][found["start_index"] : found["end_index"]] == "Two."
-    chunks = await streamed(gateway, "rich")
+    chunks = await streamed(gateway, "cited")
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
     assert "".join(delta.get("content", "") for delta in deltas) == message["content"]
     assert deltas[-1]["annotations"] == message["annotations"]
@@ -180,18 +84,6 @@ async def test_usage_and_the_limit_of_tokens_are_told(gateway: Running) -> None:
     assert (last["choices"], last["usage"]) == ([], made["usage"])
     assert all(chunk["usage"] is None for chunk in chunks)
     assert all("usage" not in chunk for chunk in await streamed(gateway, "counted"))
-
-
-async def test_a_token_is_sent_before_the_agent_says_the_next(gateway: Running) -> None:
-    asked = body("gated", stream=True)
-    async with asyncio.timeout(BOUND), gateway.http.stream("POST", "/v1/chat/completions", json=asked) as response:
-        said = ""
-        async for line in response.aiter_lines():
-            if line.startswith("data: {"):
-                said += json.loads(line[6:])["choices"][0]["delta"].get("content", "")
-            if said == "first":
-                GATE.set()
-        assert said == "first last"
 
 
 async def test_a_failure_brings_what_was_said_and_is_not_tried_again(gateway: Running) -> None:
@@ -310,8 +202,6 @@ async def test_a_thread_can_be_found_in_another_protocol_and_one_of_a_call_s_own
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Running, stream: bool) -> None:
-    STARTED.clear()
-    ENDED.clear()
     asked = body("waiting", stream=stream)
     calling = asyncio.ensure_future(gateway.http.post("/v1/chat/completions", json=asked))
     async with asyncio.timeout(BOUND):
@@ -359,15 +249,6 @@ def result(call: Any, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call["id"], "content": text}
 
 
-async def test_a_question_is_a_tool_call_and_its_result_the_answer(gateway: Running) -> None:
-    made = await ask(gateway, "ask")
-    (call,) = calls_of(made)
-    assert call["function"] == {"name": "ask_caller", "arguments": '{"question": "What is your name?"}'}
-    said = (user("hi"), made["choices"][0]["message"], result(call, "Ada"))
-    assert await text_of(gateway, "ask", *said) == "Hello, Ada."
-    assert (await refused(gateway, 400, "ask", *said))["code"] in ("already_answered", "not_found", "run_ended")
-
-
 async def test_the_stream_of_a_question_has_the_same_call(gateway: Running) -> None:
     chunks = await streamed(gateway, "ask", store=True)
     delta = next(chunk["choices"][0]["delta"] for chunk in chunks if "tool_calls" in chunk["choices"][0]["delta"])
@@ -385,11 +266,6 @@ async def test_of_two_questions_each_can_be_answered_by_itself(gateway: Running)
     assert await text_of(gateway, "twice", result(second, '{"b": 2}')) == "one and {'b': 2}"
 
 
-async def test_both_at_once_too(gateway: Running) -> None:
-    first, second = calls_of(await ask(gateway, "twice"))
-    assert await text_of(gateway, "twice", result(second, "two"), result(first, "one")) == "one and two"
-
-
 async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway: Running) -> None:
     (call,) = calls_of(await ask(gateway, "ask", store=True))
     last = call["id"][-5]
@@ -400,21 +276,6 @@ async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway
     assert (await refused(gateway, 400, "ask", result({"id": "call_bgt_nothing"}, "Ada")))["param"] == "messages"
     assert await text_of(gateway, "ask", result(call, "Ada")) == "Hello, Ada.", "and nothing happened to it"
     assert (await refused(gateway, 400, "ask", result(call, "Ada")))["code"] in ("already_answered", "run_ended")
-
-
-async def test_an_agent_calls_the_tools_of_its_caller(gateway: Running) -> None:
-    tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("f", "g")]
-    assert await text_of(gateway, "forecast", user("Paris")) == "You have no tools."
-    made = await gateway.http.post("/v1/chat/completions", json=body("forecast", user("Paris"), tools=tools))
-    assert "babelgate-loss" not in made.headers
-    calls = calls_of(made.json())
-    assert [call["function"] for call in calls] == [{"name": name, "arguments": '{"city": "Paris"}'} for name in "fg"]
-    said = (
-        user("Paris"),
-        made.json()["choices"][0]["message"],
-        *(result(call, f"rain {n}") for n, call in enumerate(calls)),
-    )
-    assert await text_of(gateway, "forecast", *said, tools=tools) == "rain 0, rain 1."
 
 
 # Stored completions

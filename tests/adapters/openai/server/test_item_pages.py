@@ -119,6 +119,7 @@ async def start(hubs: House) -> tuple[Hub, Scripted, str]:
     return hub, agent, thread.thread_id
 
 
+@pytest.mark.slow
 async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
     hub, agent, thread_id = await start(hubs)
     assert await check(hub, thread_id) == []

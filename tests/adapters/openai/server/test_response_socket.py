@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +17,8 @@ from babelgate.adapters._extension import HEADER, URI, RecordReader
 from babelgate.adapters.openai.codec.names import RESPONSE, decode_id
 from babelgate.adapters.openai.server import response_socket, socket_memory
 from babelgate.canonical.value import Json
-from babelgate.gateway import demo
-from tests.adapters.openai.server.test_responses import calls_of, history, output, rich, settings, text_of
+from tests.adapters.openai.server.agents import AGENTS, ENDED, GATE, STARTED
+from tests.adapters.openai.server.test_responses import calls_of, output, text_of
 from tests.gateway.command import served
 from tests.gateway.conversing import connected, refusal
 from tests.gateway.hostile import BODIES, mutations
@@ -28,41 +28,11 @@ from tests.gateway.shape import check_error
 from tests.gateway.siege import besieged
 from tests.running import Running, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("closed")]
 
 AT: Final = "/v1/responses"
 ENDS: Final = ("response.completed", "response.incomplete", "response.failed", "error")
 NOT_FOUND: Final = "previous_response_not_found"
-
-
-GATE: Final = asyncio.Event()
-STARTED: Final = asyncio.Event()
-ENDED: Final = asyncio.Event()
-
-
-async def gated(text: str) -> AsyncGenerator[str]:
-    yield "first"
-    await GATE.wait()
-    yield " last"
-
-
-async def waiting(text: str) -> AsyncGenerator[str]:
-    """Waits until it is cancelled."""
-    STARTED.set()
-    try:
-        yield "first"
-        await asyncio.Event().wait()
-    finally:
-        ENDED.set()
-
-
-async def failing(text: str) -> str:
-    raise RuntimeError("on purpose")
-
-
-AGENTS: Final[Mapping[str, object]] = {name: getattr(demo, name) for name in demo.__all__} | {
-    agent.__name__: agent for agent in (failing, gated, history, rich, settings, waiting)
-}
 
 
 class Talk:
@@ -125,22 +95,10 @@ async def talking(gateway: Running, path: str = AT, **options: Any) -> AsyncGene
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    async with running(tmp_path_factory.mktemp("socket"), AGENTS) as made:
-        yield made
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def talk(gateway: Running) -> AsyncGenerator[Talk]:
     """One that most tests share: whatever they do, the next one's turn comes."""
     async with talking(gateway) as talk:
         yield talk
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> None:
-    for event in (GATE, STARTED, ENDED):
-        event.clear()
 
 
 # What is told
@@ -497,12 +455,12 @@ async def test_a_connection_ends_after_its_time_and_says_so(gateway: Running, mo
 async def test_the_response_that_is_told_when_the_time_is_over_is_told_to_its_end(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response_socket, "_LIFETIME", 0.5)
+    monkeypatch.setattr(response_socket, "_LIFETIME", 2.0)
     async with talking(gateway) as talk:
         await talk.send("gated")
         await talk.until("response.output_text.delta")
         await talk.send("echo", "too late")
-        asyncio.get_running_loop().call_later(0.6, GATE.set)
+        asyncio.get_running_loop().call_later(2.1, GATE.set)
         code, seen = await talk.closes()
     assert text_of(seen[-2]["response"]) == "first last"
     assert is_error(seen[-1])["code"] == "websocket_connection_limit_reached"

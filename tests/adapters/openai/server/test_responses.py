@@ -2,125 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import pytest_asyncio
 
-from babelgate.canonical import (
-    AnnotationPart,
-    Ask,
-    DataPart,
-    Invocation,
-    Message,
-    ReasoningPart,
-    RefusalPart,
-    TextPart,
-    ToolCall,
-    UseTool,
-)
-from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, RunEnded
 from babelgate.gateway import demo
+from tests.adapters.openai.server.agents import ENDED, GATE, STARTED, rich
 from tests.running import Running, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("closed")]
 
 BOUND: Final = 60
 AT: Final = "/v1/responses"
 SCHEMA: Final = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-
-GATE: Final = asyncio.Event()
-STARTED: Final = asyncio.Event()
-ENDED: Final = asyncio.Event()
-
-
-async def gated(text: str) -> AsyncGenerator[str]:
-    yield "first"
-    await GATE.wait()
-    yield " last"
-
-
-async def waiting(text: str) -> AsyncGenerator[str]:
-    """Waits until it is cancelled."""
-    STARTED.set()
-    try:
-        yield "first"
-        await asyncio.Event().wait()
-    finally:
-        ENDED.set()
-
-
-async def history(call: Invocation) -> str:
-    return " | ".join(f"{message.role}: {message.text}" for message in (*call.history, *call.messages))
-
-
-async def saying(call: Invocation) -> str:
-    """Says what it is told to, whatever came before."""
-    return call.text
-
-
-async def settings(call: Invocation) -> str:
-    return json.dumps({"config": call.config, "metadata": call.metadata})
-
-
-async def rich(text: str) -> AsyncGenerator[Any]:
-    """Everything that an item can be."""
-    yield Message.of("Half way.", phase="progress")
-    yield ReasoningPart(text="Hm. ")
-    yield ToolCall("word_count", {"text": text}, output={"words": 2})
-    cited = AnnotationPart(url="https://example.com", title="A page", start=0, end=4)
-    yield Message(parts=(TextPart(text="Two."), cited, DataPart(data={"a": 1})))
-
-
-async def refusing(text: str) -> AsyncGenerator[Any]:
-    yield Message(parts=(RefusalPart(text="I will not."),))
-
-
-async def counted(call: Invocation) -> AsyncGenerator[Any]:
-    yield MessageStarted()
-    yield PartAdded(part=TextPart(text="cut"))
-    yield MessageEnded(finish="length")
-    yield RunEnded(usage={"input_tokens": 3, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 1}})
-
-
-async def twice(text: str) -> AsyncGenerator[Any, Any]:
-    first, second = yield [Ask("First?"), Ask("Second?", schema={"type": "object"}, kind="approval")]
-    yield f"{first} and {second}"
-
-
-async def forecast(call: Invocation) -> AsyncGenerator[Any, Any]:
-    """Uses the tools that its caller declares, all at once."""
-    names = [tool["name"] for tool in call.config.get("tools", ())]
-    if not names:
-        yield "You have no tools."
-        return
-    results = yield [UseTool(name, {"city": call.text}) for name in names]
-    yield f"{', '.join(results)}."
-
-
-async def shapes(call: Invocation) -> str:
-    """The files that it is given."""
-    return ", ".join(f"{file.name} {file.media_type} {len(file.inline or b'')}" for file in call.files)
-
-
-AGENTS: Final = (
-    *(forecast, gated, waiting, history, saying, settings, rich, refusing, counted, twice),
-    shapes,
-)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    agents = {name: getattr(demo, name) for name in demo.__all__} | {agent.__name__: agent for agent in AGENTS}
-    async with running(tmp_path_factory.mktemp("responses"), agents) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def closed_gate() -> None:
-    GATE.clear()
 
 
 async def ask(gateway: Running, model: str, given: Any = "hi", **more: Any) -> Any:
@@ -394,8 +289,6 @@ async def test_a_response_that_is_not_kept_is_not_found_and_not_gone_on_from(gat
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Running, stream: bool) -> None:
-    STARTED.clear()
-    ENDED.clear()
     asked = {"model": "waiting", "input": "hi", "stream": stream, "store": False}
     calling = asyncio.ensure_future(gateway.http.post(AT, json=asked))
     async with asyncio.timeout(BOUND):
@@ -471,15 +364,6 @@ async def test_a_response_that_is_deleted_is_gone(gateway: Running, model: str) 
     assert [(await gateway.http.request(how, at)).status_code for how in ("GET", "DELETE")] == [404, 404]
 
 
-async def test_a_run_of_another_protocol_is_a_response_too(gateway: Running) -> None:
-    run = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
-    made = await gateway.http.post("/acp/runs", json=run)
-    found = await gateway.http.get(f"{AT}/resp_{made.headers['babelgate-run'].replace('-', '')}")
-    assert (found.json()["status"], text_of(found.json())) == ("completed", "hi")
-    on = await ask(gateway, "history", "more", previous_response_id=found.json()["id"])
-    assert text_of(on) == "user: hi | agent: hi | user: more"
-
-
 # Questions
 
 
@@ -544,16 +428,6 @@ async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway
     error = await refused(gateway, 400, "ask", [output(call, "Ada")], previous_response_id=other["id"])
     assert error["param"] == "previous_response_id"
     assert text_of(await ask(gateway, "ask", [output(call, "Ada")])) == "Hello, Ada.", "and nothing happened to it"
-
-
-async def test_an_agent_calls_the_tools_of_its_caller(gateway: Running) -> None:
-    tools = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("f", "g")]
-    made = await ask(gateway, "forecast", "Paris", tools=tools)
-    calls = calls_of(made)
-    assert [(call["name"], call["arguments"]) for call in calls] == [(name, '{"city": "Paris"}') for name in "fg"]
-    results = [output(call, f"rain {n}") for n, call in enumerate(calls)]
-    done = await ask(gateway, "forecast", results, tools=tools, previous_response_id=made["id"])
-    assert text_of(done) == "rain 0, rain 1."
 
 
 # Conversations

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import operator
-import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -20,8 +20,10 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.graphs import GRAPHS, State, asks, builder, chat
 from tests.gateway.hubs import Echo, within
-from tests.gateway.platform import Caller, graphs_running
+from tests.gateway.platform import Caller, begin, graphs_running
 from tests.running import running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SAID = {"messages": [{"role": "user", "content": "Hi"}]}
 
@@ -67,13 +69,12 @@ async def test_the_first_run_of_a_graph_is_told_what_others_said_on_the_thread(t
         assert spoken(values) == ["Before", "Before", "Hi", "Hello big world", "Hi", "Hello big world"]
 
 
-async def test_the_usage_that_a_model_reports_is_the_runs(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "chat") as caller:
-        thread_id = await caller.thread()
-        await caller.wait(thread_id, "chat", SAID)
-        (run,) = await caller.get(f"/threads/{thread_id}/runs")
-        used = {"input_tokens": 3, "output_tokens": 3, "total_tokens": 6}
-        assert run["metadata"]["babelgate"]["usage"] == used
+async def test_the_usage_that_a_model_reports_is_the_runs(graphs: Caller) -> None:
+    thread = await begin(graphs, "chat")
+    await thread.wait(SAID)
+    (run,) = await graphs.get(f"/threads/{thread.thread_id}/runs")
+    used = {"input_tokens": 3, "output_tokens": 3, "total_tokens": 6}
+    assert run["metadata"]["babelgate"]["usage"] == used
 
 
 # Questions
@@ -117,81 +118,70 @@ async def test_an_approval_is_given_by_a_word_of_another_protocol(tmp_path: Path
 
 
 @pytest.mark.parametrize("answer", ["Ann", 7, True, 0, False, "", {}, {"a": 1}, [1, None], None])
-async def test_an_answer_of_any_kind_reaches_the_node_as_it_was_given(answer: Any, tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "ask") as caller:
-        thread_id = await caller.thread()
-        await caller.wait(thread_id, "ask", SAID)
-        values = await caller.resume(thread_id, "ask", answer)
-        assert spoken(values)[-1] == f"You said {answer!r}."
+async def test_an_answer_of_any_kind_reaches_the_node_as_it_was_given(answer: Any, graphs: Caller) -> None:
+    thread = await begin(graphs, "ask")
+    await thread.wait(SAID)
+    values = await thread.resume(answer)
+    assert spoken(values)[-1] == f"You said {answer!r}."
 
 
-async def test_questions_that_are_asked_at_once_are_answered_by_their_ids_in_any_order(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "several") as caller:
-        thread_id = await caller.thread()
-        asked = (await caller.wait(thread_id, "several", SAID))["__interrupt__"]
-        ids = {("L" if each["value"] == "Left?" else "R"): each["id"] for each in asked}
-        assert set(ids) == {"L", "R"}
-        await caller.resume(thread_id, "several", {ids["R"]: "r"})
-        (left,) = (await caller.state(thread_id))["interrupts"]
-        assert left["id"] == ids["L"]
-        values = await caller.resume(thread_id, "several", {ids["L"]: "l"})
-        assert sorted(spoken(values)) == ["Hi", "Hi", "You said 'l'.", "You said 'r'."] or sorted(spoken(values)) == [
-            "Hi",
-            "You said 'l'.",
-            "You said 'r'.",
-        ]
-        assert values["count"] == 7
+async def test_questions_that_are_asked_at_once_are_answered_by_their_ids_in_any_order(graphs: Caller) -> None:
+    thread = await begin(graphs, "several")
+    asked = (await thread.wait(SAID))["__interrupt__"]
+    ids = {("L" if each["value"] == "Left?" else "R"): each["id"] for each in asked}
+    assert set(ids) == {"L", "R"}
+    await thread.resume({ids["R"]: "r"})
+    (left,) = (await thread.state())["interrupts"]
+    assert left["id"] == ids["L"]
+    values = await thread.resume({ids["L"]: "l"})
+    assert sorted(set(spoken(values))) == ["Hi", "You said 'l'.", "You said 'r'."]
+    assert values["count"] == 7
 
 
-async def test_questions_that_are_asked_at_once_stand_in_the_order_of_the_graph(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "turns") as caller:
-        asked = (await caller.wait(await caller.thread(), "turns", SAID))["__interrupt__"]
-        assert [each["value"] for each in asked] == ["First?", "Second?"]
+async def test_questions_that_are_asked_at_once_stand_in_the_order_of_the_graph(graphs: Caller) -> None:
+    asked = (await graphs.wait(await graphs.thread(), "turns", SAID))["__interrupt__"]
+    assert [each["value"] for each in asked] == ["First?", "Second?"]
 
 
-async def test_a_node_that_asks_twice_is_answered_twice(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "twice") as caller:
-        thread_id = await caller.thread()
-        (first,) = (await caller.wait(thread_id, "twice", SAID))["__interrupt__"]
-        (second,) = (await caller.resume(thread_id, "twice", "one"))["__interrupt__"]
-        assert (first["value"], second["value"]) == ("First?", "Second?")
-        assert first["id"] != second["id"]
-        assert spoken(await caller.resume(thread_id, "twice", "two")) == ["Hi", "one and two"]
+async def test_a_node_that_asks_twice_is_answered_twice(graphs: Caller) -> None:
+    thread = await begin(graphs, "twice")
+    (first,) = (await thread.wait(SAID))["__interrupt__"]
+    (second,) = (await thread.resume("one"))["__interrupt__"]
+    assert (first["value"], second["value"]) == ("First?", "Second?")
+    assert first["id"] != second["id"]
+    assert spoken(await thread.resume("two")) == ["Hi", "one and two"]
 
 
-async def test_a_new_input_on_a_thread_that_waits_gives_the_question_up(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "ask") as caller:
-        thread_id = await caller.thread()
-        (first,) = (await caller.wait(thread_id, "ask", SAID))["__interrupt__"]
-        (second,) = (await caller.wait(thread_id, "ask", SAID))["__interrupt__"]
-        assert first["id"] != second["id"]
-        values = await caller.resume(thread_id, "ask", "Ann")
-        assert spoken(values) == ["Hi", "Hi", "You said 'Ann'."]
+async def test_a_new_input_on_a_thread_that_waits_gives_the_question_up(graphs: Caller) -> None:
+    thread = await begin(graphs, "ask")
+    (first,) = (await thread.wait(SAID))["__interrupt__"]
+    (second,) = (await thread.wait(SAID))["__interrupt__"]
+    assert first["id"] != second["id"]
+    values = await thread.resume("Ann")
+    assert spoken(values) == ["Hi", "Hi", "You said 'Ann'."]
 
 
-async def test_an_answer_finds_its_question_although_the_state_was_changed_meanwhile(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "ask") as caller:
-        thread_id = await caller.thread()
-        await caller.wait(thread_id, "ask", SAID)
-        await caller.update(thread_id, {"count": 5}, as_node="before")
-        values = await caller.resume(thread_id, "ask", "Ann")
-        assert spoken(values)[-1] == "You said 'Ann'."
-        assert values["count"] == 5
+async def test_an_answer_finds_its_question_although_the_state_was_changed_meanwhile(graphs: Caller) -> None:
+    thread = await begin(graphs, "ask")
+    await thread.wait(SAID)
+    await thread.update({"count": 5}, as_node="before")
+    values = await thread.resume("Ann")
+    assert spoken(values)[-1] == "You said 'Ann'."
+    assert values["count"] == 5
 
 
 # Breakpoints
 
 
-async def test_a_graph_that_is_told_to_stop_goes_on_with_any_answer(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "steps") as caller:
-        thread_id = await caller.thread()
-        config = {"config": {"interrupt_before": ["two"]}}
-        stopped = await caller.wait(thread_id, "steps", {"items": []}, **config)
-        assert stopped == {"items": ["one"]}
-        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "interrupted"
-        config = {"config": {"interrupt_after": "*"}}
-        assert (await caller.resume(thread_id, "steps", "go", **config))["items"] == ["one", "two"]
-        assert (await caller.resume(thread_id, "steps", None))["items"] == ["one", "two", "three"]
+async def test_a_graph_that_is_told_to_stop_goes_on_with_any_answer(graphs: Caller) -> None:
+    thread = await begin(graphs, "steps")
+    config = {"config": {"interrupt_before": ["two"]}}
+    stopped = await thread.wait({"items": []}, **config)
+    assert stopped == {"items": ["one"]}
+    assert await thread.status() == "interrupted"
+    config = {"config": {"interrupt_after": "*"}}
+    assert (await thread.resume("go", **config))["items"] == ["one", "two"]
+    assert (await thread.resume(None))["items"] == ["one", "two", "three"]
 
 
 STOPPED: dict[str, list[Any]] = {
@@ -204,64 +194,59 @@ STOPPED: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("mode", STOPPED)
 async def test_of_a_graph_that_is_told_to_stop_only_updates_tell_and_its_state_says_where(
-    tmp_path: Path, mode: str
+    graphs: Caller, mode: str
 ) -> None:
     """As LangGraph's own server does."""
-    async with graphs_running(tmp_path, "steps") as caller:
-        thread_id = await caller.thread()
-        frames = await caller.stream(thread_id, "steps", {"items": []}, mode, interrupt_before=["two"])
-        assert [data for name, _, data in frames if name != "metadata"] == STOPPED[mode]
-        state = await caller.get(f"/threads/{thread_id}/state")
-        assert (state["next"], state["interrupts"], state["tasks"][0]["interrupts"]) == (["two"], [], [])
-        thread = await caller.get(f"/threads/{thread_id}")
-        assert (thread["status"], thread["interrupts"]) == ("interrupted", {})
+    thread = await begin(graphs, "steps")
+    frames = await thread.stream({"items": []}, mode, interrupt_before=["two"])
+    assert [data for name, _, data in frames if name != "metadata"] == STOPPED[mode]
+    state = await thread.state()
+    assert (state["next"], state["interrupts"], state["tasks"][0]["interrupts"]) == (["two"], [], [])
+    shown = await graphs.get(f"/threads/{thread.thread_id}")
+    assert (shown["status"], shown["interrupts"]) == ("interrupted", {})
 
 
-async def test_callers_of_other_protocols_are_asked_whether_the_graph_may_go_on(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "steps") as caller:
-        thread_id = await caller.thread()
-        await caller.wait(thread_id, "steps", {"items": []}, interrupt_before=["two"])
-        (question,) = await open_questions(caller.gateway.hub, "default", thread_id)
-        assert question.value == {"next": ["two"]}
-        assert "Any answer" in question.message.text
+async def test_callers_of_other_protocols_are_asked_whether_the_graph_may_go_on(graphs: Caller) -> None:
+    thread = await begin(graphs, "steps")
+    await thread.wait({"items": []}, interrupt_before=["two"])
+    (question,) = await open_questions(graphs.gateway.hub, "default", thread.thread_id)
+    assert question.value == {"next": ["two"]}
+    assert "Any answer" in question.message.text
 
 
 @pytest.mark.parametrize("body", [{"input": None}, {}], ids=["input: null", "no input"])
-async def test_a_graph_that_was_told_to_stop_goes_on_with_a_run_of_no_input(tmp_path: Path, body: Any) -> None:
+async def test_a_graph_that_was_told_to_stop_goes_on_with_a_run_of_no_input(graphs: Caller, body: Any) -> None:
     """As LangGraph's clients have it go on."""
-    async with graphs_running(tmp_path, "steps") as caller:
-        thread_id = await caller.thread()
-        await caller.wait(thread_id, "steps", {"items": []}, interrupt_before=["two"])
-        on = {"assistant_id": "steps", **body}
-        answer = await caller.gateway.http.post(f"/threads/{thread_id}/runs/wait", json=on)
-        assert answer.json()["items"] == ["one", "two", "three"]
-        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "idle"
+    thread = await begin(graphs, "steps")
+    await thread.wait({"items": []}, interrupt_before=["two"])
+    values = await graphs.post(f"/threads/{thread.thread_id}/runs/wait", {"assistant_id": "steps", **body})
+    assert values["items"] == ["one", "two", "three"]
+    assert await thread.status() == "idle"
 
 
 # States and their history
 
 
-async def test_the_history_has_every_checkpoint_and_each_can_be_looked_at(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "steps") as caller:
-        thread_id = await caller.thread()
-        await caller.wait(thread_id, "steps", {"items": ["zero"]})
-        history = await caller.history(thread_id)
-        assert [(state["next"], state["metadata"]["step"]) for state in history] == [
-            ([], 3),
-            (["three"], 2),
-            (["two"], 1),
-            (["one"], 0),
-            (["__start__"], -1),
-        ]
-        assert [state["values"].get("items") for state in history][:2] == [
-            ["zero", "one", "two", "three"],
-            ["zero", "one", "two"],
-        ]
-        for younger, older in pairwise(history):
-            assert younger["parent_checkpoint"]["checkpoint_id"] == older["checkpoint"]["checkpoint_id"]
-        state = await caller.state(thread_id, history[2]["checkpoint"]["checkpoint_id"])
-        assert state["values"] == {"items": ["zero", "one"]}
-        assert state["tasks"][0]["name"] == "two"
+async def test_the_history_has_every_checkpoint_and_each_can_be_looked_at(graphs: Caller) -> None:
+    thread = await begin(graphs, "steps")
+    await thread.wait({"items": ["zero"]})
+    history = await thread.history()
+    assert [(state["next"], state["metadata"]["step"]) for state in history] == [
+        ([], 3),
+        (["three"], 2),
+        (["two"], 1),
+        (["one"], 0),
+        (["__start__"], -1),
+    ]
+    assert [state["values"].get("items") for state in history][:2] == [
+        ["zero", "one", "two", "three"],
+        ["zero", "one", "two"],
+    ]
+    for younger, older in pairwise(history):
+        assert younger["parent_checkpoint"]["checkpoint_id"] == older["checkpoint"]["checkpoint_id"]
+    state = await thread.state(history[2]["checkpoint"]["checkpoint_id"])
+    assert state["values"] == {"items": ["zero", "one"]}
+    assert state["tasks"][0]["name"] == "two"
 
 
 async def test_a_run_from_an_earlier_checkpoint_is_a_branch(tmp_path: Path) -> None:
@@ -281,86 +266,79 @@ async def test_a_run_from_an_earlier_checkpoint_is_a_branch(tmp_path: Path) -> N
         assert values["items"] == [*other["items"], "more", "one", "two", "three"]
 
 
-async def test_a_change_of_the_state_goes_through_the_graphs_own_reducers(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "steps") as caller:
-        thread_id = await caller.thread()
-        await caller.wait(thread_id, "steps", {"items": ["zero"]})
-        checkpoint_id = await caller.update(thread_id, {"items": ["by hand"]}, as_node="one")
-        state = await caller.state(thread_id)
-        assert state["values"]["items"] == ["zero", "one", "two", "three", "by hand"]
-        assert state["next"] == ["two"]
-        assert (state["metadata"]["source"], state["metadata"]["step"]) == ("update", 4)
-        assert state["checkpoint"]["checkpoint_id"] == checkpoint_id
-        values = await caller.wait(thread_id, "steps", None)
-        assert values["items"] == ["zero", "one", "two", "three", "by hand", "two", "three"]
+async def test_a_change_of_the_state_goes_through_the_graphs_own_reducers(graphs: Caller) -> None:
+    thread = await begin(graphs, "steps")
+    await thread.wait({"items": ["zero"]})
+    checkpoint_id = await thread.update({"items": ["by hand"]}, as_node="one")
+    state = await thread.state()
+    assert state["values"]["items"] == ["zero", "one", "two", "three", "by hand"]
+    assert state["next"] == ["two"]
+    assert (state["metadata"]["source"], state["metadata"]["step"]) == ("update", 4)
+    assert state["checkpoint"]["checkpoint_id"] == checkpoint_id
+    values = await thread.wait(None)
+    assert values["items"] == ["zero", "one", "two", "three", "by hand", "two", "three"]
 
 
-async def test_a_change_of_an_earlier_state_begins_a_branch(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "steps") as caller:
-        thread_id = await caller.thread()
-        await caller.wait(thread_id, "steps", {"items": []})
-        early = (await caller.history(thread_id))[3]["checkpoint"]["checkpoint_id"]
-        made = await caller.update(thread_id, {"items": ["else"]}, as_node="two", checkpoint_id=early)
-        state = await caller.state(thread_id, made)
-        assert (state["values"]["items"], state["next"]) == (["else"], ["three"])
-        assert state["parent_checkpoint"]["checkpoint_id"] == early
-        assert (await caller.wait(thread_id, "steps", None))["items"] == ["else", "three"]
+async def test_a_change_of_an_earlier_state_begins_a_branch(graphs: Caller) -> None:
+    thread = await begin(graphs, "steps")
+    await thread.wait({"items": []})
+    early = (await thread.history())[3]["checkpoint"]["checkpoint_id"]
+    made = await thread.update({"items": ["else"]}, as_node="two", checkpoint_id=early)
+    state = await thread.state(made)
+    assert (state["values"]["items"], state["next"]) == (["else"], ["three"])
+    assert state["parent_checkpoint"]["checkpoint_id"] == early
+    assert (await thread.wait(None))["items"] == ["else", "three"]
 
 
-async def test_messages_of_the_state_are_changed_and_removed_by_their_ids(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "chat") as caller:
-        thread_id = await caller.thread()
-        values = await caller.wait(thread_id, "chat", SAID)
-        first, second = (message["id"] for message in values["messages"])
-        changed = {"messages": [{"role": "user", "content": "Ho", "id": first}, {"type": "remove", "id": second}]}
-        await caller.update(thread_id, changed, as_node="answer")
-        assert spoken((await caller.state(thread_id))["values"]) == ["Ho"]
-        assert spoken(await caller.wait(thread_id, "chat", SAID)) == ["Ho", "Hi", "Hello big world"]
+async def test_messages_of_the_state_are_changed_and_removed_by_their_ids(graphs: Caller) -> None:
+    thread = await begin(graphs, "chat")
+    values = await thread.wait(SAID)
+    first, second = (message["id"] for message in values["messages"])
+    changed = {"messages": [{"role": "user", "content": "Ho", "id": first}, {"type": "remove", "id": second}]}
+    await thread.update(changed, as_node="answer")
+    assert spoken((await thread.state())["values"]) == ["Ho"]
+    assert spoken(await thread.wait(SAID)) == ["Ho", "Hi", "Hello big world"]
 
 
-async def test_a_thread_that_was_made_for_a_graph_has_a_state_before_its_first_run(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "steps") as caller:
-        thread_id = await caller.thread(metadata={"graph_id": "steps"})
-        await caller.update(thread_id, {"items": ["given"]}, as_node="one")
-        assert (await caller.state(thread_id))["next"] == ["two"]
-        assert (await caller.wait(thread_id, "steps", None))["items"] == ["given", "two", "three"]
+async def test_a_thread_that_was_made_for_a_graph_has_a_state_before_its_first_run(graphs: Caller) -> None:
+    thread = await begin(graphs, "steps", metadata={"graph_id": "steps"})
+    await thread.update({"items": ["given"]}, as_node="one")
+    assert (await thread.state())["next"] == ["two"]
+    assert (await thread.wait(None))["items"] == ["given", "two", "three"]
 
 
-async def test_a_change_that_the_graph_does_not_take_is_refused_in_its_own_words(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "steps") as caller:
-        thread_id = await caller.thread()
-        await caller.wait(thread_id, "steps", {"items": []})
-        body = {"values": {"items": ["x"]}, "as_node": "nowhere"}
-        answer = await caller.gateway.http.post(f"/threads/{thread_id}/state", json=body)
-        assert answer.status_code == 422
-        assert "nowhere" in answer.json()["detail"]
-        assert len(await caller.history(thread_id)) == 5
+async def test_a_change_that_the_graph_does_not_take_is_refused_in_its_own_words(graphs: Caller) -> None:
+    thread = await begin(graphs, "steps")
+    await thread.wait({"items": []})
+    body = {"values": {"items": ["x"]}, "as_node": "nowhere"}
+    answer = await graphs.gateway.http.post(f"/threads/{thread.thread_id}/state", json=body)
+    assert answer.status_code == 422
+    assert "nowhere" in answer.json()["detail"]
+    assert len(await thread.history()) == 5
 
 
-async def test_a_copy_of_a_thread_goes_on_by_itself(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "chat") as caller:
-        thread_id = await caller.thread()
-        values = await caller.wait(thread_id, "chat", SAID)
-        copied = (await caller.post(f"/threads/{thread_id}/copy"))["thread_id"]
-        assert (await caller.state(copied))["values"] == values
-        assert (await caller.wait(copied, "chat", SAID))["count"] == 2
-        assert (await caller.state(thread_id))["values"] == values
-        early = (await caller.history(copied))[-2]["checkpoint"]["checkpoint_id"]
-        assert spoken(await caller.wait(copied, "chat", None, checkpoint_id=early)) == ["Hi", "Hello big world"]
+async def test_a_copy_of_a_thread_goes_on_by_itself(graphs: Caller) -> None:
+    thread = await begin(graphs, "chat")
+    values = await thread.wait(SAID)
+    copy = replace(thread, thread_id=(await graphs.post(f"/threads/{thread.thread_id}/copy"))["thread_id"])
+    assert (await copy.state())["values"] == values
+    assert (await copy.wait(SAID))["count"] == 2
+    assert (await thread.state())["values"] == values
+    early = (await copy.history())[-2]["checkpoint"]["checkpoint_id"]
+    assert spoken(await copy.wait(None, checkpoint_id=early)) == ["Hi", "Hello big world"]
 
 
 @pytest.mark.parametrize(
     "body", [{"config": {"durability": "exit"}}, {"durability": "exit"}, {"checkpoint_during": False}]
 )
-async def test_with_durability_exit_only_the_last_state_is_kept(tmp_path: Path, body: Any) -> None:
-    async with graphs_running(tmp_path, "steps") as caller:
-        thread_id = await caller.thread()
-        frames = await caller.stream(thread_id, "steps", {"items": []}, "values", **body)
-        shown = [data["items"] for mode, _, data in frames if mode == "values"]
-        assert shown == [[], ["one"], ["one", "two"], ["one", "two", "three"]]
-        (state,) = await caller.history(thread_id)
-        assert state["values"]["items"] == ["one", "two", "three"]
-        assert (await caller.wait(thread_id, "steps", {"items": ["+"]}))["items"][:4] == ["one", "two", "three", "+"]
+async def test_with_durability_exit_only_the_last_state_is_kept(graphs: Caller, body: Any) -> None:
+    thread = await begin(graphs, "steps")
+    frames = await thread.stream({"items": []}, "values", **body)
+    shown = [data["items"] for mode, _, data in frames if mode == "values"]
+    assert shown == [[], ["one"], ["one", "two"], ["one", "two", "three"]]
+    (state,) = await thread.history()
+    assert state["values"]["items"] == ["one", "two", "three"]
+    assert (await thread.wait({"items": ["+"]}))["items"][:4] == ["one", "two", "three", "+"]
 
 
 async def test_a_graph_can_start_from_a_revision_that_another_agent_made(tmp_path: Path) -> None:
@@ -375,44 +353,40 @@ async def test_a_graph_can_start_from_a_revision_that_another_agent_made(tmp_pat
         assert spoken(values) == ["One", "One", "Hi", "Hello big world"]
 
 
-async def test_a_run_that_is_deleted_takes_its_checkpoints_along(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "chat") as caller:
-        thread_id = await caller.thread()
-        before = await caller.wait(thread_id, "chat", SAID)
-        await caller.wait(thread_id, "chat", SAID)
-        newest = (await caller.get(f"/threads/{thread_id}/runs"))[0]["run_id"]
-        answer = await caller.gateway.http.delete(f"/threads/{thread_id}/runs/{newest}")
-        assert answer.status_code < 300
-        assert (await caller.state(thread_id))["values"] == before
-        assert (await caller.wait(thread_id, "chat", SAID))["count"] == 2
+async def test_a_run_that_is_deleted_takes_its_checkpoints_along(graphs: Caller) -> None:
+    thread = await begin(graphs, "chat")
+    before = await thread.wait(SAID)
+    await thread.wait(SAID)
+    newest = (await graphs.get(f"/threads/{thread.thread_id}/runs"))[0]["run_id"]
+    answer = await graphs.gateway.http.delete(f"/threads/{thread.thread_id}/runs/{newest}")
+    assert answer.status_code < 300
+    assert (await thread.state())["values"] == before
+    assert (await thread.wait(SAID))["count"] == 2
 
 
 # Failures
 
 
-async def test_a_failure_is_told_by_the_name_of_its_exception_and_the_state_before_it_stays(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "fail") as caller:
-        thread_id = await caller.thread()
-        body = await caller.wait(thread_id, "fail", {"items": ["a"]})
-        assert body["__error__"]["error"] == "ValueError"
-        assert body["__error__"]["message"].startswith("no ? more")
-        state = await caller.state(thread_id)
-        assert (state["values"]["items"], state["next"]) == (["a", "b"], ["node"])
-        assert state["tasks"][0]["error"].startswith("ValueError")
-        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "error"
+async def test_a_failure_is_told_by_the_name_of_its_exception_and_the_state_before_it_stays(graphs: Caller) -> None:
+    thread = await begin(graphs, "fail")
+    body = await thread.wait({"items": ["a"]})
+    assert body["__error__"]["error"] == "ValueError"
+    assert body["__error__"]["message"].startswith("no ? more")
+    state = await thread.state()
+    assert (state["values"]["items"], state["next"]) == (["a", "b"], ["node"])
+    assert state["tasks"][0]["error"].startswith("ValueError")
+    assert await thread.status() == "error"
 
 
-async def test_a_graph_without_an_end_is_stopped_at_its_limit(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "endless") as caller:
-        body = await caller.wait(await caller.thread(), "endless", {"items": []}, config={"recursion_limit": 3})
-        assert body["__error__"]["error"] == "GraphRecursionError"
-        assert "limit of 3" in body["__error__"]["message"]
+async def test_a_graph_without_an_end_is_stopped_at_its_limit(graphs: Caller) -> None:
+    body = await graphs.wait(await graphs.thread(), "endless", {"items": []}, config={"recursion_limit": 3})
+    assert body["__error__"]["error"] == "GraphRecursionError"
+    assert "limit of 3" in body["__error__"]["message"]
 
 
-async def test_no_input_on_a_new_thread_is_an_error_of_the_graph(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "steps") as caller:
-        body = await caller.wait(await caller.thread(), "steps", None)
-        assert body["__error__"]["error"] == "EmptyInputError"
+async def test_no_input_on_a_new_thread_is_an_error_of_the_graph(graphs: Caller) -> None:
+    body = await graphs.wait(await graphs.thread(), "steps", None)
+    assert body["__error__"]["error"] == "EmptyInputError"
 
 
 async def test_a_graph_needs_a_hub(tmp_path: Path) -> None:
@@ -551,87 +525,67 @@ def texts(task: Any) -> list[Any]:
     return [part.get("text", part.get("data")) for artifact in task["artifacts"] for part in artifact["parts"]]
 
 
-async def test_the_same_graph_converses_over_acp_and_a2a(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "chat", "tools") as caller:
-        http = caller.gateway.http
-        run = await acp(http, "chat", "Hi")
-        assert run["status"] == "completed"
-        said = [part["content"] for message in run["output"] for part in message["parts"]]
-        assert "".join(piece for piece in said if piece) == "Hello big world"  # the first part tells of the node
-        task = await a2a(http, "chat", {"kind": "text", "text": "Hi"})
-        assert task["status"]["state"] == "completed"
-        assert texts(task) == ["Hello big world"]
-        later = await a2a(http, "chat", {"kind": "text", "text": "Hi"}, contextId=task["contextId"], messageId="n")
-        values = (await caller.state(later["contextId"]))["values"]
-        assert (values["count"], len(values["messages"])) == (2, 4)
+async def test_a_graphs_question_is_asked_over_acp_and_answered_over_langgraph(graphs: Caller) -> None:
+    http = graphs.gateway.http
+    run = await acp(http, "ask", "Hi")
+    assert run["status"] == "awaiting"
+    values = await graphs.resume(run["session_id"], "ask", "Ann")
+    assert spoken(values)[-1] == "You said 'Ann'."
+    assert (await http.get(f"/acp/runs/{run['run_id']}")).json()["status"] == "completed"
 
 
-async def test_a_graphs_question_is_asked_over_acp_and_answered_over_langgraph(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "ask") as caller:
-        http = caller.gateway.http
-        run = await acp(http, "ask", "Hi")
-        assert run["status"] == "awaiting"
-        values = await caller.resume(run["session_id"], "ask", "Ann")
-        assert spoken(values)[-1] == "You said 'Ann'."
-        assert (await http.get(f"/acp/runs/{run['run_id']}")).json()["status"] == "completed"
+async def test_a_graphs_question_is_asked_and_answered_over_a2a(graphs: Caller) -> None:
+    http = graphs.gateway.http
+    task = await a2a(http, "ask", {"kind": "text", "text": "Hi"})
+    assert task["status"]["state"] == "input-required"
+    assert task["status"]["message"]["parts"][0]["text"] == "What is your name?"
+    task = await a2a(http, "ask", {"kind": "text", "text": "Ann"}, taskId=task["id"], messageId="n")
+    assert task["status"]["state"] == "completed"
+    assert texts(task)[-1] == "You said 'Ann'."
 
 
-async def test_a_graphs_question_is_asked_and_answered_over_a2a(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "ask") as caller:
-        http = caller.gateway.http
-        task = await a2a(http, "ask", {"kind": "text", "text": "Hi"})
-        assert task["status"]["state"] == "input-required"
-        assert task["status"]["message"]["parts"][0]["text"] == "What is your name?"
-        task = await a2a(http, "ask", {"kind": "text", "text": "Ann"}, taskId=task["id"], messageId="n")
-        assert task["status"]["state"] == "completed"
-        assert texts(task)[-1] == "You said 'Ann'."
+async def test_the_output_of_a_graph_without_messages_is_its_answer(graphs: Caller) -> None:
+    http = graphs.gateway.http
+    run = await acp(http, "joke", "cats")
+    assert run["output"][0]["parts"][-1]["content"] == "Two cats walk into a bar."
+    task = await a2a(http, "joke", {"kind": "data", "data": {"topic": "dogs"}})
+    assert texts(task) == ["Two dogs walk into a bar."]
+    task = await a2a(http, "structured", {"kind": "text", "text": "all"})
+    (data,) = texts(task)
+    assert data["topic"] == "all"
+    assert data["values"] == {
+        "colour": {"name": "red", "seen": "2026-01-02"},
+        "point": {"x": 1, "y": 0.5},
+        "id": "00000000-0000-0000-0000-000000000007",
+        "set": [1, 2, 3],
+        "bytes": "AAE=",
+        "nothing": None,
+        "infinite": None,
+        "when": "2026-01-02T00:00:00+00:00",
+    }
 
 
-async def test_the_output_of_a_graph_without_messages_is_its_answer(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "joke", "structured") as caller:
-        http = caller.gateway.http
-        run = await acp(http, "joke", "cats")
-        assert run["output"][0]["parts"][-1]["content"] == "Two cats walk into a bar."
-        task = await a2a(http, "joke", {"kind": "data", "data": {"topic": "dogs"}})
-        assert texts(task) == ["Two dogs walk into a bar."]
-        task = await a2a(http, "structured", {"kind": "text", "text": "all"})
-        (data,) = texts(task)
-        assert data["topic"] == "all"
-        assert data["values"] == {
-            "colour": {"name": "red", "seen": "2026-01-02"},
-            "point": {"x": 1, "y": 0.5},
-            "id": "00000000-0000-0000-0000-000000000007",
-            "set": [1, 2, 3],
-            "bytes": "AAE=",
-            "nothing": None,
-            "infinite": None,
-            "when": "2026-01-02T00:00:00+00:00",
-        }
+async def test_a_graph_that_is_written_as_a_function_works_like_the_others(graphs: Caller) -> None:
+    http, thread = graphs.gateway.http, await begin(graphs, "flow")
+    (asked,) = (await thread.wait("hi"))["__interrupt__"]
+    assert asked["value"] == "Sure?"
+    assert await thread.resume("yes") == {"__root__": "HI, yes"}
+    task = await a2a(http, "flow", {"kind": "text", "text": "hi"})
+    assert task["status"]["state"] == "input-required"
+    task = await a2a(http, "flow", {"kind": "text", "text": "yes"}, taskId=task["id"], messageId="n")
+    assert texts(task) == ["HI, yes"]
 
 
-async def test_a_graph_that_is_written_as_a_function_works_like_the_others(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "flow") as caller:
-        http, thread_id = caller.gateway.http, await caller.thread()
-        (asked,) = (await caller.wait(thread_id, "flow", "hi"))["__interrupt__"]
-        assert asked["value"] == "Sure?"
-        assert await caller.resume(thread_id, "flow", "yes") == {"__root__": "HI, yes"}
-        task = await a2a(http, "flow", {"kind": "text", "text": "hi"})
-        assert task["status"]["state"] == "input-required"
-        task = await a2a(http, "flow", {"kind": "text", "text": "yes"}, taskId=task["id"], messageId="n")
-        assert texts(task) == ["HI, yes"]
-
-
-async def test_a_graph_that_takes_no_text_says_what_it_takes(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "steps") as caller:
-        run = await acp(caller.gateway.http, "steps", "Hi")
-        assert run["status"] == "failed"
-        assert "items" in run["error"]["message"]
+async def test_a_graph_that_takes_no_text_says_what_it_takes(graphs: Caller) -> None:
+    run = await acp(graphs.gateway.http, "steps", "Hi")
+    assert run["status"] == "failed"
+    assert "items" in run["error"]["message"]
 
 
 # How it is described, and set up
 
 
-def test_a_graph_is_described_by_its_schemas() -> None:
+async def test_a_graph_is_described_by_its_schemas() -> None:
     info, _ = wrap_graph(GRAPHS["joke"](), "joke", "Tells jokes.")
     assert info.description == "Tells jokes."
     assert (info.stateful, info.remembers, info.metadata) == (True, True, {"framework": "langgraph"})
@@ -644,19 +598,11 @@ def test_a_graph_is_described_by_its_schemas() -> None:
     assert talker.output_types == ("text/plain",)
 
 
-def test_what_cannot_be_compiled_is_no_agent() -> None:
+async def test_what_cannot_be_compiled_is_no_agent() -> None:
     with pytest.raises(TypeError, match="cannot be compiled"):
         wrap_graph(builder(State, {}), "empty")
     with pytest.raises(TypeError, match="no graph"):
         wrap_graph(object(), "other")
-
-
-def test_without_a_graph_nothing_needs_langgraph() -> None:
-    program = (
-        "import sys, babelgate.gateway.http.app, babelgate.gateway.agents.registry; "
-        "sys.exit('langgraph' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0
 
 
 async def test_a_graph_is_named_in_the_configuration_like_any_other_agent(
@@ -681,11 +627,10 @@ async def test_a_graph_is_named_in_the_configuration_like_any_other_agent(
         assert "cannot be compiled" in ready["agents"]["empty"]
 
 
-async def test_a_truth_in_a_state_is_no_number(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "truth") as caller:
-        thread_id = await caller.thread()
-        frames = await caller.stream(thread_id, "truth", {"n": 0}, "values")
-        history = (await caller.gateway.http.get(f"/threads/{thread_id}/history")).json()
+async def test_a_truth_in_a_state_is_no_number(graphs: Caller) -> None:
+    thread = await begin(graphs, "truth")
+    frames = await thread.stream({"n": 0}, "values")
+    history = (await graphs.gateway.http.get(f"/threads/{thread.thread_id}/history")).json()
     told = [json.dumps(data) for mode, _, data in frames if mode == "values"]
     assert told == ['{"n": 0}', '{"n": 1}', '{"n": true}', '{"n": 1.0}']
     assert [json.dumps(state["values"]) for state in history[:4]] == told[::-1]
@@ -693,7 +638,7 @@ async def test_a_truth_in_a_state_is_no_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("below", ["graph", "subgraphs"])
 async def test_a_graph_that_fails_to_be_drawn_is_the_one_that_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+    graphs: Caller, monkeypatch: pytest.MonkeyPatch, below: str
 ) -> None:
     async def fails(*_: object, **__: object) -> None:
         raise ValueError("no pencil")
@@ -701,9 +646,9 @@ async def test_a_graph_that_fails_to_be_drawn_is_the_one_that_failed(
     def fails_at_once(*_: object, **__: object) -> None:
         raise ValueError("no pencil")
 
-    async with graphs_running(tmp_path, "steps") as caller:
-        (assistant,) = (await caller.gateway.http.post("/assistants/search", json={})).json()
-        monkeypatch.setattr("langgraph.pregel.Pregel.aget_graph", fails)
-        monkeypatch.setattr("langgraph.pregel.Pregel.aget_subgraphs", fails_at_once)
-        answer = await caller.gateway.http.get(f"/assistants/{assistant['assistant_id']}/{below}")
+    found = await graphs.post("/assistants/search", {"limit": 100})
+    (assistant,) = [each for each in found if each["graph_id"] == "steps"]
+    monkeypatch.setattr("langgraph.pregel.Pregel.aget_graph", fails)
+    monkeypatch.setattr("langgraph.pregel.Pregel.aget_subgraphs", fails_at_once)
+    answer = await graphs.gateway.http.get(f"/assistants/{assistant['assistant_id']}/{below}")
     assert answer.json() == {"detail": "ValueError: no pencil"}

@@ -37,27 +37,28 @@ async def last(caller: Caller, agent: str, **body: Any) -> str:
     return values["messages"][-1]["content"]
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("nothing", "nothing"),
-        ("annotated", "annotated"),
-        ("config", "config mint"),
-        ("unannotated", "unannotated"),
-        ("asynchronous", "asynchronous mint"),
-        ("runtime", "runtime threads.create_run None {'flavour': 'mint'}"),
-        ("both", "both mint threads.create_run"),
-        ("blocking", "blocking mint"),
-        ("entered", "entered"),
-        ("needy", "needy mint"),
-        ("contextual", "context {'flavour': 'mint'}"),
-        ("called", "called"),
-    ],
-)
-async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path, name: str, words: str) -> None:
-    async with served(tmp_path, name) as caller:
-        assert await last(caller, name, config=MINT) == words
-        assert await last(caller, name, context=MINT["configurable"]) == words
+MADE = {
+    "nothing": "nothing",
+    "annotated": "annotated",
+    "config": "config mint",
+    "unannotated": "unannotated",
+    "asynchronous": "asynchronous mint",
+    "runtime": "runtime threads.create_run None {'flavour': 'mint'}",
+    "both": "both mint threads.create_run",
+    "blocking": "blocking mint",
+    "entered": "entered",
+    "needy": "needy mint",
+    "contextual": "context {'flavour': 'mint'}",
+    "called": "called",
+}
+"""What the graph of each function says to a caller who wants mint."""
+
+
+async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path) -> None:
+    async with served(tmp_path, *MADE) as caller:
+        for name, words in MADE.items():
+            assert await last(caller, name, config=MINT) == words
+            assert await last(caller, name, context=MINT["configurable"]) == words
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,9 @@ from babelgate.canonical.hub import Scope
 from babelgate.gateway.agents.langgraph.frames import GraphStreamReader, ResumedRun
 from babelgate.gateway.agents.langgraph.jsonable import plain
 from tests.gateway.graphs import GRAPHS
-from tests.gateway.platform import Frame, graphs_running
+from tests.gateway.platform import Caller, Frame, begin
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MODES = ("values", "updates", "messages", "custom", "tasks", "checkpoints")
 SAID = {"messages": [{"role": "user", "content": "Hi", "id": "h1"}]}
@@ -134,74 +135,66 @@ def asked(behind: bool) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", INPUTS)
-async def test_a_graph_streams_the_same_behind_the_gateway(name: str, tmp_path: Path) -> None:
+async def test_a_graph_streams_the_same_behind_the_gateway(name: str, graphs: Caller) -> None:
     alone = await Alone(name).stream(INPUTS[name])
-    async with graphs_running(tmp_path, name) as caller:
-        behind = await caller.stream(await caller.thread(), name, INPUTS[name], *asked(True))
+    behind = await graphs.stream(await graphs.thread(), name, INPUTS[name], *asked(True))
     assert behind[0][0] == "metadata"
     both(alone, behind)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-async def test_a_graph_that_asks_streams_the_same_before_and_after_the_answer(name: str, tmp_path: Path) -> None:
+async def test_a_graph_that_asks_streams_the_same_before_and_after_the_answer(name: str, graphs: Caller) -> None:
     alone = Alone(name)
-    async with graphs_running(tmp_path, name) as caller:
-        thread_id = await caller.thread()
-        both(await alone.stream(SAID), await caller.stream(thread_id, name, SAID, *asked(True)))
-        resumed = await caller.stream(thread_id, name, None, *asked(True), command={"resume": QUESTIONS[name]})
-        both(await alone.stream(Command(resume=QUESTIONS[name])), resumed)
+    thread = await begin(graphs, name)
+    both(await alone.stream(SAID), await thread.stream(SAID, *asked(True)))
+    resumed = await thread.stream(None, *asked(True), command={"resume": QUESTIONS[name]})
+    both(await alone.stream(Command(resume=QUESTIONS[name])), resumed)
 
 
-async def test_a_second_input_streams_the_same(tmp_path: Path) -> None:
+async def test_a_second_input_streams_the_same(graphs: Caller) -> None:
     alone = Alone("chat")
-    async with graphs_running(tmp_path, "chat") as caller:
-        thread_id = await caller.thread()
-        for _ in range(2):
-            both(await alone.stream(SAID), await caller.stream(thread_id, "chat", SAID, *asked(True)))
+    thread = await begin(graphs, "chat")
+    for _ in range(2):
+        both(await alone.stream(SAID), await thread.stream(SAID, *asked(True)))
 
 
-async def test_without_stream_subgraphs_nothing_within_a_graph_is_told(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "within") as caller:
-        frames = await caller.stream(await caller.thread(), "within", {"items": []}, "updates", subgraphs=False)
+async def test_without_stream_subgraphs_nothing_within_a_graph_is_told(graphs: Caller) -> None:
+    frames = await graphs.stream(await graphs.thread(), "within", {"items": []}, "updates", subgraphs=False)
     assert [(ns, data) for mode, ns, data in frames if mode == "updates"] == [
         ((), {"first": {"items": ["a"]}}),
         ((), {"inner": {"items": ["a", "c"]}}),
     ]
 
 
-async def test_the_tasks_of_a_step_are_told_under_the_ids_by_which_a_namespace_names_them(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "within") as caller:
-        frames = await caller.stream(await caller.thread(), "within", {"items": []}, "tasks")
+async def test_the_tasks_of_a_step_are_told_under_the_ids_by_which_a_namespace_names_them(graphs: Caller) -> None:
+    frames = await graphs.stream(await graphs.thread(), "within", {"items": []}, "tasks")
     names = {f"{data['name']}:{data['id']}" for mode, _, data in frames if mode == "tasks"}
     assert {ns[0] for mode, ns, _ in frames if mode == "tasks" and ns} <= names
 
 
-async def test_a_stream_that_is_read_again_is_the_same(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "tools") as caller:
-        thread_id = await caller.thread()
-        frames = await caller.stream(thread_id, "tools", SAID, "values", "messages-tuple", subgraphs=False)
-        run_id = frames[0][2]["run_id"]
-        path = f"/threads/{thread_id}/runs/{run_id}/stream?stream_mode=values,messages-tuple"
-        again = await caller.gateway.http.get(path, headers={"Last-Event-ID": "-1"})
-        assert again.text.count("event: messages") == sum(mode == "messages" for mode, _, _ in frames)
+async def test_a_stream_that_is_read_again_is_the_same(graphs: Caller) -> None:
+    thread = await begin(graphs, "tools")
+    frames = await thread.stream(SAID, "values", "messages-tuple", subgraphs=False)
+    run_id = frames[0][2]["run_id"]
+    path = f"/threads/{thread.thread_id}/runs/{run_id}/stream?stream_mode=values,messages-tuple"
+    again = await graphs.gateway.http.get(path, headers={"Last-Event-ID": "-1"})
+    assert again.text.count("event: messages") == sum(mode == "messages" for mode, _, _ in frames)
 
 
-async def test_a_task_is_told_with_the_metadata_of_its_graph(tmp_path: Path) -> None:
-    async with graphs_running(tmp_path, "hire") as caller:
-        frames = await caller.stream(await caller.thread(), "hire", SAID, "tasks")
+async def test_a_task_is_told_with_the_metadata_of_its_graph(graphs: Caller) -> None:
+    frames = await graphs.stream(await graphs.thread(), "hire", SAID, "tasks")
     (inner,) = [data["metadata"] for _, ns, data in frames if ns and "metadata" in data]
     assert inner["lc_agent_name"] == "researcher"
 
 
-async def test_citations_and_refusals_are_the_same_parts_in_process_and_behind_another_server(tmp_path: Path) -> None:
+async def test_citations_and_refusals_are_the_same_parts_in_process_and_behind_another_server(graphs: Caller) -> None:
     reader = EventReader()
     frames = await Alone("cites").stream(SAID)
     events = [event for mode, ns, data in frames for event in reader.read(*_sent(mode, ns, data))]
     far = parts([*events, *reader.finish()])
-    async with graphs_running(tmp_path, "cites") as caller:
-        thread_id = await caller.thread()
-        await caller.wait(thread_id, "cites", SAID)
-        records = await caller.gateway.hub.reads.records("default", Scope(thread_id))
+    thread = await begin(graphs, "cites")
+    await thread.wait(SAID)
+    records = await graphs.gateway.hub.reads.records("default", Scope(thread.thread_id))
     near = parts(record.event for record in records)
     assert near == far
     assert near == [
@@ -211,7 +204,7 @@ async def test_citations_and_refusals_are_the_same_parts_in_process_and_behind_a
     ]
 
 
-def test_a_question_with_a_python_type_for_its_answer_has_no_schema() -> None:
+async def test_a_question_with_a_python_type_for_its_answer_has_no_schema() -> None:
     telling = GraphStreamReader(set(), base=None, keeps_last=False)
     asked = {"id": "a" * 32, "value": "Who?", "response_schema": str}
     telling.read((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["x"]})
@@ -221,7 +214,7 @@ def test_a_question_with_a_python_type_for_its_answer_has_no_schema() -> None:
     assert (question.interrupt_id, question.message.text, question.answer_schema) == ("a" * 32, "Who?", None)
 
 
-def test_what_a_graph_has_in_the_words_of_a_gateway_is_its_own() -> None:
+async def test_what_a_graph_has_in_the_words_of_a_gateway_is_its_own() -> None:
     """A gateway tells progress as custom data, and tools as tasks."""
     telling = GraphStreamReader(set(), base=None, keeps_last=False)
     events = [*telling.read((), "custom", {"progress": "half"})]
@@ -229,13 +222,13 @@ def test_what_a_graph_has_in_the_words_of_a_gateway_is_its_own() -> None:
     assert [type(event) for event in events] == [Custom, StepStarted]
 
 
-def test_a_run_that_goes_on_tells_the_state_that_the_log_has_no_second_time() -> None:
+async def test_a_run_that_goes_on_tells_the_state_that_the_log_has_no_second_time() -> None:
     telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=ResumedRun((), {"c1"}))
     assert telling.read((), "checkpoints", saved("c1", count=1)) == []
     assert telling.reader.values == {"count": 1}
 
 
-def test_a_run_that_goes_on_tells_the_state_that_the_log_has_not_with_what_was_said_in_it() -> None:
+async def test_a_run_that_goes_on_tells_the_state_that_the_log_has_not_with_what_was_said_in_it() -> None:
     telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=ResumedRun((), {"m1"}))
     said = [HumanMessage("Hi", id="h1"), AIMessage("Old", id="m1"), AIMessage("New", id="m2")]
     events = telling.read((), "checkpoints", saved("c1", messages=said))
@@ -244,7 +237,7 @@ def test_a_run_that_goes_on_tells_the_state_that_the_log_has_not_with_what_was_s
     assert isinstance(state, StateSaved) and state.checkpoint_id == "c1"
 
 
-def test_a_state_that_was_there_before_the_run_is_shown_to_langgraphs_own_readers_alone() -> None:
+async def test_a_state_that_was_there_before_the_run_is_shown_to_langgraphs_own_readers_alone() -> None:
     telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False)
     (shown,) = telling.read((), "checkpoints", saved("c1", count=1))
     assert isinstance(shown, Native)
@@ -263,7 +256,7 @@ def saved(checkpoint_id: str, **values: Any) -> dict[str, Any]:
     }
 
 
-def test_what_is_said_is_told_without_what_no_json_has() -> None:
+async def test_what_is_said_is_told_without_what_no_json_has() -> None:
     telling = GraphStreamReader(set(), base=None, keeps_last=False)
     about = {"langgraph_node": "talk", "langgraph_step": 1, "secret": object()}
     chunk = AIMessageChunk(content="a\ud800b", id="m", chunk_position="last")

@@ -16,7 +16,7 @@ from babelgate.gateway.ids import new_id
 from babelgate.gateway.runs.transfer.form import Reader, RecordLine, ThreadLine, TransferError
 from babelgate.gateway.runs.transfer.restore import Restored, check_section, restore_thread
 from babelgate.gateway.storage.blobs import FolderBlobs
-from tests.gateway.hubs import Echo, House, ends, registered, submit, within
+from tests.gateway.hubs import Echo, House, registered, submit_to_end, within
 from tests.gateway.runs.transfer.lines import Line, read_lines, record, short_log, write_lines, write_threads
 
 EXPORT = Path(__file__).parents[2] / "cli" / "export-1.jsonl"
@@ -173,8 +173,7 @@ async def test_a_log_that_no_gateway_writes_is_refused_whole(
 
 async def test_an_id_that_another_thread_has_is_a_conflict(hubs: House, tmp_path: Path) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    receipt = await submit(hub, "echo")
-    await ends(hub, receipt)
+    receipt = await submit_to_end(hub, "echo")
     write_threads(tmp_path / "x.jsonl", [(new_id(), short_log(receipt.task_id))])
     await is_refused(hub, tmp_path / "x.jsonl", FaultCode.CONFLICT, "taken already")
 

@@ -1,0 +1,205 @@
+"""What the scripted servers of both versions of MCP share: tools, calls, progress, messages and what can go wrong."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from tests.conformance.servers.kit import TRACE, Request, ScriptedServer, Violation
+
+OPEN: Final = 8.0
+"""Seconds that a stream stays open which should not."""
+
+SHARED: Final = (
+    # The transport
+    Violation("answers are text", "http.media-type", ("~*",)),
+    Violation("ids are text", "http.same-id", ("call.concurrent",)),
+    Violation("every origin is welcome", "http.origin"),
+    Violation("Accept is not read", "http.accept"),
+    Violation("broken JSON is a 500", "rpc.parse"),
+    Violation("broken JSON is an invalid request", "rpc.parse-code"),
+    Violation("batches are answered", "rpc.batch"),
+    Violation("anything is a request", "rpc.invalid"),
+    # Tools
+    Violation("tools are listed twice", "tools.unique"),
+    Violation("names have spaces", "tools.names"),
+    Violation("unknown cursors are the first", "tools.cursor"),
+    # Calls
+    Violation("results are errors", "call.success", ("call.concurrent",)),
+    Violation("unknown tools do nothing", "call.unknown", ("call.unknown-code",)),
+    Violation("unknown tools are results", "call.unknown-code"),
+    Violation("calls need no name", "call.no-name", ("~safe.errors",)),
+    Violation("arguments are not checked", "call.checked", ("call.arguments",)),
+    Violation("wrong arguments are protocol errors", "call.arguments"),
+    Violation("failures are no errors", "call.failure"),
+    Violation("failures say nothing", "call.failure-text"),
+    # Progress
+    Violation("progress has a token of its own", "progress.token"),
+    Violation("progress goes back", "progress.grows"),
+    Violation("progress follows the response", "progress.over", ("progress.asked",)),
+    Violation("progress is told to all", "progress.asked"),
+    # What must not be shown
+    Violation("errors show a stack trace", "safe.errors"),
+    Violation("failures show a stack trace", "safe.failure"),
+    Violation("deep JSON is a server error", "safe.deep"),
+    # The form of messages
+    Violation("messages name no version", "form.rpc"),
+    Violation("errors are text", "form.error", ("~*",)),
+    Violation("the last page has a null cursor", "form.tools"),
+    Violation("titles are numbers", "form.tool"),
+    Violation("schemas have no type", "form.schema"),
+    Violation("isError is text", "form.result"),
+    Violation("content is plain", "form.content", ("call.failure-text", "call.arguments")),
+)
+
+
+class Refused(Exception):
+    def __init__(self, code: int, words: str, status: int = 400, data: Any = None) -> None:
+        super().__init__(words)
+        self.code = code
+        self.status = status
+        self.data = data
+
+
+class Tools(ScriptedServer):
+    output: Mapping[str, Any] | None = None
+    """Schema of what the tool `echo` gives; None: that of what it takes."""
+    others: Sequence[str]
+    """Names of its other tools; `last` is one more."""
+
+    def __init__(self, violation: str = "") -> None:
+        super().__init__(violation)
+        self._busy = 0
+        self._lists = 0
+
+    def structured(self, text: str) -> tuple[Any, Any]:
+        """What `echo` gives, and what its schema forbids."""
+        raise NotImplementedError
+
+    # Messages
+
+    def parsed(self, request: Request, made_up: dict[str, Any]) -> dict[str, Any]:
+        """One message; `made_up` is answered where a wrong server answers what is none."""
+        is_deep = request.body.count(b"[") > 500
+        self.raise_if("deep JSON is a server error", Refused(-32603, "recursion", 500), when=is_deep)
+        try:
+            body = request.json
+        except ValueError:
+            code = -32600 if self.does("broken JSON is an invalid request") else -32700
+            words = TRACE if self.does("errors show a stack trace") else "Parse error"
+            raise Refused(code, words, 500 if self.does("broken JSON is a 500") else 400) from None
+        if isinstance(body, list) and self.does("batches are answered"):
+            return made_up
+        if not isinstance(body, dict):
+            raise Refused(-32600, "one message")
+        found = cast("dict[str, Any]", body)
+        if found.get("jsonrpc") == "2.0" and isinstance(found.get("method"), str):
+            return found
+        self.raise_unless("anything is a request", Refused(-32600, "Invalid Request"))
+        return made_up
+
+    def done(self, id: Any, result: Mapping[str, Any]) -> dict[str, Any]:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": str(id) if self.does("ids are text") else id}
+        self.drop_if("messages name no version", message, "jsonrpc")
+        return {**message, "result": result}
+
+    def failed(self, id: Any, error: Refused) -> dict[str, Any]:
+        told: Any = {"code": error.code, "message": str(error)}
+        if error.data is not None:
+            told["data"] = error.data
+        return {"jsonrpc": "2.0", "id": id, "error": str(error) if self.does("errors are text") else told}
+
+    # Tools
+
+    def tools(self) -> list[dict[str, Any]]:
+        text: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+        self.set_if("schemas are none", text["properties"], text={"type": "words"})
+        self.drop_if("schemas have no type", text, "type")
+        echo: dict[str, Any] = {
+            "name": "echo",
+            "title": "Echo",
+            "inputSchema": text,
+            "outputSchema": self.output or text,
+        }
+        self.set_if("titles are numbers", echo, title=7)
+        names = [*self.others, "the last" if self.does("names have spaces") else "last"]
+        return [echo, *({"name": name, "inputSchema": text} for name in names)]
+
+    def listed(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Two tools a page."""
+        tools = self.tools()
+        if self.does("tools are listed twice"):
+            tools = [tools[0], *tools]
+        cursor = params.get("cursor")
+        if cursor not in (None, "2") and not self.does("unknown cursors are the first"):
+            raise Refused(-32602, TRACE if self.does("errors show a stack trace") else "no such cursor")
+        if cursor is None:
+            self._lists += 1
+        if self._lists > 2 and self.does("the list turns round"):
+            tools.reverse()
+        if cursor == "2":
+            last = tools[:2] if self.does("each page is the first") else tools[2:]
+            return {"tools": last, **({"nextCursor": None} if self.does("the last page has a null cursor") else {})}
+        return {"tools": tools} if self.does("tools are listed twice") else {"tools": tools[:2], "nextCursor": "2"}
+
+    # Calls
+
+    async def called(self, request: Request, params: Mapping[str, Any]) -> dict[str, Any]:
+        name, given = params.get("name"), params.get("arguments")
+        if name is None and self.does("calls need no name"):
+            name = "echo"
+        if not isinstance(name, str):
+            raise Refused(-32602, "a name is needed")
+        arguments: Mapping[str, Any] = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        if name not in [tool["name"] for tool in self.tools()]:
+            if self.does("unknown tools do nothing"):
+                return self.result("")
+            if self.does("unknown tools are results"):
+                return {**self.result("Unknown tool"), "isError": True}
+            raise Refused(-32602, f"Unknown tool: {name}")
+        text = arguments.get("text")
+        if not isinstance(text, str) and "text" in arguments and not self.does("arguments are not checked"):
+            self.raise_if("wrong arguments are protocol errors", Refused(-32602, "text is text"))
+            return {**self.result("text is text"), "isError": True}
+        return await self.run(request, params, name, str(text))
+
+    async def run(self, request: Request, params: Mapping[str, Any], name: str, text: str) -> dict[str, Any]:
+        if name == "fail":
+            words = TRACE if self.does("failures show a stack trace") else "It failed."
+            told = self.result("" if self.does("failures say nothing") else words)
+            return told if self.does("failures are no errors") else {**told, "isError": True}
+        self._busy += 1
+        try:
+            await asyncio.sleep(0.005)
+            if self._busy > 1 and self.does("calls at once are refused"):
+                return {**self.result("busy"), "isError": True}
+        finally:
+            self._busy -= 1
+        if name != "echo":
+            return self.result(text)
+        right, wrong = self.structured(text)
+        value = wrong if self.does("structured content is of another type") else right
+        shown = text if self.does("structured content is not told as text") else json.dumps(right)
+        result = {**self.result(shown), "structuredContent": value, "isError": self.does("results are errors")}
+        self.set_if("isError is text", result, isError="no")
+        self.set_if("results have no content", result, content=[])
+        return result
+
+    def result(self, text: str) -> dict[str, Any]:
+        kind = "plain" if self.does("content is plain") else "text"
+        return {"content": [{"type": kind, "text": text}]}
+
+    # Progress
+
+    def progress(self, params: Mapping[str, Any]) -> list[dict[str, Any]]:
+        if params.get("name") != "steps" or "arguments" not in params:
+            return []
+        if "progressToken" not in (params.get("_meta") or {}) and not self.does("progress is told to all"):
+            return []
+        return [self.notified(params, value) for value in ((1, 2, 1) if self.does("progress goes back") else (1, 2))]
+
+    def notified(self, params: Mapping[str, Any], value: int) -> dict[str, Any]:
+        meta: Mapping[str, Any] = params.get("_meta") or {}
+        token = "other" if self.does("progress has a token of its own") else meta.get("progressToken", "none")
+        told = {"progressToken": token, "progress": value, "total": 2}
+        return {"jsonrpc": "2.0", "method": "notifications/progress", "params": told}

@@ -1,0 +1,115 @@
+"""Conformance sets against the official servers: every requirement of level must that one breaks is known, and its own.
+
+No server of OpenAI can be installed: GraphServe stands for it. The server of MCP keeps everything of level must.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from babelgate.conformance.baseline import apply, read_baseline
+from babelgate.conformance.examine import Selection, examine
+from babelgate.conformance.probe import Options
+from babelgate.conformance.report.model import SetReport
+from babelgate.conformance.trigger import Trigger, Triggers, read_triggers
+from babelgate.conformance.verdict import Verdict
+from tests.conformance.recorded import assert_recorded
+from tests.interop.driver import start_server
+from tests.interop.langgraph_dev import langgraph_dev
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+BASELINES: Final = Path(__file__).parent / "baselines"
+NEVER: Final = Trigger("", is_never=True)
+CHANCE: Final = "resume.own-id"
+"""The LangGraph server in memory numbers events by the millisecond (langgraph#8112): equal ids depend on the clock."""
+
+AIEF: Final = {
+    "plain": Trigger("Hello"),
+    "question": Trigger("Hi", agent="ask", answer="Ada"),
+    "fail": Trigger("as it was told to", agent="fail"),
+    "files": Trigger("the report", agent="files"),
+    "steps": Trigger("Go", agent="steps"),
+}
+MCP: Final = {
+    "plain": Trigger("Hello", agent="echo"),
+    "fail": Trigger("as it was told to", agent="fail"),
+    "steps": Trigger("Go", agent="steps"),
+    "question": Trigger("Go", agent="ask"),
+    "long": Trigger("Go", agent="slow"),
+}
+OPENAI: Final = {
+    "plain": Trigger("Hello", agent="echo"),
+    "fail": Trigger("x", agent="fail"),
+    "calls": NEVER,
+    "data": NEVER,
+}
+
+
+@dataclass(frozen=True)
+class Official:
+    """An official server, and what is asked of it."""
+
+    release: str
+    """Its name and version in the records of real runs."""
+    peer: str
+    protocol: str
+    sets: tuple[str, ...]
+    path: str = ""
+    triggers: Triggers | str = "sdk"
+    timeout: float = Options().timeout
+
+    @property
+    def options(self) -> Options:
+        triggers = read_triggers(self.triggers) if isinstance(self.triggers, str) else self.triggers
+        return Options(triggers=triggers, timeout=self.timeout)
+
+    @property
+    def baseline(self) -> Mapping[str, str]:
+        path = BASELINES / f"{self.release.replace(' ', '-')}.yaml"
+        return read_baseline(path) if path.exists() else {}
+
+
+SERVERS: Final = (
+    Official("a2a-sdk 1.3.0", "a2a-1.0", "a2a", ("a2a-0.3", "a2a-1.0"), "/echo", timeout=8.0),
+    Official("a2a-sdk 0.3.26", "a2a-0.3", "a2a", ("a2a-0.3",), "/echo", timeout=8.0),
+    Official("acp-sdk 1.0.3", "acp", "acp", ("acp-0.2",), timeout=8.0),
+    Official("agent-protocol 1.0.2", "aief", "aief", ("aief-v1",), "/echo", Triggers(AIEF)),
+    Official("langgraph-api 0.16.7", "langgraph", "langgraph", ("langgraph-0.16",), triggers="demo", timeout=20.0),
+    Official("mcp 2.3.0", "mcp", "mcp", ("mcp-2025-11-25", "mcp-2026-07-28"), "/mcp", Triggers(MCP)),
+    Official("graphserve 0.2.3", "graphserve", "openai", ("openai-chat", "openai-responses"), "/v1", Triggers(OPENAI)),
+)
+
+
+@asynccontextmanager
+async def started(server: Official, folder: Path) -> AsyncGenerator[str]:
+    if server.peer == "langgraph":
+        async with langgraph_dev(folder) as url:
+            yield url
+    else:
+        async with start_server(server.peer) as running:
+            yield running.url + server.path
+
+
+@pytest.mark.parametrize("server", SERVERS, ids=lambda each: each.release)
+async def test_every_requirement_that_an_official_server_breaks_is_known(
+    server: Official, tmp_path: Path, accept: bool
+) -> None:
+    async with started(server, tmp_path) as url:
+        report = await examine(url, Selection(server.protocol), server.options)
+    assert [each.set.name for each in report.sets] == list(server.sets)
+    found = [apply(server.baseline, without_chance(each)) for each in report.sets]
+    for each in found:
+        broken = {one.requirement.id: f"{one.verdict}: {one.expected}: {one.got}" for one in each.against()}
+        assert not broken
+        assert not each.stale
+        assert not [one for one in each.results if one.verdict is Verdict.HARNESS_ERROR]
+    assert_recorded(server.release, replace(report, sets=found), accept)
+
+
+def without_chance(found: SetReport) -> SetReport:
+    return replace(found, results=[each for each in found.results if each.requirement.name != CHANCE])

@@ -1,0 +1,19 @@
+"""One gateway serves all tests of a module that ask for it."""
+
+from collections.abc import AsyncGenerator
+from types import ModuleType
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from tests.limits.strain import Strained, strained
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
+    """With the settings that the module names."""
+    module: ModuleType = cast("pytest.Module", request.node).obj
+    settings: dict[str, Any] = getattr(module, "SETTINGS", {})
+    async with strained(tmp_path_factory.mktemp("gateway"), **settings) as running:
+        yield running
