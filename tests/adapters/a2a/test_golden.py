@@ -6,7 +6,6 @@ last two.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,22 +20,14 @@ from babelgate.canonical import FaultError, Record
 from babelgate.canonical.event import RunCreated
 from tests.adapters.a2a.log import task_of
 from tests.adapters.a2a.schema import check
-from tests.said import event_of, said
+from tests.goldens import CASES, GOLDEN, compare, log_of
+from tests.said import said
 
-GOLDEN = Path(__file__).parents[2] / "golden"
-CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
 DIALECTS: dict[str, type[Dialect]] = {
     "1.0": v1_0.Codec,
     "0.3": v0_3.Codec,
     "0.3-rest": v0_3_rest.Codec,
 }
-
-
-def log_of(case: str) -> list[Record]:
-    rows: Any = json.loads((GOLDEN / case / "canonical.json").read_text())
-    for row in rows:
-        row["event"] = event_of(row["event"])
-    return [Record(**row) for row in rows]
 
 
 def head(version: str) -> str:
@@ -66,13 +57,6 @@ def read(frames: bytes, dialect: Dialect) -> list[Any]:
         else:
             found.append(said(message))
     return found
-
-
-def compare(path: Path, text: str, accept: bool) -> None:
-    if accept:
-        path.write_text(text)
-    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
-    assert path.read_text() == text
 
 
 @pytest.mark.parametrize("version", DIALECTS)

@@ -5,7 +5,6 @@ of those. `pytest --accept` writes the last two.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,16 +18,10 @@ from babelgate.adapters.acp.read import EventReader, decode_event
 from babelgate.adapters.acp.write.run_events import EventWriter
 from babelgate.canonical import FaultError, Record
 from babelgate.canonical.json import to_json
-from tests.said import event_of, said
+from tests.goldens import CASES, GOLDEN, compare, log_of
+from tests.said import said
 
-GOLDEN = Path(__file__).parents[2] / "golden"
-CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
 HEAD = "# ACP: the frames of POST /runs with mode stream, and of each resume (GET /runs/{run_id}/events has them all)\n"
-
-
-def log_of(case: str) -> list[Record]:
-    rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
-    return [Record(event=event_of(row.pop("event")), **row) for row in rows]
 
 
 def written(log: list[Record]) -> bytes:
@@ -53,13 +46,6 @@ def read(frames: bytes) -> list[Any]:
     return found
 
 
-def compare(path: Path, text: str, accept: bool) -> None:
-    if accept:
-        path.write_text(text)
-    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
-    assert path.read_text() == text
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_the_frames_of_a_log_are_what_they_were(case: str, accept: bool) -> None:
     compare(GOLDEN / case / "acp-1.0.3.http", HEAD + written(log_of(case)).decode(), accept)
@@ -70,7 +56,3 @@ def test_frames_are_read_as_they_were(case: str, accept: bool) -> None:
     frames = (GOLDEN / case / "acp-1.0.3.http").read_text().removeprefix(HEAD).encode()
     lines = ",\n".join("  " + json.dumps(event, ensure_ascii=False) for event in read(frames))
     compare(GOLDEN / case / "acp-1.0.3.read.json", f"[\n{lines}\n]\n", accept)
-
-
-def test_there_are_cases() -> None:
-    assert len(CASES) >= 10

@@ -5,24 +5,15 @@ written in the log itself. `pytest --accept` writes the last one.
 """
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from babelgate.adapters.aief.codec import contents
 from babelgate.adapters.aief.write.task import TaskView
 from babelgate.canonical import Record
-from tests.said import event_of
+from tests.goldens import CASES, GOLDEN, compare, log_of
 
-GOLDEN = Path(__file__).parents[2] / "golden"
-CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
 THREAD = "11111111-1111-4111-8111-111111111111"
-
-
-def log_of(case: str) -> list[Record]:
-    rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
-    return [Record(event=event_of(row.pop("event")), **row) for row in rows]
 
 
 def written(log: list[Record]) -> str:
@@ -42,11 +33,4 @@ def pieces(view: TaskView, artifact_id: str) -> list[str]:
 @pytest.mark.parametrize("case", CASES)
 def test_the_task_of_a_log_is_what_it_was(case: str, accept: bool) -> None:
     path, text = GOLDEN / case / "aief-v1.json", written(log_of(case))
-    if accept:
-        path.write_text(text)
-    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
-    assert path.read_text() == text
-
-
-def test_there_are_cases() -> None:
-    assert len(CASES) >= 10
+    compare(path, text, accept)

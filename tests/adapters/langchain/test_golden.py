@@ -18,9 +18,10 @@ from babelgate.adapters.langchain.codec.stream_modes import Dialect, View
 from babelgate.adapters.langchain.write.run_frames import EventWriter
 from babelgate.canonical import Record, StateHistory
 from babelgate.canonical.event import RunCreated
-from tests.adapters.aief.test_golden import CASES, GOLDEN, THREAD, log_of
 from tests.adapters.langchain.log import EVERYTHING, small_frames
+from tests.goldens import CASES, GOLDEN, compare, log_of
 
+THREAD = "11111111-1111-4111-8111-111111111111"
 MODES: dict[Dialect, tuple[str, ...]] = {
     "langgraph": EVERYTHING,
     "agent-protocol": ("values", "messages-tuple", "updates", "debug", "custom"),
@@ -74,7 +75,4 @@ def line(value: Any) -> str:
 @pytest.mark.parametrize("case", CASES)
 def test_the_runs_and_the_state_of_a_log_are_what_they_were(case: str, dialect: Dialect, accept: bool) -> None:
     path, text = GOLDEN / case / f"{dialect}.http", written(log_of(case), dialect)
-    if accept:
-        path.write_text(text)
-    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
-    assert path.read_text() == text
+    compare(path, text, accept)

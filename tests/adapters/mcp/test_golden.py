@@ -6,7 +6,6 @@ call for all of them; `pytest --accept` writes it.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +13,7 @@ import pytest
 from babelgate.adapters.mcp.write import ResultWriter
 from babelgate.canonical import Record, Task, TaskState
 from babelgate.canonical.event import RunCreated
-from tests.said import event_of
-
-GOLDEN = Path(__file__).parents[2] / "golden"
-CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
-
-
-def log_of(case: str) -> list[Record]:
-    rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
-    return [Record(event=event_of(row.pop("event")), **row) for row in rows]
+from tests.goldens import CASES, GOLDEN, compare, log_of
 
 
 def told(log: list[Record], since: int, run_id: str | None, *, whole: bool = False) -> dict[str, Any]:
@@ -56,7 +47,4 @@ def written(log: list[Record]) -> str:
 @pytest.mark.parametrize("case", CASES)
 def test_the_results_of_a_log_are_what_they_were(case: str, accept: bool) -> None:
     path, text = GOLDEN / case / "mcp.json", written(log_of(case))
-    if accept:
-        path.write_text(text)
-    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
-    assert path.read_text() == text
+    compare(path, text, accept)

@@ -6,7 +6,6 @@ later, `openai-responses.http` the same of responses; `pytest --accept` writes t
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,15 +18,7 @@ from babelgate.adapters.openai.write.completion import CompletionWriter
 from babelgate.adapters.openai.write.response import ResponseWriter
 from babelgate.canonical import FaultError, Record
 from babelgate.canonical.event import PartAdded, PartDelta, RunCreated, RunEnded
-from tests.said import event_of
-
-GOLDEN = Path(__file__).parents[2] / "golden"
-CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
-
-
-def log_of(case: str) -> list[Record]:
-    rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
-    return [Record(event=event_of(row.pop("event")), **row) for row in rows]
+from tests.goldens import CASES, GOLDEN, compare, log_of
 
 
 def runs_of(log: list[Record]) -> list[str]:
@@ -91,10 +82,7 @@ FILES = {
 def test_what_both_apis_make_of_a_log_is_what_it_was(case: str, name: str, accept: bool) -> None:
     head, write = FILES[name]
     path, text = GOLDEN / case / name, head + "".join(write(log_of(case)))
-    if accept:
-        path.write_text(text)
-    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
-    assert path.read_text() == text
+    compare(path, text, accept)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -139,7 +127,3 @@ def writer_failed(log: list[Record], run_id: str) -> bool:
     for record in log:
         writer.write(record)
     return writer.fault is not None
-
-
-def test_there_are_cases() -> None:
-    assert len(CASES) >= 10

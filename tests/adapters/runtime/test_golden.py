@@ -7,8 +7,7 @@ it.
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -17,16 +16,9 @@ from babelgate.adapters._server.sse import frame_of
 from babelgate.adapters.runtime.codec import encode_event, encode_run
 from babelgate.canonical import Fold, Record
 from babelgate.canonical.event import RunCreated
-from tests.said import event_of
+from tests.goldens import CASES, GOLDEN, compare, log_of
 
-GOLDEN: Final = Path(__file__).parents[2] / "golden"
-CASES: Final = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
 HEAD: Final = "# Minimal runtime: the events of each run, and the run as GET /v1/runs/{run_id} has it\n"
-
-
-def log_of(case: str) -> list[Record]:
-    rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
-    return [Record(event=event_of(row.pop("event")), **row) for row in rows]
 
 
 def written(log: list[Record]) -> Iterator[str]:
@@ -48,10 +40,7 @@ def written(log: list[Record]) -> Iterator[str]:
 @pytest.mark.parametrize("case", CASES)
 def test_the_events_of_a_log_are_what_they_were(case: str, accept: bool) -> None:
     path, text = GOLDEN / case / "runtime.http", HEAD + "".join(written(log_of(case)))
-    if accept:
-        path.write_text(text)
-    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
-    assert path.read_text() == text
+    compare(path, text, accept)
 
 
 @pytest.mark.parametrize("case", CASES)
