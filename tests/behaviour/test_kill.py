@@ -4,7 +4,7 @@ its caller had noticed nothing, or ends with words that say why it cannot."""
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gateway.hubs import turned, within
-from tests.gateway.scene import Company, together
+from tests.gateway.hubs import within
+from tests.gateway.scene import Company, Scene, together, was_cut
 from tests.gateway.stage import Nursery, Puppets, Stage, nursery, puppets
 from tests.gateway.victim import ask, paced
 from tests.pairs.a2a import JsonRpc10
 from tests.pairs.acp import Acp
 from tests.pairs.caller import Caller
-from tests.postgres import empty, url_of
 from tests.running import running
 from tests.serving import serving
 
@@ -88,6 +87,42 @@ async def test_everything_goes_on_after_a_kill(theatre: Theatre, stage: Stage, f
     await company.check_that_another_kill_changes_nothing()
     await company.check_paused()
     await company.check_kept()
+    assert "Traceback" not in stage.complaints()
+
+
+@pytest.mark.parametrize("frames", [7, 61])
+async def test_what_was_acknowledged_goes_on_after_a_kill_while_everything_begins(
+    theatre: Theatre, stage: Stage, frames: int
+) -> None:
+    await stage.start()
+    theatre.puppets.ending = True
+    scene = Scene(stage, theatre.puppets, frames, seed=frames)
+    scene.moment.armed = True
+    for agent in ("echo", "ask", "far-ask", "paced", "single", "again", "far", "stubborn"):
+        scene.cast(agent, 7)
+    scene.random.shuffle(scene.parts)
+    await together([part.play(scene.moment.tick) for part in scene.parts])
+    assert stage.dead and scene.acknowledged
+
+    scene.move(await stage.restart())
+    for part in scene.acknowledged:
+        seen = await part.settle()
+        if part.agent.endswith("ask"):
+            assert seen.state == "input_required" or was_cut(seen)
+        elif part.agent == "again":
+            assert seen.state == "completed"
+        else:
+            assert seen.state == "completed" or was_cut(seen)
+        if seen.state == "completed" and part.agent in ("paced", "single", "again", "far"):
+            said = [puppet.said for puppet in theatre.puppets.order if puppet.text == part.text]
+            assert seen.text == said[-1] if part.agent == "again" else [seen.text] == said
+    await scene.check_kept()
+    await scene.check_that_another_kill_changes_nothing()
+    for part in scene.acknowledged:
+        asked = await part.caller.look(part.task_id)
+        if asked.questions:
+            seen = await part.caller.answer(asked, "Ada")
+            assert (seen.state, seen.text) == ("completed", "Hello, Ada.")
     assert "Traceback" not in stage.complaints()
 
 
@@ -270,27 +305,3 @@ async def test_what_was_due_to_a_webhook_at_a_kill_is_delivered_after_it_in_orde
 
 def waits_for_input(update: Any) -> bool:
     return update.get("statusUpdate", {}).get("status", {}).get("state") == "TASK_STATE_INPUT_REQUIRED"
-
-
-# PostgreSQL
-
-
-async def test_a_standby_gateway_takes_over_where_one_was_killed(
-    theatre: Theatre, postgres_tables: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    empty(postgres_tables)
-    database = url_of(postgres_tables)
-    agents = {"ask": {"python": "babelgate.gateway.demo:ask"}}
-    async with AsyncExitStack() as stack:
-        stage = Stage(tmp_path, theatre.nursery, {"agents": agents, "database": database})
-        caller = Acp(await stage.start(), "ask")
-        asked = await caller.send("go")
-        second = running(tmp_path, configured=agents, database=database, standby=True)
-        starting = asyncio.ensure_future(stack.enter_async_context(second))
-        await within(turned(lambda: "waits until it is gone" in caplog.text), "the look at the lock")
-        assert await caller.look(asked.task_id) == asked
-        stage.kill()
-        caller.http = (await within(starting)).http
-        assert await caller.look(asked.task_id) == asked
-        seen = await caller.answer(asked, "Ada")
-        assert (seen.state, seen.text) == ("completed", "Hello, Ada.")
