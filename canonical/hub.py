@@ -332,7 +332,7 @@ class Reads(Protocol):
         ...
 
     async def known_interrupts(self, owner: str, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
-        """Those of the ids that are questions of the thread, answered or not."""
+        """Return which of the ids belong to questions of the thread, open or answered."""
         ...
 
     async def tasks(self, owner: str, where: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:

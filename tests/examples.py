@@ -7,7 +7,7 @@ from hypothesis import settings
 USUAL: Final = 50
 """To make an example often takes longer than what is shown of it."""
 FEW: Final = 5
-"""Of each property in a quick run, and in one of a sample."""
+"""Examples of each property in a quick run and in a sample."""
 
 
 def examples(count: int) -> settings:

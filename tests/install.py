@@ -20,7 +20,7 @@ OPTIONS: Final = (
     # To build a package runs its code and takes its tools. Of these two there is no wheel, and both are plain Python.
     *("--only-binary", ":all:", "--no-binary", "forbiddenfruit,jsonrpcserver"),
 )
-"""Of `pip install` and `uv pip install`, for a lock."""
+"""Options of `pip install` and `uv pip install` for a lock."""
 _SETTINGS: Final = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),

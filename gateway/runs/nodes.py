@@ -38,7 +38,7 @@ _STUCK: Final = 60.0
 """Seconds for which the event loop may do nothing before the node stops to say that it is there: agents that block the
 loop for some seconds cost the node none of its runs."""
 _LEAVING: Final = 5.0
-"""Seconds for which the node waits, when it leaves, for a statement that is on its way. Chosen, not measured."""
+"""Seconds that a leaving node waits for a running statement. Chosen, not measured."""
 _SOME: Final = 500
 """Runs, or webhooks, that are taken over in one transaction."""
 _REMEMBERED: Final = 10_000
@@ -126,7 +126,7 @@ class Nodes:
         self._ends = threading.Event()
         self._lost = False
         self._gave_up = False
-        """The database does not answer, and the node leaves."""
+        """The node leaves without waiting for the database any longer."""
         self._heard = monotonic()
         """When the loop was told of a beat last."""
 

@@ -90,25 +90,29 @@ class Database(Protocol):
         ...
 
     def settle(self, connection: Connection) -> bool:
-        """Find out on a new connection whether the last commit was stored. If it was not, it will not be: also not
-        where the server takes it only now. Raises OperationalError."""
+        """Decide, on a new connection, whether the last commit was stored.
+
+        After that its outcome cannot change: a commit that reaches the server later fails. Raises OperationalError.
+        """
         ...
 
     def leave(self, connection: Connection) -> None:
-        """Take away what no later gateway needs, when this one closes its journal."""
+        """Remove the rows that only this gateway needs, when its journal closes."""
         ...
 
     def abort(self, connection: Connection) -> None:
-        """End the statement that another thread waits for: it fails there."""
+        """Interrupt the statement that another thread is executing. It fails there."""
         ...
 
     def is_unstorable(self, error: Exception) -> bool:
-        """Whether the database or its disk refuses, whatever the command: it may succeed later, as it is. Takes errors
-        of the driver and those of SQLAlchemy."""
+        """Return whether the database or its disk failed, and not the command.
+
+        The same command may succeed later. Takes errors of the driver and of SQLAlchemy.
+        """
         ...
 
     def is_unreadable(self, error: Exception) -> bool:
-        """The same of a read."""
+        """Return the same as `is_unstorable`, for an error of a read."""
         ...
 
     def fault_of(self, error: Exception) -> FaultError | None:

@@ -58,7 +58,7 @@ _READERS = 4
 _AGAIN: Final = 1.0
 """Seconds after which a lost connection is tried again, where nobody writes."""
 _CLOSING: Final = 5.0
-"""Seconds for which the gateway waits, when it stops, for a statement that is on its way. Chosen, not measured."""
+"""Seconds that a stopping gateway waits for a running statement. Chosen, not measured."""
 _TRIES: Final = 12
 """How often a command is done that meets those of other gateways. Nothing is waited for in between: whoever comes
 second has waited for the commit of the first already."""
@@ -138,7 +138,7 @@ class Journal:
         self._closed = False
         self._stopping = False
         self._gave_up = False
-        """The database does not answer, and the gateway stops."""
+        """The gateway stops without waiting for the database any longer."""
         self._superseded: FaultError | None = None
         self._writer: Engine | None = None
         self._connection: Connection | None = None
@@ -204,8 +204,10 @@ class Journal:
         return SharedTransaction(sql, self._clock, self.node)
 
     async def close(self) -> None:
-        """Commit what is queued, then let go of the database. A statement that its server does not answer within
-        `_CLOSING` seconds is cut off: what it was to store is left to the next start."""
+        """Commit what is queued, then release the database.
+
+        A statement that the server does not answer within `_CLOSING` seconds is interrupted. Its command fails.
+        """
         self._closed = True
         if self._listener is not None:
             await self._listener.stop()
@@ -318,8 +320,8 @@ class Journal:
         return group
 
     def _ready_connection(self, group: Sequence[_Write]) -> Connection | None:
-        """The writer's connection, made anew where it was lost. Where there is none, nothing of the group was begun,
-        and it is refused."""
+        """Return the connection of the writer, and reconnect if it was lost. If that fails, refuse the group, of which
+        nothing has begun, and return None."""
         try:
             return self._reconnect() if self._is_lost() else self._connection
         except Exception as error:
@@ -461,7 +463,7 @@ class Journal:
         self._failed = reason = reason_of(error)
         if not commands:
             return
-        if isinstance(error, FaultError) or self._is_unstorable(error):  # of the database or the disk, and none of ours
+        if isinstance(error, FaultError) or self._is_unstorable(error):  # a failure of the database or the disk
             log.error(
                 "a group of %d commands could not be stored; callers are told, and runs try again: %s. Make room, or "
                 "see that the database can be written to; nothing has to be restarted",
@@ -657,7 +659,7 @@ class Journal:
 
 
 async def _until_ended(join: Callable[[], None], give_up: Callable[[], None]) -> None:
-    """Wait for threads without holding the loop up. What they wait for is given up if that takes too long."""
+    """Wait for threads without blocking the loop. Call `give_up` every `_CLOSING` seconds until they end."""
     ended = asyncio.ensure_future(asyncio.to_thread(join))
     while not (await asyncio.wait((ended,), timeout=_CLOSING))[0]:
         give_up()

@@ -88,11 +88,11 @@ _RACES: Final = (
     psycopg.errors.LockNotAvailable,
 )
 _ELSEWHERE: Final = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.DivisionByZero)
-"""The server does not take writes any more, or another session has settled what became of this one's commit (`_COUNT`):
-another connection is needed."""
+"""Errors after which the writer needs another connection: the server became read-only, or another session has settled
+the commit of this one (`_COUNT`)."""
 _UNSTORABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError, *_ELSEWHERE)
-"""The server or its disk refuses, whatever the command. An InternalError is, for one, that of a server which turned
-read-only (25006), or of a damaged page (XX001)."""
+"""Errors of the server or its disk, and not of a command. InternalError covers a server that became read-only (25006)
+and a damaged page (XX001)."""
 _WRITER: Final = "writer"
 """The name in `meta` under which the gateway stands that had the database last."""
 _COMMIT: Final = "commit "
@@ -103,8 +103,9 @@ _COUNT: Final = (
     "WITH counted AS (UPDATE meta SET value = '{number}' WHERE name = '{name}' AND value = '{before}' RETURNING 1) "
     "SELECT 1 / count(*) FROM counted; COMMIT"
 )
-"""The end of a transaction that writes (compare-and-set). It fails by a division by zero, and with it the transaction,
-where another session has settled the number: a commit that was lost on its way and comes late stores nothing."""
+"""The end of a transaction that writes: it sets the number of the commit, if the number before it is still there
+(compare-and-set). If another session has changed that number, the division by zero fails the transaction. So a commit
+that reaches the server late stores nothing."""
 
 
 class Postgres:
@@ -121,9 +122,9 @@ class Postgres:
         self._shared = shared
         self._claimed = False
         self._commits = 0
-        """The number of the last commit that was sent."""
+        """Number of the last commit that was sent."""
         self._counted = "0"
-        """What stands in `meta` under `_COMMIT`."""
+        """The value in `meta` under `_COMMIT`, as far as this gateway knows."""
         self._entering = False
         self._committing = False
 
@@ -341,7 +342,7 @@ class Postgres:
         number = str(self._commits)
         try:
             driver.execute("BEGIN")
-            # Waits for a session that is committing. One whose commit is on its way finds another number.
+            # Waits for a session that is committing now. A commit that arrives later finds another number, and fails.
             rows = driver.execute("SELECT value FROM meta WHERE name = %s FOR UPDATE", (mine,)).fetchall()
             is_stored = rows == [(number,)]
             counted = number if is_stored else f"-{number}"
@@ -359,7 +360,7 @@ class Postgres:
                 _driver(connection).execute("DELETE FROM meta WHERE name = %s", (_COMMIT + self._me,))
 
     def abort(self, connection: Connection) -> None:
-        """The server may be unable to hear of a cancel: the connection is shut down at this end."""
+        """Shut the connection down at this end, because the server may not answer a cancel request either."""
         with suppress(OSError, psycopg.Error), socket(fileno=os.dup(_driver(connection).fileno())) as near:
             near.shutdown(SHUT_RDWR)
 
@@ -438,13 +439,13 @@ def _commit(connection: Connection, driver: psycopg.Connection[Any]) -> None:
 
 
 def _of_driver(error: BaseException) -> BaseException | None:
-    """The error of psycopg, where SQLAlchemy's stands for it."""
+    """Return the error of psycopg that SQLAlchemy's error wraps."""
     return error.orig if isinstance(error, DBAPIError) else error
 
 
 def _roll_back(connection: Connection, driver: psycopg.Connection[Any]) -> None:
     with suppress(Exception):  # of a connection that is lost, too
-        # Also one that SQLAlchemy calls inactive, because its commit failed: nothing could be done after it.
+        # After a commit that failed, SQLAlchemy calls the transaction inactive and refuses all until it is rolled back.
         if (transaction := connection.get_transaction()) is not None:
             transaction.rollback()
         if not driver.closed and not _is_idle(driver):
@@ -452,7 +453,7 @@ def _roll_back(connection: Connection, driver: psycopg.Connection[Any]) -> None:
 
 
 def _of_sqlalchemy(error: BaseException) -> BaseException:
-    """The error of SQLAlchemy that stands for one of psycopg, where others look for it."""
+    """Wrap an error of psycopg in the error of SQLAlchemy that callers expect."""
     if isinstance(error, psycopg.IntegrityError):
         return IntegrityError("transaction", None, error)
     if isinstance(error, _UNSTORABLE):

@@ -39,11 +39,12 @@ _UNSTORABLE: Final = frozenset(
         sqlite3.SQLITE_NOTADB,
     )
 )
-"""Result codes of the database and its disk. Others are of the statement (https://sqlite.org/rescode.html)."""
+"""Result codes that mean a failure of the database or its disk, and not of the statement
+(https://sqlite.org/rescode.html)."""
 
 
 class FileReplaced(sqlite3.OperationalError):
-    """The file at the path is not the one that was opened: what is written into that one is lost with it."""
+    """The file at the path is not the file that was opened, so writes would be lost."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -113,7 +114,7 @@ def _driver(connection: Connection) -> Any:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file is at the path, by its device and inode; None if there is none."""
+    """Return the device and inode of the file at the path; None if there is none."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a third of the time that Path.stat takes, in each transaction
     except OSError:
@@ -135,7 +136,7 @@ def _transaction(connection: Connection, begin: Literal["BEGIN", "BEGIN IMMEDIAT
         else:
             driver.execute("COMMIT")
     except BaseException as error:
-        # Also one that SQLAlchemy calls inactive, because its commit failed: nothing could be done after it.
+        # After a commit that failed, SQLAlchemy calls the transaction inactive and refuses all until it is rolled back.
         if (transaction := connection.get_transaction()) is not None:
             transaction.rollback()
         if driver.in_transaction:
@@ -154,7 +155,7 @@ class Sqlite:
         self._path = sqlite_path(url)
         self._lock = LockFile(self._path)
         self._file: tuple[int, int] | None = None
-        """The identity of the file that was opened."""
+        """Device and inode of the file that was opened."""
 
     @property
     def folders(self) -> Sequence[Path]:
@@ -216,7 +217,7 @@ class Sqlite:
         return False
 
     def leave(self, connection: Connection) -> None:
-        """Nothing is kept for other gateways."""
+        """SQLite has no such rows."""
 
     def abort(self, connection: Connection) -> None:
         _driver(connection).interrupt()
@@ -226,7 +227,7 @@ class Sqlite:
         return isinstance(error, PendingRollbackError) or _is_unstorable(of_driver)
 
     def is_unreadable(self, error: Exception) -> bool:
-        """A read that writes is wrong, and not the database."""
+        """Exclude a read that tries to write: that is a fault of the code."""
         of_driver = error.orig if isinstance(error, DBAPIError) else error
         is_refused = getattr(of_driver, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
         return self.is_unstorable(error) and not is_refused

@@ -37,7 +37,7 @@ class Unreachable(FaultError):
 
 
 def reason_of(error: Exception) -> str:
-    """What the driver says is wrong, on one line: neither the statement nor an address of SQLAlchemy's manual."""
+    """Return the message of the driver on one line, without the statement and links that SQLAlchemy adds."""
     of_driver = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return " ".join(f"{type(of_driver).__name__}: {of_driver}".split())
 

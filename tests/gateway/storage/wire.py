@@ -35,7 +35,7 @@ class Wire:
         self.cut_after = b""
         """Words of the gateway to which the answer does not come back."""
         self.commits = deque[Commit]()
-        """What becomes of the next commits; those after them pass."""
+        """The fates of the next commits; later ones pass."""
         self._whole = True
         self._answered = False
         self._frozen = False
