@@ -17,6 +17,8 @@ from sqlalchemy.engine import make_url
 Commit = Literal["stored", "lost before", "lost after", "late"]
 """It passes; it does not reach the server; its answer does not come back; it reaches the server when the gateway has
 lost the connection long ago (`Wire.deliver`)."""
+_WRITES: Final = b"counted; COMMIT"
+"""The end of a transaction that writes. A reader, or the settlement of a lost commit, ends with a plain COMMIT."""
 BOUND: Final = 30.0
 """Seconds for what the proxy does by itself."""
 
@@ -119,7 +121,7 @@ class Wire:
         while data := await reader.read(2**16):
             if self._frozen:
                 continue
-            if b"COMMIT" in data and self.commits:
+            if b"COMMIT" in data and self.commits and (self.commits[0] != "late" or _WRITES in data):
                 match self.commits.popleft():
                     case "lost before":
                         break
