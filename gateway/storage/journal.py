@@ -465,8 +465,8 @@ class Journal:
             return
         if isinstance(error, FaultError) or self._is_unstorable(error):  # a failure of the database or the disk
             log.error(
-                "a group of %d commands could not be stored; callers are told, and runs try again: %s. Make room, or "
-                "see that the database can be written to; nothing has to be restarted",
+                "a group of %d commands could not be stored; callers are told, and runs try again: %s. See that the "
+                "database can be reached and has room",
                 commands,
                 reason,
             )

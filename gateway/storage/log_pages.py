@@ -62,7 +62,7 @@ def read_page(
 
 
 def read_ends(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
-    """By key of a thread that is there, the newest record."""
+    """Return the seq of the newest record of each thread that exists, by key."""
     thread, event = table_of(ThreadRow), table_of(EventRow)
     last = select(func.max(event.c.seq)).where(event.c.thread_pk == thread.c.pk).scalar_subquery()
     found: dict[int, int] = {}

@@ -124,7 +124,7 @@ class Race:
 
     steps: tuple[Step, Step]
     fault: FaultCode | None
-    """Of the second step."""
+    """Belongs to the second step."""
     end: TaskState
     answered: tuple[str, Any]
     """Action and value of the record that closes the question."""

@@ -22,7 +22,7 @@ PATHS: Final = (
     "/threads/{thread}/runs",
     "/v1/runs/{run}",
 )
-"""What shows a run, by the gateway's ids."""
+"""Paths that show a run by the ids of the gateway."""
 
 
 @pytest.fixture

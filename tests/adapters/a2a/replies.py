@@ -43,7 +43,7 @@ DONE = status("TASK_STATE_COMPLETED")
 
 
 def heard(events: Sequence[Event]) -> Transcript:
-    """What was told. Fail on whatever breaks the contract of agents."""
+    """Return the transcript of the events. Fails if they break the contract of agents."""
     referee = Referee()
     for event in events:
         referee.see(event)

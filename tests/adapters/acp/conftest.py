@@ -27,7 +27,7 @@ async def urls(call: Invocation) -> str:
 
 
 async def recall(call: Invocation) -> str:
-    """What was said before, by whom."""
+    """Return the earlier messages, each with its role."""
     return "; ".join(f"{said.role}: {said.text}" for said in call.history)
 
 

@@ -35,7 +35,7 @@ OPTIONS: Final = Options(
 
 class Served(Agent):
     who_are_you: Any
-    """What a stranger is answered with."""
+    """The answer to a caller without a valid key."""
     no_extended_card: str
     """The error of an agent that declares none."""
 
@@ -59,7 +59,7 @@ class Served(Agent):
     # Keys
 
     def _owner(self, request: Request) -> str:
-        """Who asks. Raises PermissionError."""
+        """Return the caller of a request. Raises PermissionError."""
         key = request.headers.get("x-api-key", "")
         if key in ("alice", "bob"):
             return key

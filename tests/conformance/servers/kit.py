@@ -223,7 +223,8 @@ def options(
     agent: str = "",
     **given: str | Trigger,
 ) -> Options:
-    """Those for a server that tells two callers apart by a key. `agent`: whom triggers that are texts are for."""
+    """Return options for a server that tells two callers apart by a key. `agent` is the target of triggers that are
+    texts."""
     texts = {name: Trigger(each, agent=agent) if isinstance(each, str) else each for name, each in given.items()}
     return Options(
         triggers=Triggers(texts),
