@@ -405,6 +405,11 @@ class Hub(Protocol):
     def reads(self) -> Reads: ...
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether the gateway closes connections because it stops: their callers have not left."""
+        ...
+
+    @property
     def store(self) -> Store:
         """Memory under namespaces and keys, by owner."""
         ...

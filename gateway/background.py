@@ -1,11 +1,54 @@
-"""Background tasks (asyncio) that are held until they end."""
+"""Background tasks (asyncio) that are held until they end, and threads that must not hold up the end."""
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from typing import Any, Final
 
 log = logging.getLogger("babelgate.background")
+
+_INTERRUPTED: Final = (0.2, 0.8)
+"""Seconds that a thread has to end after each interruption. Chosen, not measured."""
+STOPPING: Final = 5.0
+"""Seconds that cancelled tasks have to end. Chosen, not measured."""
+
+
+async def until_ended(act: Callable[[], None], give_up: Callable[[], None], seconds: float) -> bool:
+    """Run `act` in a thread. Call `give_up`, which is to interrupt it, if it takes longer than `seconds`.
+
+    A thread that does not end even then is left behind. Returns whether it ended.
+    """
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            act()
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            ended.get_loop().call_soon_threadsafe(_settle, ended, error)
+
+    # A daemon, and not one of the loop's own threads: the process does not wait for it at its end.
+    threading.Thread(target=run, name="babelgate-end", daemon=True).start()
+    for timeout in (seconds, *_INTERRUPTED):
+        await asyncio.wait((ended,), timeout=timeout)
+        if ended.done():
+            await ended
+            return True
+        give_up()
+    return False
+
+
+def _settle(ended: "asyncio.Future[None]", error: BaseException | None) -> None:
+    if ended.done():
+        return
+    if error is None:
+        ended.set_result(None)
+    else:
+        ended.set_exception(error)
 
 
 class Tasks:
@@ -28,12 +71,20 @@ class Tasks:
     def __bool__(self) -> bool:
         return bool(self._tasks)
 
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(tuple(self._tasks))
+
     async def drain(self, seconds: float) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
-    async def stop(self) -> None:
-        while self._tasks:
+    async def stop(self, seconds: float = STOPPING) -> None:
+        """Cancel all tasks, also those that they start meanwhile. Wait for their ends for at most `seconds`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while self._tasks and loop.time() < until:
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.wait(self._tasks, timeout=max(0.0, until - loop.time()))
+        for task in self._tasks:
+            log.warning("%s did not end when it was cancelled", task.get_name())

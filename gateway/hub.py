@@ -63,6 +63,7 @@ from babelgate.gateway.storage.queries import Due
 from babelgate.gateway.storage.reads import Reads
 from babelgate.gateway.storage.size import check_size
 from babelgate.gateway.storage.transaction import Published, Transaction, read_meta, write_meta
+from babelgate.gateway.storage.unavailable import RETRY_AFTER
 
 _KEPT = Policy()
 """For ever."""
@@ -84,6 +85,10 @@ _SHARED_WINDOW: Final = 0.005
 hear of what it stores a notice later."""
 _PROBE: Final = 5.0
 """Seconds for which a write that was tried says that others can be: anybody may ask."""
+
+
+_STOPPING: Final = 20.0
+"""Seconds that a stop takes at most, where the caller does not say. Chosen, not measured."""
 
 
 CronSubmit = Callable[[Any, str, Cron, str], Awaitable[object]]
@@ -151,6 +156,7 @@ class Hub:
         self._probed = -_PROBE
         """When a write was last tried for `ready`, by the monotonic clock."""
         self._tasks = Tasks()
+        self._draining = self._stopping = False
         self._expiry = Expiry(self.journal, limits, self._erase_expired, self._clock)
         self.retention = Retention(self.journal, retention, self._erase_idle, self._clock, self._leads)
         self._in_process_agents = [each.agent for each in registry.all() if isinstance(each.agent, InProcess)]
@@ -201,30 +207,61 @@ class Hub:
         self.retention.start()
         self._tasks.spawn(self._sweep_forever(), "sweep")
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
+
+    async def drain(self) -> None:
+        """Refuse new runs, start none of those that wait, and wait until the running ones have ended."""
+        self._draining = True
+        if self.cluster is not None:
+            self.cluster.close()
+        self.engine.slots.close()
+        await self.crons.stop()
+        await self.engine.drain()
+
     def close_readers(self) -> None:
-        """End every subscription to the log."""
+        """End every subscription to the log. Responses that wait for more of it are cut off."""
+        self._stopping = True
         self.journal.channels.close_all()
         self.reads.close()
 
-    async def stop(self) -> None:
-        """Subscriptions end first, so that no request holds the server up; then runs are released, and the rest is
-        committed."""
+    async def stop(self, seconds: float = _STOPPING) -> None:
+        """Close subscriptions, release the runs, and commit the rest, in at most `seconds`.
+
+        Every step has a share of the time that is left: neither an agent nor a database that hangs takes all of it.
+        """
+        self._draining = True
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+
+        def share(part: float) -> float:
+            return max(0.1, part * (until - loop.time()))
+
         self.close_readers()
         if self.cluster is not None:
             self.cluster.close()
-        await self.crons.stop()
-        await self._expiry.stop()
-        await self.retention.stop()
-        await self._tasks.stop()
-        await self._deliverer.stop()
-        await self.engine.stop()
+        for each in (self.crons, self._expiry, self.retention, self._tasks, self._deliverer):
+            await each.stop(share(0.1))
+        await self.engine.stop(share(0.5))
         if self.cluster is not None:
-            await self.cluster.leave()
-        await self.journal.close()
+            await self.cluster.leave(share(0.4))
+        await self.journal.close(share(1.0))
+
+    def _check_accepting(self) -> None:
+        """Raises shutting_down."""
+        if self._draining:
+            raise FaultError(
+                FaultCode.SHUTTING_DOWN,
+                "The gateway is shutting down and starts no more runs. Send the request again.",
+                retry_after=RETRY_AFTER,
+            )
 
     async def ready(self) -> str | None:
         """None if the journal can be written to and the store of files can be used, else why not. A disk with hardly
         any room left counts as full before somebody's words do not fit."""
+        if self._draining:
+            return "the gateway is shutting down"
         for folder in {*self.journal.folders, *self._blobs.folders}:
             if folder.is_dir() and (free := disk_usage(folder).free) < ROOM:
                 return f"the disk of {folder} has {free} bytes left"
@@ -356,7 +393,8 @@ class Hub:
     # Runs
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
-        """Raises invalid."""
+        """Raises invalid, shutting_down."""
+        self._check_accepting()
         given = submission.input
         check_size(self._limits.input, given.messages, submission.history, given.config)
         check_size(self._limits.input, given.data)  # the same words, most often
@@ -425,6 +463,7 @@ class Hub:
         return True
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
+        self._check_accepting()
         check_size(self._limits.input, answers.input.messages, answers.input.config)
         check_size(self._limits.input, answers.values, answers.bare)
         check_size(self._limits.metadata, answers.input.metadata)

@@ -55,6 +55,8 @@ def canceller(hub: Hub, owner: str, run_id: str, cancels: bool) -> Callable[[], 
 
 
 async def _cancel(hub: Hub, owner: str, run_id: str) -> None:
+    if hub.is_stopping:  # the gateway closed the connection, and not the caller
+        return
     try:
         await hub.cancel_run(owner, run_id)
     except FaultError as error:  # it had ended, most often: the reader left with the last frame
@@ -71,6 +73,8 @@ def task_canceller(hub: Hub, owner: str, task_id: str) -> Callable[[], None]:
 
 
 async def _cancel_task(hub: Hub, owner: str, task_id: str) -> None:
+    if hub.is_stopping:
+        return
     try:
         await hub.cancel(owner, task_id)
     except FaultError as error:

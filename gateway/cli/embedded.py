@@ -29,6 +29,10 @@ _STOP: Final = 20.0
 """Seconds for its end, which takes its time for answers that are on their way."""
 
 
+_GRACE: Final = 2.0
+"""Seconds from the end of the command to that of the gateway: nobody waits for runs that are still running."""
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """An agent behind it."""
@@ -56,7 +60,12 @@ async def embedded_gateway(
     sent there. Raises CliError."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True))
-        own = {"port": 0, "database": f"sqlite:///{folder}/gateway.db", "log_level": "warning"}
+        own = {
+            "port": 0,
+            "database": f"sqlite:///{folder}/gateway.db",
+            "log_level": "warning",
+            "shutdown": {"grace": _GRACE},
+        }
         log = stack.enter_context(tempfile.TemporaryFile())
         process = await asyncio.create_subprocess_exec(
             sys.executable,

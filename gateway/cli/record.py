@@ -42,11 +42,14 @@ from babelgate.gateway.cli.listener import bind
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.cli.run import ask_person, prompt_for
 from babelgate.gateway.cli.serve import Gateway, leave, open_gateway, serve_until_stopped, server_of
+from babelgate.gateway.cli.stop import Stop
 from babelgate.gateway.cli.target import AgentTarget, configured_agents, read_agent
 from babelgate.gateway.cli.wire import WireRecorder
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.settings.model import Settings
 
+_GRACE: Final = 2.0
+"""Seconds that the gateway has to stop when the recording is done, or given up."""
 _FILE: Final = 64 * 2**20
 """Bytes of a file in a recording."""
 _WORDS: Final = frozenset(
@@ -152,16 +155,19 @@ async def _converse(hub: Hub, name: str, message: Message, answers: Iterator[str
 @asynccontextmanager
 async def _serve_here(gateway: Gateway, listener: socket.socket) -> AsyncGenerator[None]:
     ready = asyncio.Event()
-    server = server_of(gateway, listener, ready.set)
-    serving = Tasks().spawn(server.serve(sockets=[listener]), "gateway that is recorded")
-    try:
-        await ready.wait()
-        yield
-        if server.should_exit:  # it heard the signal
-            raise KeyboardInterrupt
-    finally:
-        server.stop()
-        await serving
+    stop = Stop(_GRACE)
+    server = server_of(gateway, listener, ready.set, stop)
+    with stop.capture_signals():
+        serving = Tasks().spawn(server.serve(sockets=[listener]), "gateway that is recorded")
+        try:
+            await ready.wait()
+            yield
+            if stop.is_requested:  # by a signal
+                raise KeyboardInterrupt
+        finally:
+            stop.request()
+            stop.notify()
+            await serving
 
 
 async def _call(hub: Hub, line: ClientConversation, message: Message, answers: Iterator[str]) -> Scope:

@@ -5,11 +5,10 @@ import ctypes
 import gc
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,10 +24,11 @@ from babelgate.gateway.cli.banner import banner
 from babelgate.gateway.cli.errors import USAGE, CliError
 from babelgate.gateway.cli.listener import base_url, bind, is_loopback, listen
 from babelgate.gateway.cli.log import set_up_logging
+from babelgate.gateway.cli.stop import Stop
 from babelgate.gateway.cli.target import read_targets
 from babelgate.gateway.cli.workers import serve_by_workers
 from babelgate.gateway.http.app import create_app, open_hub
-from babelgate.gateway.http.connection import protocol_options, raise_open_files
+from babelgate.gateway.http.connection import HttpConnection, protocol_options, raise_open_files
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.settings.load import ConfigError, load
@@ -41,8 +41,14 @@ except ImportError:  # no wheel for this system: everything works, a little slow
 
 log = logging.getLogger("babelgate")
 
-_PATIENCE: Final = 3
-"""Seconds that answers which do not end by themselves have when the gateway stops. Streams and waits end at once."""
+_ANSWERS: Final = 3.0
+"""Seconds that responses have to end when no run is running any more. Chosen, not measured."""
+_LOOK: Final = 0.02
+"""Seconds between looks for responses that have not ended."""
+_HUB: Final = 20.0
+"""Seconds that the hub has to stop, also after a long grace. Chosen, not measured."""
+_CLOSING: Final = 5.0
+"""Seconds that connections to agents' servers have to close. Chosen, not measured."""
 
 
 def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any]) -> None:
@@ -83,7 +89,8 @@ def start(
     """Listen, say `ready`, and end the process after a signal. `strict`: without an agent that works there is nothing
     to do; a gateway that has a configuration starts all the same, because what it holds of earlier runs is there for
     their callers. `headers` are sent to the server of each URL. Raises CliError."""
-    serve_until_stopped(settings, servers, ready, strict=strict, headers=headers)
+    stop = Stop(settings.shutdown.grace, expire=leave)
+    serve_until_stopped(settings, servers, ready, strict=strict, headers=headers, stop=stop)
     leave()
 
 
@@ -95,14 +102,16 @@ def serve_until_stopped(
     strict: bool,
     more: Mapping[str, object] = MappingProxyType({}),
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    stop: Stop | None = None,
 ) -> None:
     """The same, but the process goes on. `more` = agents that are objects of this process. Raises CliError."""
+    stop = stop or Stop(settings.shutdown.grace)
     with bind(settings.host, settings.port, shared=settings.workers > 1) as listener:
         set_up_logging(settings.log_level)
         raise_open_files()
         runner = asyncio.Runner(loop_factory=new_event_loop)
         try:
-            runner.run(_serve(settings, servers, listener, ready, strict=strict, more=more, headers=headers))
+            runner.run(_serve(settings, servers, listener, ready, strict=strict, more=more, headers=headers, stop=stop))
         except BaseException:
             runner.close()
             raise
@@ -155,11 +164,16 @@ async def _serve(
     strict: bool,
     more: Mapping[str, object],
     headers: Mapping[str, Mapping[str, str]],
+    stop: Stop,
 ) -> None:
-    async with open_gateway(settings, servers, listener, strict=strict, more=more, headers=headers) as gateway:
-        _calm_collector()
-        _give_back_blocks()
-        await server_of(gateway, listener, lambda: ready(gateway)).serve(sockets=[listener])
+    with ExitStack() as handlers:  # to the very end: a second signal hurries that, too
+        async with open_gateway(
+            settings, servers, listener, strict=strict, more=more, headers=headers, stop=stop
+        ) as gateway:
+            handlers.enter_context(stop.capture_signals())
+            _calm_collector()
+            _give_back_blocks()
+            await server_of(gateway, listener, lambda: ready(gateway), stop).serve(sockets=[listener])
 
 
 @asynccontextmanager
@@ -171,8 +185,9 @@ async def open_gateway(
     strict: bool,
     more: Mapping[str, object] = MappingProxyType({}),
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    stop: Stop | None = None,
 ) -> AsyncGenerator[Gateway]:
-    """The hub and its agents, at work; nobody listens yet. Raises CliError."""
+    """The hub and its agents, at work; nobody listens yet. `stop` bounds the time of the end. Raises CliError."""
     registry = await connect(settings, servers, more, headers=headers)
     broken = [f"{each.info.name}: {each.broken}" for each in registry.all() if each.broken is not None]
     if strict and len(broken) == len(registry.all()):
@@ -187,16 +202,22 @@ async def open_gateway(
             registry.disown(hub.instance)
             yield Gateway(settings, settings.public_url or base_url(listener), registry, hub)
         finally:
-            await hub.stop()
+            await (hub.stop() if stop is None else hub.stop(min(_HUB, 0.9 * stop.remaining())))
     finally:
-        await registry.aclose()
+        with suppress(TimeoutError):  # a server of an agent that does not let its connections end
+            async with asyncio.timeout(_CLOSING if stop is None else min(_CLOSING, stop.remaining())):
+                await registry.aclose()
 
 
-def server_of(gateway: Gateway, listener: socket.socket, ready: Callable[[], None]) -> "Server":
+def server_of(
+    gateway: Gateway, listener: socket.socket, ready: Callable[[], None], stop: Stop | None = None
+) -> "Server":
     """The gateway as a server that listens. Raises CliError."""
     app = create_app(gateway.hub, gateway.registry, gateway.settings)
     listen(listener)
-    return Server(app, gateway.settings, ready=ready, close_readers=gateway.hub.close_readers)
+    return Server(
+        app, gateway.settings, ready=ready, hub=gateway.hub, stop=stop or Stop(gateway.settings.shutdown.grace)
+    )
 
 
 def _open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
@@ -218,11 +239,9 @@ async def _start(hub: Hub, settings: Settings) -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which stops on a signal in the order that a gateway needs, and does not wake up ten times a second."""
+    """uvicorn, with the shutdown of a gateway, and without its ten wake-ups a second."""
 
-    def __init__(
-        self, app: Any, settings: Settings, *, ready: Callable[[], None], close_readers: Callable[[], None]
-    ) -> None:
+    def __init__(self, app: Any, settings: Settings, *, ready: Callable[[], None], hub: Hub, stop: Stop) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -232,13 +251,12 @@ class Server(uvicorn.Server):
                 access_log=False,  # the gateway middleware writes a line a request
                 proxy_headers=False,  # and reads X-Forwarded-* of those who are trusted
                 server_header=False,
-                timeout_graceful_shutdown=_PATIENCE,
                 **protocol_options(settings),
             )
         )
         self._ready = ready
-        self._close_readers = close_readers
-        self._asked = asyncio.Event()
+        self._hub = hub
+        self._stop = stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -246,35 +264,38 @@ class Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Once a second, for the Date header (RFC 9110 §6.6.1)."""
-        while not self.should_exit:
+        while not self._stop.is_requested:
             await self.on_tick(0)
-            try:
-                async with asyncio.timeout(1):
-                    await self._asked.wait()
-            except TimeoutError:
-                continue
+            await self._stop.wait(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Readers of the log end first: then every answer that is on its way has an end, and the hub is still there for
-        what the answer says last."""
-        self._close_readers()
-        await super().shutdown(sockets)
+        """Accept no connections, wait for running runs, and then end all responses.
+
+        A response that waits for more of a run is cut off: its client must not take what it has for the whole.
+        """
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, HttpConnection):  # WebSockets have a run at work, or are told below
+                connection.shutdown()
+        if not await self._stop.complete(self._hub.drain(), self._stop.until_runs_stop()):
+            log.warning("%d runs did not end within shutdown.grace and are stopped", len(self._hub.engine.active))
+        self._hub.close_readers()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await self._stop.complete(self._all_answered(), min(_ANSWERS, self._stop.remaining() / 4))
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, HttpConnection):
+                connection.abandon_answer()
+            else:
+                connection.transport.abort()
+
+    async def _all_answered(self) -> None:
+        while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK)  # uvicorn has no event for it
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """A signal that was obeyed is done with. uvicorn would raise it again at the end, and the exit code would say
-        that something went wrong."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.stop)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-
-    def stop(self) -> None:
-        """At the second signal, answers are not waited for any longer."""
-        self.force_exit = self.should_exit
-        self.should_exit = True
-        self._asked.set()
+        """Leave signals to `Stop`. uvicorn would raise the signal again at the end, and the exit code would say that
+        something went wrong."""
+        yield

@@ -35,6 +35,8 @@ _MOST_ENDS: Final = 5
 """Times in a row that a worker may end at once. Then it is no use to start it again."""
 _PAUSE: Final = 0.5
 """Seconds before one that has ended at once is started again; twice as many each time."""
+_LATE: Final = 2.0
+"""Seconds after which a worker that should have ended is killed. Chosen, not measured."""
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 _SET_PDEATHSIG: Final = 1
 """PR_SET_PDEATHSIG in linux/prctl.h."""
@@ -84,6 +86,8 @@ class _Supervisor:
         self._selector = selectors.DefaultSelector()
         self._signals: list[int] = []
         self._stopping = False
+        self._kill_at: float | None = None
+        """When workers that have not ended are killed, by the steady clock."""
         self._shown = False
         self._problem: CliError | None = None
 
@@ -100,6 +104,7 @@ class _Supervisor:
                     self._read(key.data, key.fd)
                 self._obey()
                 self._reap()
+                self._kill_late()
         if self._problem is not None:
             raise self._problem
 
@@ -113,6 +118,7 @@ class _Supervisor:
             signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
             for number in (*_STOPS, signal.SIGCHLD):
                 signal.signal(number, lambda number, _: self._signals.append(number))
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as one gateway does; the workers inherit it
             try:
                 yield
             finally:
@@ -146,7 +152,8 @@ class _Supervisor:
                 self._stop()
 
     def _stop(self) -> None:
-        """A second time, they do not wait for answers any longer."""
+        """A second time, they end within a second."""
+        self._kill_at = time.monotonic() + (_LATE if self._stopping else self._settings.shutdown.grace + _LATE)
         self._stopping = True
         for worker in self._workers:
             worker.due = None
@@ -157,6 +164,8 @@ class _Supervisor:
 
     def _next_due(self) -> float | None:
         due = [worker.due for worker in self._workers if worker.due is not None]
+        if self._kill_at is not None:
+            due.append(self._kill_at)
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _start_those_due(self) -> None:
@@ -208,6 +217,16 @@ class _Supervisor:
             os._exit(code)
 
     # End
+
+    def _kill_late(self) -> None:
+        """A worker ends by itself within the grace, unless something in it does not let any of its threads run."""
+        if self._kill_at is None or time.monotonic() < self._kill_at:
+            return
+        self._kill_at = None
+        for worker in self._workers:
+            if worker.pid:
+                log.warning("%s did not stop in time and is killed", worker)
+                os.kill(worker.pid, signal.SIGKILL)
 
     def _reap(self) -> None:
         for worker in self._workers:

@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
+from babelgate.gateway.exchange import SCOPE_KEY
 from babelgate.gateway.settings.model import IPNetwork, Settings
 
 try:
@@ -344,6 +345,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not before:  # else it is a handshake
             self.cycle.transport = cast("asyncio.Transport", self._answering)
+            self.scope[SCOPE_KEY] = partial(self._abandon_answer, self.cycle)  # type: ignore[typeddict-unknown-key]
 
     def _is_1_1(self) -> bool:
         return self.parser is not None and self.parser.get_http_version() == "1.1"
@@ -404,6 +406,25 @@ class HttpConnection(HttpToolsProtocol):
         return cycle if cycle is not None and not cycle.response_complete else None
 
     # Answers of the connection's own
+
+    def abandon_answer(self) -> None:
+        """Close the connection, and end the response that is on its way where it is."""
+        cycle = self._open_cycle()
+        if cycle is None:
+            self.transport.close()
+        else:
+            self._abandon_answer(cycle)
+
+    def _abandon_answer(self, cycle: RequestResponseCycle) -> None:
+        if cycle is not self._open_cycle() or cycle.disconnected:
+            return
+        # What the handler still sends is dropped: the client must not take it for the end of the response.
+        cycle.disconnected = True
+        cycle.message_event.set()
+        self._stop_timers()
+        self.transport.close()
+        if self._sending is not None:  # the client may not read what was sent before
+            self._sending.start()
 
     def refuse(self, status: HTTPStatus, message: str) -> None:
         """Answer in place of the app, and hang up."""

@@ -19,6 +19,7 @@ from litestar import Request, Response
 from babelgate.adapters import ADAPTERS
 from babelgate.adapters._server.caller import Caller
 from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.host import Hosts
 from babelgate.gateway.settings.model import Settings
 
@@ -85,6 +86,7 @@ class GatewayMiddleware:
             return
         if scope["type"] == "websocket":
             send = _Handshake(send, scope)
+        enter_exchange(scope)
         headers: dict[bytes, bytes] = dict(scope["headers"])
         answer = _ResponseWrapper(send, scope, self._banner(), self._cross_origin(headers))
         try:

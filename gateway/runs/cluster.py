@@ -16,7 +16,7 @@ from babelgate.canonical.event import TaskChanged
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.state import WAITING, RunStatus, TaskState
 from babelgate.canonical.thread import Run
-from babelgate.gateway.background import Tasks
+from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.nodes import Adopted, Look, Nodes
@@ -83,10 +83,10 @@ class Cluster:
         """Take nothing over any more."""
         self.nodes.adopts = False
 
-    async def leave(self) -> None:
-        """What has not ended is another node's."""
-        await self._tasks.stop()
-        await self.nodes.leave()
+    async def leave(self, seconds: float = STOPPING) -> None:
+        """Leave what has not ended to the other nodes, in at most `seconds`."""
+        await self._tasks.stop(seconds / 2)
+        await self.nodes.leave(seconds / 2)
 
     # Beats
 

@@ -21,7 +21,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.json import has_members
 from babelgate.canonical.listed import Listed
 from babelgate.canonical.stored import decode_snapshot, encode_snapshot
-from babelgate.gateway.background import Tasks
+from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.schedule import find_next
 from babelgate.gateway.settings.model import Limits
@@ -72,8 +72,8 @@ class Crons:
     def start(self) -> None:
         self._tasks.spawn(self._fire_forever(), "crons")
 
-    async def stop(self) -> None:
-        await self._tasks.stop()
+    async def stop(self, seconds: float = STOPPING) -> None:
+        await self._tasks.stop(seconds)
 
     def look(self) -> None:
         """Look at the time again, now."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from babelgate.canonical.agent import DETACH, Reattachable
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.state import RunReason, RunStatus, TaskState
-from babelgate.gateway.background import Tasks
+from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import Attempt, Entry, Past
@@ -102,6 +102,9 @@ class Engine:
 
     def begin(self, start: Start, past: Past | None = None) -> None:
         """Run the agent; the slot is taken already. `past`, if it is to say again what it has said."""
+        if self._stopping:  # the commit of its start came late: nobody would release it any more
+            log.warning("run %s is left to the next start of the gateway", start.run.run_id)
+            return
         pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk))
         pump.channel.pinned += 1
         self._pumps[pump.key] = self._at_work[start.pk] = pump
@@ -276,10 +279,18 @@ class Engine:
 
     # Stopping and coming back
 
-    async def stop(self) -> None:
-        """Let go of every run: those that can be re-attached to are left to the next start, and so are the others."""
+    async def drain(self) -> None:
+        """Wait until no run is running and all ends are stored. Nothing is started meanwhile if the slots are
+        closed."""
+        while running := [*(pump.task for pump in self.pumps() if pump.task is not None), *self._tasks]:
+            await asyncio.wait(running)
+
+    async def stop(self, seconds: float = STOPPING) -> None:
+        """Release every run, and leave it to the next start. Waits for the agents and the journal for at most
+        `seconds`."""
         self._stopping = True
         self.slots.close()
+        until = asyncio.get_running_loop().time() + seconds
         pumps = list(self._pumps.values())
         for pump in pumps:
             pump.detached = True
@@ -287,12 +298,12 @@ class Engine:
                 pump.task.cancel(DETACH)
         running = [pump.task for pump in pumps if pump.task is not None]
         if running:
-            await asyncio.wait(running, timeout=self._grace)
+            await asyncio.wait(running, timeout=min(self._grace, seconds / 2))
             await asyncio.sleep(0)  # their ends are queued by callbacks
-        await self._tasks.drain(self._grace)
+        await self._tasks.drain(min(self._grace, (until - asyncio.get_running_loop().time()) * 0.8))
         for pump in pumps:
             pump.give_up_storing()
-        await self._tasks.stop()
+        await self._tasks.stop(max(0.1, until - asyncio.get_running_loop().time()))
 
     async def recover(self, lost: Start, node: str | None = None) -> None:
         """Continue a run that was active when the gateway ended, or the `node` of it that had it; or end it with a

@@ -16,7 +16,7 @@ from babelgate.canonical.event import TaskChanged, ThreadChanged
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.state import TERMINAL, WAITING, TaskState
 from babelgate.canonical.thread import Thread, ThreadView
-from babelgate.gateway.background import Tasks
+from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.settings.model import Limits
@@ -67,10 +67,10 @@ class Expiry:
             if not (self._journal.is_shared and pk in self._looks):
                 self._look(pk, 0)
 
-    async def stop(self) -> None:
+    async def stop(self, seconds: float = STOPPING) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await self._tasks.stop()
+        await self._tasks.stop(seconds)
 
     def handle_commit(self, published: Published) -> None:
         pk = published.pk

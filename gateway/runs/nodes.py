@@ -21,6 +21,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, delete, exists, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
+from babelgate.gateway.background import STOPPING, until_ended
 from babelgate.gateway.storage.database import Database
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import LIVE, NodeRow, RunRow, WebhookRow
@@ -37,8 +38,6 @@ stopped, or could not reach the database, cannot tell a silent node from one tha
 _STUCK: Final = 60.0
 """Seconds for which the event loop may do nothing before the node stops to say that it is there: agents that block the
 loop for some seconds cost the node none of its runs."""
-_LEAVING: Final = 5.0
-"""Seconds that a leaving node waits for a running statement. Chosen, not measured."""
 _SOME: Final = 500
 """Runs, or webhooks, that are taken over in one transaction."""
 _REMEMBERED: Final = 10_000
@@ -151,16 +150,18 @@ class Nodes:
         self._thread = threading.Thread(target=self._beat_forever, name="babelgate-node", daemon=True)
         self._thread.start()
 
-    async def leave(self) -> None:
-        """Be there no longer: the others take over at once what this node has not ended. A server that does not answer
-        keeps the node for `_LEAVING` seconds."""
+    async def leave(self, seconds: float = STOPPING) -> None:
+        """Delete this node's row, so that the others take over its runs at once.
+
+        If the server does not answer within `seconds`, the other nodes notice by themselves.
+        """
         self._ends.set()
-        leaving = asyncio.ensure_future(asyncio.to_thread(self._leave))
-        while not (await asyncio.wait((leaving,), timeout=_LEAVING))[0]:
-            self._gave_up = True
-            if (connection := self._connection) is not None:
-                self._database.abort(connection)
-        await leaving
+        await until_ended(self._leave, self._give_up, seconds)
+
+    def _give_up(self) -> None:
+        self._gave_up = True
+        if (engine := self._engine) is not None:
+            self._database.abort(engine)
 
     def _leave(self) -> None:
         if self._thread is not None:

@@ -13,7 +13,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 from sqlalchemy import Connection, exists, func, select, text
 
 from babelgate.canonical.fault import FaultError
-from babelgate.gateway.background import Tasks
+from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs import deletion
 from babelgate.gateway.settings.model import Retention as Policy
@@ -74,8 +74,8 @@ class Retention:
     def start(self) -> None:
         self._tasks.spawn(self._run_forever(), "retention")
 
-    async def stop(self) -> None:
-        await self._tasks.stop()
+    async def stop(self, seconds: float = STOPPING) -> None:
+        await self._tasks.stop(seconds)
 
     def wake(self) -> None:
         """A long thread was erased: its log is to go, too."""

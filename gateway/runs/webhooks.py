@@ -21,7 +21,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.hub import Scope, Webhook
 from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Task
-from babelgate.gateway.background import Tasks
+from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.runs.submission import insert_webhook
@@ -109,8 +109,8 @@ class Deliverer:
         if running is not None:
             running[1].cancel()
 
-    async def stop(self) -> None:
-        await self._tasks.stop()
+    async def stop(self, seconds: float = STOPPING) -> None:
+        await self._tasks.stop(seconds)
 
     async def _deliver(self, due: Due, task: Task, new_writer: Callable[[], WebhookWriter]) -> None:
         key = (due.owner, task.task_id, due.webhook.webhook_id)

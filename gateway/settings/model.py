@@ -374,6 +374,9 @@ class Limits(Section):
     """For which the tokens of a run are gathered before they are stored and told together: the first goes at once, and
     whatever is no token takes those before it along. 0 = each by itself, as always of graphs. In a cluster 0.005, where
     nothing is said."""
+    attempts: PositiveInt = 3
+    """Times that a run is started when its process ends each time without stopping the run first: a run that kills its
+    process must not kill the next one for ever. From the second time on such runs start one after the other."""
     cancel_grace: Seconds = 5.0
     """That an agent has to end after a cancel."""
     ephemeral_ttl: Seconds = 60.0
@@ -392,6 +395,23 @@ class Limits(Section):
     """Addresses that one task is pushed to."""
     connections: Connections = Connections()
     queue: Queue = Queue()
+
+
+class Shutdown(Section):
+    """What SIGTERM and Ctrl-C do."""
+
+    grace: Period = 30.0
+    """Time until the process ends after SIGTERM, such as `30s`. It starts no more runs, and running ones may end; the
+    last 10 seconds (or half of a shorter grace) are for stopping the others. A second SIGTERM ends the process within a
+    second."""
+
+
+class Recovery(Section):
+    """What happens after a restart to runs that were running."""
+
+    patience: Period = 60.0
+    """Time for which the gateway tries to reach the server of such a run again, such as `60s`. Then the run fails, and
+    its server is told to cancel it as soon as it answers."""
 
 
 class Retention(Section):
@@ -472,6 +492,8 @@ class Settings(BaseSettings):
     """Origins whose pages may call the gateway, `*` for all; by default those of this machine."""
     limits: Limits = Limits()
     retention: Retention = Retention()
+    shutdown: Shutdown = Shutdown()
+    recovery: Recovery = Recovery()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is written to stderr: `debug`, `info`, `warning` or `error`."""
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)

@@ -100,8 +100,8 @@ class Database(Protocol):
         """Remove the rows that only this gateway needs, when its journal closes."""
         ...
 
-    def abort(self, connection: Connection) -> None:
-        """Interrupt the statement that another thread is executing. It fails there."""
+    def abort(self, engine: Engine) -> None:
+        """Interrupt the statements that other threads are executing on connections of `engine`. They fail there."""
         ...
 
     def is_unstorable(self, error: Exception) -> bool:

@@ -24,6 +24,7 @@ from sqlalchemy.exc import IntegrityError
 from babelgate.canonical.event import Record
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.thread import Run, Task, Thread
+from babelgate.gateway.background import STOPPING, until_ended
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.storage import queries, unavailable
@@ -57,8 +58,6 @@ _READERS = 4
 """Threads, each with a connection of its own. Chosen, not measured."""
 _AGAIN: Final = 1.0
 """Seconds after which a lost connection is tried again, where nobody writes."""
-_CLOSING: Final = 5.0
-"""Seconds that a stopping gateway waits for a running statement. Chosen, not measured."""
 _TRIES: Final = 12
 """How often a command is done that meets those of other gateways. Nothing is waited for in between: whoever comes
 second has waited for the commit of the first already."""
@@ -203,29 +202,31 @@ class Journal:
             return Transaction(sql, self._clock)
         return SharedTransaction(sql, self._clock, self.node)
 
-    async def close(self) -> None:
+    async def close(self, seconds: float = 2 * STOPPING) -> None:
         """Commit what is queued, then release the database.
 
-        A statement that the server does not answer within `_CLOSING` seconds is interrupted. Its command fails.
+        A statement that the server does not answer in its share of `seconds` is interrupted. Its command fails.
         """
         self._closed = True
         if self._listener is not None:
             await self._listener.stop()
         if self._thread is not None:
             self._queue.put(None)
-            await _until_ended(self._thread.join, self._give_up_writing)
+            if not await until_ended(self._thread.join, self._give_up_writing, seconds / 2):
+                log.error("the database does not answer: the gateway stops without closing its connections")
+                return
             self._thread = None
-        await _until_ended(self._pool.shutdown, self._give_up_reading)
-        self._dispose()
+        if await until_ended(self._pool.shutdown, self._give_up_reading, seconds / 2):
+            self._dispose()
 
     def _give_up_writing(self) -> None:
         self._gave_up = True
-        if self._connection is not None:
-            self.database.abort(self._connection)
+        if self._writer is not None:
+            self.database.abort(self._writer)
 
     def _give_up_reading(self) -> None:
-        for connection in list(self._open_connections):
-            self.database.abort(connection)
+        if self._readers is not None:
+            self.database.abort(self._readers)
 
     def _dispose(self) -> None:
         for connection in (self._connection, *self._open_connections):
@@ -656,14 +657,6 @@ class Journal:
         """Up to `limit` records of a thread after a seq, and not after `until`: fewer where they are large, and none
         only where there are no more."""
         return await self.query(read_page, pk, after, limit, until, self._created)
-
-
-async def _until_ended(join: Callable[[], None], give_up: Callable[[], None]) -> None:
-    """Wait for threads without blocking the loop. Call `give_up` every `_CLOSING` seconds until they end."""
-    ended = asyncio.ensure_future(asyncio.to_thread(join))
-    while not (await asyncio.wait((ended,), timeout=_CLOSING))[0]:
-        give_up()
-    await ended
 
 
 def _discard(connection: Connection) -> None:

@@ -13,6 +13,7 @@ from select import POLLIN, poll
 from socket import SHUT_RDWR, socket
 from typing import Any, Final, LiteralString, cast
 from uuid import uuid4
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from psycopg import sql
@@ -127,6 +128,8 @@ class Postgres:
         """The value in `meta` under `_COMMIT`, as far as this gateway knows."""
         self._entering = False
         self._committing = False
+        self._sessions: WeakKeyDictionary[Engine, WeakSet[psycopg.Connection[Any]]] = WeakKeyDictionary()
+        """Open connections by engine, for `abort`."""
 
     @property
     def folders(self) -> Sequence[Path]:
@@ -185,6 +188,7 @@ class Postgres:
 
         @event.listens_for(engine, "connect")
         def _connect(connection: psycopg.Connection[Any], _: Any) -> None:
+            self._sessions.setdefault(engine, WeakSet()).add(connection)
             connection.autocommit = True  # transactions are begun here, and not by the driver
             # Else the type of a parameter goes by its value, and hardly any statement would be prepared twice.
             connection.adapters.register_dumper(int, Int8BinaryDumper)
@@ -359,10 +363,11 @@ class Postgres:
             with suppress(psycopg.Error):  # a row that is left does no harm
                 _driver(connection).execute("DELETE FROM meta WHERE name = %s", (_COMMIT + self._me,))
 
-    def abort(self, connection: Connection) -> None:
-        """Shut the connection down at this end, because the server may not answer a cancel request either."""
-        with suppress(OSError, psycopg.Error), socket(fileno=os.dup(_driver(connection).fileno())) as near:
-            near.shutdown(SHUT_RDWR)
+    def abort(self, engine: Engine) -> None:
+        """Shut the connections down at this end, because the server may not answer a cancel request either."""
+        for driver in list(self._sessions.get(engine, ())):
+            with suppress(OSError, psycopg.Error), socket(fileno=os.dup(driver.fileno())) as near:
+                near.shutdown(SHUT_RDWR)
 
     def is_unstorable(self, error: Exception) -> bool:
         return (

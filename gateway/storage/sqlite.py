@@ -4,7 +4,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -154,6 +154,8 @@ class Sqlite:
         self._power = power
         self._path = sqlite_path(url)
         self._lock = LockFile(self._path)
+        self._sessions: dict[Engine, list[sqlite3.Connection]] = {}
+        """Connections by engine, for `abort`. Engines are opened once and have at most four."""
         self._file: tuple[int, int] | None = None
         """Device and inode of the file that was opened."""
 
@@ -173,10 +175,19 @@ class Sqlite:
         self._lock.release()
 
     def open_writer(self) -> Engine:
-        return open_engine(self._url, writes=True, power=self._power)
+        return self._with_sessions(open_engine(self._url, writes=True, power=self._power))
 
     def open_readers(self, readers: int) -> Engine:
-        return open_engine(self._url, writes=False, power=self._power, readers=readers)
+        return self._with_sessions(open_engine(self._url, writes=False, power=self._power, readers=readers))
+
+    def _with_sessions(self, engine: Engine) -> Engine:
+        sessions = self._sessions[engine] = []
+
+        @event.listens_for(engine, "connect")
+        def _connect(connection: sqlite3.Connection, _: Any) -> None:
+            sessions.append(connection)
+
+        return engine
 
     def connect(self, writer: Engine) -> Connection:
         connection = writer.connect()
@@ -219,8 +230,10 @@ class Sqlite:
     def leave(self, connection: Connection) -> None:
         """SQLite has no such rows."""
 
-    def abort(self, connection: Connection) -> None:
-        _driver(connection).interrupt()
+    def abort(self, engine: Engine) -> None:
+        for driver in self._sessions.get(engine, ()):
+            with suppress(sqlite3.ProgrammingError):  # it is closed
+                driver.interrupt()
 
     def is_unstorable(self, error: Exception) -> bool:
         of_driver = error.orig if isinstance(error, DBAPIError) else error

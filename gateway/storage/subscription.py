@@ -23,6 +23,7 @@ from babelgate.canonical.hub import Scope, Snapshot
 from babelgate.canonical.message import FilePart, Message, Part
 from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Task
+from babelgate.gateway.exchange import hang_up
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.fold_cache import SnapshotCache
@@ -221,6 +222,7 @@ class LogReader:
                 if batch is None:
                     closed = channel.closed
                     if closed and self._journal.is_closed:
+                        hang_up()  # a response without the rest must not look whole
                         return
                     batch = await self._journal.page(pk, after)
                     if not batch and channel.seq > after and not closed:
@@ -236,9 +238,9 @@ class LogReader:
                     else:
                         async for some in self._batches(held, inline=inline):
                             yield some
-                            if channel.closed and not self._journal.is_closed:
+                            if channel.closed and not self._closed:
                                 break
-                    if channel.closed and not self._journal.is_closed:
+                    if channel.closed and not self._closed:
                         return  # erased meanwhile: what was read before is shown no further
                     if ended:
                         return
@@ -246,6 +248,8 @@ class LogReader:
                 if not (may_grow and self._is_open(pk, scope)):
                     return
                 if channel.closed:
+                    if self._closed:
+                        hang_up()  # a response without the rest must not look whole
                     return
                 await channel.more()
         finally:
@@ -266,12 +270,14 @@ class LogReader:
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
+            if not (self._closed or self._shared):
+                await waiter
+            elif not self._closed:
+                await asyncio.wait([waiter], timeout=_LOOK)
             if self._closed:
+                hang_up()
                 return False
-            if not self._shared:
-                return await waiter
-            await asyncio.wait([waiter], timeout=_LOOK)
-            return False if self._closed else None
+            return None if self._shared else waiter.result()
         else:
             return True
         finally:

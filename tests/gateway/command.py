@@ -34,7 +34,8 @@ def bound_socket() -> socket.socket:
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_") and name != "PORT"}
-    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **more}
+    # Runs that a test leaves behind do not end by themselves.
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "BABELGATE_SHUTDOWN__GRACE": "2", **more}
 
 
 def babelgate(

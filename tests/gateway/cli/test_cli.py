@@ -347,8 +347,8 @@ def test_an_idle_gateway_stops_at_once(tmp_path: Path, number: int) -> None:
         assert running.process.returncode == 0
 
 
-async def test_open_streams_and_waits_end_with_the_state_of_things_when_the_gateway_stops(tmp_path: Path) -> None:
-    """The agent would be silent for a minute; nobody waits for it."""
+async def test_streams_and_waits_of_unfinished_runs_are_cut(tmp_path: Path) -> None:
+    """The agent would be silent for a minute. A client that got the end of a response would take it for the whole."""
     with served(tmp_path) as running:
         async with loopback.client(base_url=running.url, timeout=BOUND) as http:
             message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "60"}]}
@@ -372,18 +372,16 @@ async def test_open_streams_and_waits_end_with_the_state_of_things_when_the_gate
                 async with asyncio.timeout(BOUND):
                     while await _tasks(http) < 4:
                         pass  # the waits are not with the gateway yet
-                began = time.monotonic()
                 running.process.send_signal(signal.SIGTERM)
                 for lines in streams:
-                    async for _ in lines:
-                        pass  # to the end of the body: a connection that is cut raises
-                sent, created = await asyncio.gather(*waits)
+                    with pytest.raises(httpx.RemoteProtocolError, match="incomplete"):
+                        async for _ in lines:
+                            pass
+                for each in await asyncio.gather(*waits, return_exceptions=True):
+                    assert isinstance(each, httpx.RemoteProtocolError), each
         log = await asyncio.to_thread(running.end)
-        assert time.monotonic() - began < 60
     assert running.process.returncode == 0
     assert "Traceback" not in log
-    assert sent.json()["result"]["task"]["status"]["state"] == "TASK_STATE_WORKING"
-    assert created.json()["status"] == "in-progress"
 
 
 async def _tasks(http: httpx.AsyncClient) -> int:

@@ -392,14 +392,14 @@ async def test_who_waits_for_a_commit_that_was_cut_is_told_at_the_end(wire: Wire
 
 @pytest.mark.parametrize("shared", [False, True])
 async def test_a_server_that_answers_nothing_does_not_keep_a_gateway_that_stops(
-    wire: Wire, shared: bool, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, shared: bool
 ) -> None:
-    monkeypatch.setattr(journals, "_CLOSING", 0.1)
     async with opened(wire.url, [], shared=shared) as journal:
         pk = await within(journal.write(create("t")))
         await within(journal.page(pk, 0))
         wire.freeze()
         on_their_way = (journal.write(change("t")), asyncio.ensure_future(journal.page(pk, 0)))
+        await within(journal.close(0.2))
     results = await within(asyncio.gather(*on_their_way, return_exceptions=True))
     assert all(isinstance(each, FaultError) for each in results), results
 

@@ -1,0 +1,128 @@
+"""Shutdown by signals: how long it may take, and what a second signal does."""
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
+from time import monotonic
+from typing import Any, Final
+
+log = logging.getLogger("babelgate")
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_HANG_UP: Final = getattr(signal, "SIGHUP", None)  # not on Windows
+_STOPPING: Final = 10.0
+"""Seconds of the grace, at most, that are for stopping runs which did not end. Chosen, not measured."""
+_AT_ONCE: Final = 1.0
+"""Seconds from the second signal to the end of the process. Chosen: a commit on its way is stored in that time."""
+_LOGGING: Final = 0.5
+"""Seconds that the last line of the log may take, where another thread holds its lock."""
+
+
+class Stop:
+    """The end of a gateway, which one signal requests and a second one hurries.
+
+    Signals are handled between two instructions of the main thread, and the deadline by a thread of its own. So an
+    agent that blocks the event loop cannot keep the process alive.
+    """
+
+    def __init__(self, grace: float, *, expire: Callable[[], Any] | None = None) -> None:
+        """`grace` = seconds from the first signal to the end. `expire` is called then, in a thread: it ends the
+        process."""
+        self._grace = grace
+        self._expire = expire
+        self._deadline: float | None = None
+        """By the monotonic clock, in seconds."""
+        self._is_hurried = False
+        self._changed = asyncio.Event()
+        self._timer: threading.Timer | None = None
+
+    @property
+    def is_requested(self) -> bool:
+        return self._deadline is not None
+
+    def remaining(self) -> float:
+        """Return the seconds until the deadline; the whole grace before the first signal."""
+        return self._grace if self._deadline is None else max(0.0, self._deadline - monotonic())
+
+    def until_runs_stop(self) -> float:
+        """Return the seconds for which running runs may go on."""
+        return max(0.0, self.remaining() - min(_STOPPING, self._grace / 2))
+
+    def request(self) -> None:
+        """Do what a signal does: the first one begins the end, another one leaves it a second.
+
+        Whoever calls this on the event loop calls `notify`, too.
+        """
+        self._is_hurried = self._deadline is not None
+        self._deadline = monotonic() + (min(_AT_ONCE, self._grace) if self._is_hurried else self._grace)
+        if self._expire is not None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = threading.Timer(self.remaining(), self._end)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def notify(self) -> None:
+        """Wake those who wait for a signal."""
+        self._changed.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for the first signal, at most for `seconds`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    async def complete(self, work: Awaitable[Any], seconds: float) -> bool:
+        """Wait for `work` for at most `seconds`, or until the second signal, and cancel it then.
+
+        Returns whether it ended by itself.
+        """
+        working = asyncio.ensure_future(work)
+        until = monotonic() + seconds
+        while not (working.done() or self._is_hurried) and (left := until - monotonic()) > 0:
+            self._changed.clear()
+            hurried = asyncio.ensure_future(self._changed.wait())
+            await asyncio.wait((working, hurried), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            hurried.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait((working,), timeout=_LOGGING)
+            return False
+        await working
+        return True
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Handle SIGTERM and SIGINT, and ignore SIGHUP. Must run in the main thread."""
+        loop = asyncio.get_running_loop()
+
+        def handle(number: int, _: object) -> None:
+            self.request()
+            loop.call_soon_threadsafe(self.notify)
+
+        before = {number: signal.signal(number, handle) for number in _SIGNALS}
+        if _HANG_UP is not None:
+            before[_HANG_UP] = signal.signal(_HANG_UP, signal.SIG_IGN)
+        try:
+            yield
+        finally:
+            for number in before:
+                signal.signal(number, before[number])
+
+    def _end(self) -> None:
+        words = "the second signal" if self._is_hurried else f"shutdown.grace ({self._grace:g} s)"
+        telling = threading.Thread(
+            target=log.warning,
+            args=(
+                "the gateway did not stop in time after %s: the process ends now. Nothing acknowledged is lost",
+                words,
+            ),
+            daemon=True,
+        )
+        telling.start()
+        telling.join(_LOGGING)
+        assert self._expire is not None
+        self._expire()
