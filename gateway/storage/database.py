@@ -11,7 +11,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.gateway.settings.model import hide_password
 from babelgate.gateway.storage.sqlite import Sqlite
 
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 15))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 16))
 """Those in `gateway/storage/migrations/versions`, oldest first. What a release writes that the one before cannot
 read is a revision of its own, also where no table changes: then the one before says so, and reads nothing wrong."""
 HEAD: Final = REVISIONS[-1]

@@ -80,7 +80,9 @@ class Sql:
         interrupt, event, tombstone = table_of(InterruptRow), table_of(EventRow), table_of(TombstoneRow)
         self.insert_event = inserting(event, dialect)
         self.insert_task = inserting(task, dialect)
-        self.insert_run = inserting(run, dialect)
+        # `crashes` is not part of the fold: a new row takes the column's default, and an update leaves it alone.
+        folded = tuple(column.name for column in run.columns if column.name != "crashes")
+        self.insert_run = inserting(run, dialect, *folded)
         self.insert_interrupt = inserting(interrupt, dialect)
         self.insert_tombstone = inserting(tombstone, dialect)
         alias = table_of(AliasRow)

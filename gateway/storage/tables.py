@@ -172,6 +172,9 @@ class RunRow(Row, table=True):
     """Of gateways that share the database, the one that runs it, or that starts it when its turn comes; None = it is
     nobody's, or the database is one gateway's."""
     body: bytes = Field(sa_type=LargeBinary)
+    crashes: int = Field(default=0, sa_column=Column(Integer, server_default=text("0"), nullable=False))
+    """How many times the process that executed the run ended without releasing it. Only an UPDATE of this column
+    changes it: writing the run's row does not."""
 
 
 class InterruptRow(Row, table=True):
@@ -234,6 +237,14 @@ class WebhookRow(Row, table=True):
     node: str | None = None
     """As of a run: the gateway that posts to it."""
     body: bytes = Field(sa_type=LargeBinary)
+    failures: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """Number of failed tries to deliver the body at the cursor; 0 after a delivery."""
+    next_try: int | None = Field(default=None, sa_type=BigInteger)
+    """Time of the next try, in microseconds since 1970, UTC; None = at once, or never if `done`."""
+    reason: str | None = None
+    """Why the last try failed; None after a delivery."""
+    given_up_at: int | None = Field(default=None, sa_type=BigInteger)
+    """Time of the last failed try, if the schedule of retries is exhausted; the webhook is then `done`, too."""
 
 
 class ItemRow(Row, table=True):

@@ -170,6 +170,7 @@ CREATE TABLE run (
 	removed BOOLEAN DEFAULT false NOT NULL,
 	node VARCHAR COLLATE "C",
 	body BYTEA NOT NULL,
+	crashes INTEGER DEFAULT 0 NOT NULL,
 	PRIMARY KEY (owner, run_id)
 );
 
@@ -267,6 +268,10 @@ CREATE TABLE webhook (
 	done BOOLEAN NOT NULL,
 	node VARCHAR COLLATE "C",
 	body BYTEA NOT NULL,
+	failures INTEGER DEFAULT 0 NOT NULL,
+	next_try BIGINT,
+	reason VARCHAR COLLATE "C",
+	given_up_at BIGINT,
 	PRIMARY KEY (owner, task_id, webhook_id)
 );
 

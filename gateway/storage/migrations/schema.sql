@@ -71,7 +71,7 @@ CREATE TABLE run (
 	start_after BIGINT, 
 	first_seq INTEGER NOT NULL, 
 	last_seq INTEGER NOT NULL, 
-	body BLOB NOT NULL, removed BOOLEAN DEFAULT 0 NOT NULL, node VARCHAR, 
+	body BLOB NOT NULL, removed BOOLEAN DEFAULT 0 NOT NULL, node VARCHAR, crashes INTEGER DEFAULT 0 NOT NULL, 
 	PRIMARY KEY (owner, run_id)
 )
  WITHOUT ROWID
@@ -138,7 +138,7 @@ CREATE TABLE webhook (
 	url VARCHAR NOT NULL, 
 	delivered_seq INTEGER NOT NULL, 
 	done BOOLEAN NOT NULL, 
-	body BLOB NOT NULL, node VARCHAR, 
+	body BLOB NOT NULL, node VARCHAR, failures INTEGER DEFAULT 0 NOT NULL, next_try BIGINT, reason VARCHAR, given_up_at BIGINT, 
 	PRIMARY KEY (owner, task_id, webhook_id)
 );
 

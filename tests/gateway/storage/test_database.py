@@ -150,6 +150,24 @@ def test_what_owners_have_is_counted_from_what_an_earlier_release_left(tmp_path:
     engine.dispose()
 
 
+def test_the_release_before_can_write_what_this_one_has_migrated(tmp_path: Path) -> None:
+    """It names the columns that it knows."""
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    tables = ("run", "webhook")
+    with engine.begin() as connection:
+        migrate_to("0014", connection)
+        before = {each: [column["name"] for column in inspect(connection).get_columns(each)] for each in tables}
+        migrate(connection)
+        for name, columns in before.items():
+            places = ", ".join("?" * len(columns))
+            statement = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({places})"
+            connection.exec_driver_sql(statement, ("1",) * len(columns))
+        assert connection.exec_driver_sql("SELECT crashes FROM run").all() == [(0,)]
+        added = "SELECT failures, next_try, reason, given_up_at FROM webhook"
+        assert connection.exec_driver_sql(added).all() == [(0, None, None, None)]
+    engine.dispose()
+
+
 async def test_the_status_of_an_earlier_releases_threads_is_what_their_runs_say(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))

@@ -261,3 +261,17 @@ async def test_a_removed_run_is_marked_wherever_it_is_found(journal: Journal) ->
     assert await do(journal, removed) is False
     await do(journal, remove)
     assert await do(journal, removed) is True
+
+
+async def test_writing_the_row_of_a_run_keeps_its_crashes(journal: Journal) -> None:
+    def crashes(tx: Transaction) -> list[tuple[str, int]]:
+        tx.flush()
+        rows = tx.connection.exec_driver_sql("SELECT status, crashes FROM run ORDER BY run_id").all()
+        return [(status, count) for status, count in rows]
+
+    await do(journal, working)
+    assert await do(journal, crashes) == [("running", 0)]
+    await do(journal, lambda tx: tx.connection.exec_driver_sql("UPDATE run SET crashes = 2"))
+    await do(journal, lambda tx: end(tx, "r"))
+    await do(journal, lambda tx: run(tx, "s"))
+    assert await do(journal, crashes) == [("success", 2), ("pending", 0)]
