@@ -96,6 +96,11 @@ CronSubmit = Callable[[Any, str, Cron, str], Awaitable[object]]
 
 
 class Hub:
+    _draining = False
+    """No more runs are started."""
+    _stopping = False
+    """Connections are closed."""
+
     def __init__(
         self,
         *,
@@ -113,10 +118,12 @@ class Hub:
         standby: bool = False,
         cluster: str | None = None,
         retention: Policy = _KEPT,
+        patience: float = 60.0,
         clock: Clock | None = None,
     ) -> None:
         """`pooler` = the URL by which PostgreSQL is read. `standby` = wait for the database while another gateway uses
-        it. `cluster` = share it with others, as the node of this name."""
+        it. `cluster` = share it with others, as the node of this name. `patience` = `recovery.patience` of the
+        settings, in seconds."""
         self.registry = registry
         self._standby = standby
         self.instance = ""
@@ -146,6 +153,8 @@ class Hub:
             cancel_grace=limits.cancel_grace,
             event_limit=limits.event,
             output_limit=limits.output,
+            attempts=limits.attempts,
+            patience=patience,
             window=limits.window if cluster is None or "window" in limits.model_fields_set else _SHARED_WINDOW,
         )
         signer = None if webhook_secret is None else Signer(webhook_secret)
@@ -156,7 +165,6 @@ class Hub:
         self._probed = -_PROBE
         """When a write was last tried for `ready`, by the monotonic clock."""
         self._tasks = Tasks()
-        self._draining = self._stopping = False
         self._expiry = Expiry(self.journal, limits, self._erase_expired, self._clock)
         self.retention = Retention(self.journal, retention, self._erase_idle, self._clock, self._leads)
         self._in_process_agents = [each.agent for each in registry.all() if isinstance(each.agent, InProcess)]

@@ -49,6 +49,7 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     # Actions.
     "add_texts": "whether it could",
     "await_thread": "whether the thread came before the gateway's end",
+    "complete": "whether it ended by itself",
     "cite": "whether there is a message to cite in",
     "delete": "whether there was one",
     "delete_webhook": "whether there was one",
@@ -57,6 +58,7 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "erase_remnant": "whether there may be more",
     "find": "whether the pattern was found, by a process that is asked",
     "give_back": "whether there may be more",
+    "until_ended": "whether it ended",
     "hold": "whether there were questions to hold",
     "mark": "whether there was anything to mark",
     "match": "the same as `find`, within that process, where it is a command",

@@ -48,6 +48,7 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
         blobs=open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact),
         limits=settings.limits,
         retention=settings.retention,
+        patience=settings.recovery.patience,
         fetcher=fetcher,
         writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
         webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},

@@ -135,6 +135,7 @@ class Cluster:
         running = [found for found in live if found.run.status is RunStatus.RUNNING]
         for start in range(0, len(running), _AT_ONCE):
             await asyncio.gather(*map(self._recover, running[start : start + _AT_ONCE]))
+        self._engine.recover_suspects()
 
     async def _recover(self, found: LiveRun) -> None:
         key = found.pk, found.run.run_id

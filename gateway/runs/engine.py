@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -34,6 +34,17 @@ T = TypeVar("T")
 P = ParamSpec("P")
 log = logging.getLogger("babelgate.engine")
 
+_AWAY: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
+"""Faults of a server that may answer later."""
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 10.0
+"""Seconds between two tries to reach such a server: the pause doubles each time. Chosen, not measured."""
+_WITHDRAWING: Final = 3600.0
+"""Seconds for which a run that has ended here is tried to be cancelled on its server. Chosen, not measured."""
+_ALONE: Final = (5.0, 60.0)
+"""Seconds that a run which may have ended its process has for itself when it starts the second time, and the third.
+Chosen: long enough for a crash that comes at once, and short enough for a hundred runs."""
+
 
 class Engine:
     def __init__(
@@ -49,7 +60,10 @@ class Engine:
         event_limit: int = 8 * 2**20,
         output_limit: int = 64 * 2**20,
         window: float = 0,
+        attempts: int = 3,
+        patience: float = 60,
     ) -> None:
+        """`attempts` and `patience` = `limits.attempts` and `recovery.patience` of the settings, in seconds."""
         self._journal = journal
         self._blobs = blobs
         self._invocations = Invocations(journal, blobs, reader)
@@ -60,6 +74,8 @@ class Engine:
         self._event_limit = event_limit
         self._output_limit = output_limit
         self._window = Window(window)
+        self._attempts = attempts
+        self._patience = patience
         self.slots = Slots(find, self._start_next)
         self._pumps: dict[RunKey, Pump] = {}
         self._at_work: dict[int, Pump] = {}
@@ -67,7 +83,12 @@ class Engine:
         self._ending: set[RunKey] = set()
         """Runs whose ends are on their way into the journal."""
         self._tasks = Tasks()
-        self._stopping = False
+        self._suspects: dict[RunKey, tuple[Start, str | None]] = {}
+        """Lost runs that may have ended their process, each with the name of its node, until their turn comes."""
+        self._recoveries = Tasks()
+        self._withdrawals = Tasks()
+        """Cancels of runs on servers that may be away for long."""
+        self._draining = self._stopping = False
 
     def _start_next(self, owner: str, thread_id: str, agent: str) -> None:
         self._tasks.spawn(self._claim(owner, thread_id, agent), f"start {thread_id}")
@@ -152,7 +173,8 @@ class Engine:
     def is_attending(self, pk: int, run_id: str) -> bool:
         """Whether this node sees to a run that has begun."""
         pump = self._pumps.get((pk, run_id))
-        return (pump is not None and not pump.detached) or (pk, run_id) in self._ending
+        is_known = (pk, run_id) in self._ending or (pk, run_id) in self._suspects
+        return is_known or (pump is not None and not pump.detached)
 
     def _abandon(self, pump: Pump, outcome: Outcome) -> None:
         if pump.task is not None and not (pump.task.done() or pump.abandoned or self._stopping):
@@ -160,26 +182,11 @@ class Engine:
             self._tasks.spawn(self._end(pump, outcome), f"abandon {pump.start.run.run_id}")
 
     async def _drive(self, pump: Pump, past: Past | None) -> Outcome:
-        """Take the agent's events until it ends, and say how it did."""
+        """Take the agent's events until it ends, and return how it did."""
         start = pump.start
-        attempt = pump.attempt = Attempt(start, self._event_limit, self._output_limit, past)
+        pump.attempt = self._make_attempt(start, past)
         try:
-            registered = await self._reach(start.task.agent)
-            if registered.agent is None:
-                raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {registered.info.name}: {registered.broken}")
-            if (
-                not registered.info.stateful
-            ):  # one with a state of its own may keep what it said before it is in the log
-                pump.window = self._window
-            seconds = registered.timeout.total or self._run_timeout
-            pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
-            call = await self._invocations.make(start, registered.info)
-            reattached = past is not None and past.reattached
-            events = cast("Reattachable", registered.agent).reattach(call) if reattached else registered.agent.run(call)
-            try:
-                await pump.take(attempt, events)
-            finally:
-                await close_events(events, detach=pump.detached)
+            registered = await (self._take_events(pump, None) if past is None else self._take_up(pump, past))
         except FaultError as error:
             return pump.expired or Outcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
         except asyncio.CancelledError:
@@ -190,7 +197,7 @@ class Engine:
             log.exception("agent %s failed in run %s", start.task.agent, start.run.run_id)
             words = f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
             return Outcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.AGENT_FAILED, message=words))
-        ended = attempt.run_end
+        ended = pump.attempt.run_end
         if ended is None:
             return Outcome()
         if (
@@ -199,6 +206,56 @@ class Engine:
         ):
             return Outcome(RunStatus.ERROR, RunReason.FAULT, wrong)
         return Outcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
+
+    def _make_attempt(self, start: Start, past: Past | None) -> Attempt:
+        return Attempt(start, self._event_limit, self._output_limit, past)
+
+    async def _take_events(self, pump: Pump, past: Past | None) -> RegisteredAgent:
+        """Run the agent, or attach to its server again, and store what it says. Raises
+        agent_unreachable, gateway_restarted, and what the agent does."""
+        start = pump.start
+        registered = await self._reach(start.task.agent)
+        if registered.agent is None:
+            raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {registered.info.name}: {registered.broken}")
+        if past is not None:
+            attaches = past.reattached and isinstance(registered.agent, Reattachable)
+            if past.reattached and not (attaches or registered.idempotent):
+                raise FaultError(FaultCode.GATEWAY_RESTARTED, _restart_message())
+            past = Past(past.records, reattached=attaches, stateful=registered.info.stateful)
+        attempt = pump.attempt = self._make_attempt(start, past)
+        if not registered.info.stateful:  # one with a state of its own may keep what it said before it is in the log
+            pump.window = self._window
+        if pump.timer is None:
+            seconds = registered.timeout.total or self._run_timeout
+            pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
+        call = await self._invocations.make(start, registered.info)
+        if past is not None and past.reattached:
+            events = cast("Reattachable", registered.agent).reattach(call)
+        else:
+            events = registered.agent.run(call)
+        try:
+            await pump.take(attempt, events)
+        finally:
+            await close_events(events, detach=pump.detached)
+        return registered
+
+    async def _take_up(self, pump: Pump, past: Past) -> RegisteredAgent:
+        """The same for a run that another process began: if its server does not answer, as when it is started together
+        with the gateway, try again for as long as `recovery.patience` says."""
+        loop = asyncio.get_running_loop()
+        pause, until = _FIRST_PAUSE, loop.time() + self._patience
+        while True:
+            try:
+                return await self._take_events(pump, past)
+            except FaultError as error:
+                if error.fault.code not in _AWAY or not pump.is_silent:
+                    raise
+                if loop.time() + pause > until:
+                    self._withdrawals.spawn(self._withdraw(pump.start), f"withdraw {pump.start.run.run_id}")
+                    raise
+                log.info("run %s waits for the server of its agent: %s", pump.start.run.run_id, error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _expire(self, pump: Pump, seconds: float) -> None:
         """The run took too long: cancel it, and end it without its agent if that takes longer than the grace."""
@@ -280,16 +337,20 @@ class Engine:
     # Stopping and coming back
 
     async def drain(self) -> None:
-        """Wait until no run is running and all ends are stored. Nothing is started meanwhile if the slots are
-        closed."""
+        """Start no more runs, and wait until no run is running and all ends are stored."""
+        self._draining = True
+        self.slots.close()
+        await self._recoveries.stop()
         while running := [*(pump.task for pump in self.pumps() if pump.task is not None), *self._tasks]:
             await asyncio.wait(running)
 
     async def stop(self, seconds: float = STOPPING) -> None:
         """Release every run, and leave it to the next start. Waits for the agents and the journal for at most
         `seconds`."""
-        self._stopping = True
+        self._draining = self._stopping = True
         self.slots.close()
+        await self._recoveries.stop(seconds / 10)
+        await self._withdrawals.stop(seconds / 10)
         until = asyncio.get_running_loop().time() + seconds
         pumps = list(self._pumps.values())
         for pump in pumps:
@@ -297,6 +358,9 @@ class Engine:
             if pump.task is not None:
                 pump.task.cancel(DETACH)
         running = [pump.task for pump in pumps if pump.task is not None]
+        if pumps:
+            done = self._journal.write(lifecycle.release, [pump.start for pump in pumps])
+            done.add_done_callback(_note_release)
         if running:
             await asyncio.wait(running, timeout=min(self._grace, seconds / 2))
             await asyncio.sleep(0)  # their ends are queued by callbacks
@@ -307,7 +371,51 @@ class Engine:
 
     async def recover(self, lost: Start, node: str | None = None) -> None:
         """Continue a run that was active when the gateway ended, or the `node` of it that had it; or end it with a
-        fault that says why it cannot. Raises conflict where the run has ended, or is another node's by now."""
+        fault that says why it cannot. A run that may have ended the process waits for `recover_suspects`. Raises
+        conflict where the run has ended, or is another node's by now."""
+        if self._is_suspect(lost):
+            self._suspects.setdefault((lost.pk, lost.run.run_id), (lost, node))
+            return
+        await self._recover_now(lost, node)
+
+    def _is_suspect(self, lost: Start) -> bool:
+        """Whether the run is to be started and may have ended the process that ran it. Of a run on a server that is
+        likely only the second time."""
+        registered = self._find_configured(lost)
+        if registered is None or lost.task.state is TaskState.CANCELLING or lost.crashes + 1 >= self._attempts:
+            return False
+        if _is_bound(lost) and _may_attach(registered):
+            return lost.crashes > 0
+        return registered.idempotent and _may_run(registered)
+
+    def _find_configured(self, lost: Start) -> RegisteredAgent | None:
+        try:
+            return self._find(lost.task.agent)
+        except FaultError:  # gone from the configuration since
+            return None
+
+    def recover_suspects(self) -> None:
+        """Recover the runs that may have ended the process, after all others and one after the other: so a run that
+        does it again takes no other with it."""
+        if self._suspects and not self._recoveries:
+            self._recoveries.spawn(self._recover_in_turn(), "recovery")
+
+    async def _recover_in_turn(self) -> None:
+        while self._suspects and not self._draining:
+            key = min(self._suspects, key=lambda key: self._suspects[key][0].crashes)
+            lost, node = self._suspects[key]
+            try:
+                await _keep_trying(partial(self._recover_now, lost, node))
+            except FaultError as error:
+                if error.fault.code is not FaultCode.CONFLICT:  # else it has ended, or another node has it by now
+                    log.warning("run %s could not be recovered: %s", lost.run.run_id, error)
+            finally:
+                del self._suspects[key]
+            pump = self._pumps.get(key)
+            if pump is not None and pump.task is not None:
+                await asyncio.wait((pump.task,), timeout=_ALONE[lost.crashes > 0])
+
+    async def _recover_now(self, lost: Start, node: str | None) -> None:
         while True:
             try:
                 await self._recover(lost, node)
@@ -317,48 +425,59 @@ class Engine:
 
     async def _recover(self, lost: Start, node: str | None) -> None:
         records, seq = await self._invocations.of_run(lost)
-        registered: RegisteredAgent | None
-        attaches = False
-        try:
-            registered = self._find(lost.task.agent)
-        except FaultError:
-            registered = None
-        cancelling = lost.task.state is TaskState.CANCELLING
-        if registered is not None and registered.agent is not None:
-            bound = lost.run.upstream
-            attaches = bool(bound.get("run") or bound.get("task")) and isinstance(registered.agent, Reattachable)
-            if attaches and not cancelling:
-                await self._resume(lost, seq, Past(records, reattached=True, stateful=registered.info.stateful))
-                return
-            elif registered.idempotent and not cancelling:
-                await self._resume(lost, seq, Past(records, reattached=False, stateful=registered.info.stateful))
-                return
-        of_node = "" if node is None else f"'s node {node}"
-        fault = Fault(
-            code=FaultCode.GATEWAY_RESTARTED,
-            message=f"The gateway{of_node} stopped while the agent was at work, and the agent can neither be asked for "
-            "the rest nor be started again safely. Send the request again, or declare the agent idempotent.",
-        )
-        outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
+        registered = self._find_configured(lost)
+        attaches = _is_bound(lost) and registered is not None and _may_attach(registered)
+        words = _restart_message(node)
+        if lost.crashes + 1 >= self._attempts:
+            words = (
+                f"The process of the gateway ended {lost.crashes + 1} times while it ran this, so it is not started "
+                "again. If the run did not cause it, send the request again; limits.attempts says how often."
+            )
+        elif (
+            registered is not None
+            and lost.task.state is not TaskState.CANCELLING
+            and (attaches or (registered.idempotent and _may_run(registered)))
+        ):
+            await self._resume(lost, seq, Past(records, reattached=attaches, stateful=registered.info.stateful))
+            return
+        outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.GATEWAY_RESTARTED, message=words))
         validator = EventValidator(lost.task.agent, self._event_limit)
         validator.replay(records)
         closing = validator.close()
         # What waits behind it is not offered here: the hub offers all that waits, in the order in which it was created.
         await self._journal.write(lifecycle.end, lost, outcome, closing, seq=seq)
-        if registered is not None and attaches:
-            self._tasks.spawn(self._withdraw(lost, registered), f"withdraw {lost.run.run_id}")
+        if attaches:
+            self._withdrawals.spawn(self._withdraw(lost), f"withdraw {lost.run.run_id}")
 
-    async def _withdraw(self, lost: Start, registered: RegisteredAgent) -> None:
-        """The upstream of a run that was being cancelled may not have heard of it: attach to it again, and leave."""
+    async def _withdraw(self, lost: Start) -> None:
+        """Cancel a run on the server of its agent, which goes on there while the run has ended here. Tried again while
+        the server does not answer."""
         again = replace(lost, run=lost.run.replace(attempt=lost.run.attempt + 1))
-        events = cast("Reattachable", registered.agent).reattach(await self._invocations.make(again, registered.info))
+        loop = asyncio.get_running_loop()
+        pause, until = _FIRST_PAUSE, loop.time() + _WITHDRAWING
+        while True:
+            try:
+                registered = await self._reach(lost.task.agent)
+                if isinstance(registered.agent, Reattachable):
+                    await self._attach_and_leave(again, registered)
+                    return
+                error: FaultError | TimeoutError = FaultError(FaultCode.AGENT_UNREACHABLE, registered.broken or "")
+            except (FaultError, TimeoutError) as raised:
+                error = raised
+            is_away = not isinstance(error, FaultError) or error.fault.code in _AWAY
+            if not is_away or loop.time() + pause > until:
+                log.warning(
+                    "run %s was cancelled, but cancelling it on its agent's server failed: %s", lost.run.run_id, error
+                )
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _attach_and_leave(self, start: Start, registered: RegisteredAgent) -> None:
+        events = cast("Reattachable", registered.agent).reattach(await self._invocations.make(start, registered.info))
         try:
             async with asyncio.timeout(self._grace):
                 await anext(events, None)
-        except (FaultError, TimeoutError) as error:
-            log.warning(
-                "run %s was cancelled, but cancelling it on its agent's server failed: %s", lost.run.run_id, error
-            )
         finally:
             await close_events(events, detach=False)
 
@@ -368,9 +487,38 @@ class Engine:
         self.begin(start, past)
 
 
+def _is_bound(lost: Start) -> bool:
+    """Whether the server of the agent has a name for the run, or for its task."""
+    return bool(lost.run.upstream.get("run") or lost.run.upstream.get("task"))
+
+
+def _may_attach(registered: RegisteredAgent) -> bool:
+    """Whether the agent can be asked for the rest of a run; of one whose server does not answer now, whether it may be
+    able to later."""
+    return isinstance(registered.agent, Reattachable) or (registered.agent is None and registered.again is not None)
+
+
+def _may_run(registered: RegisteredAgent) -> bool:
+    return registered.agent is not None or registered.again is not None
+
+
+def _restart_message(node: str | None = None) -> str:
+    of_node = "" if node is None else f"'s node {node}"
+    return (
+        f"The gateway{of_node} stopped while the agent was at work, and the agent can neither be asked for "
+        "the rest nor be started again safely. Send the request again, or declare the agent idempotent."
+    )
+
+
 def _keep_trying(act: Callable[[], Awaitable[T]]) -> Awaitable[T]:
     """Read or write until the database can: a run must not stay open, or wait, for ever."""
     return keep_trying(act, Unstored, Unreachable, longest=10.0, note=_warn)
+
+
+def _note_release(done: "asyncio.Future[Any]") -> None:
+    """A stop that could not be noted counts as a crash of its runs."""
+    if not done.cancelled() and (error := done.exception()) is not None:
+        log.warning("the release of running runs was not stored: %s", error)
 
 
 def _warn(error: FaultError, pause: float) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 
 from babelgate.canonical.event import (
     Event,
@@ -47,6 +47,8 @@ class Start(msgspec.Struct, frozen=True):
     """As `Thread.last_edit_seq`."""
     changed_values: int = 0
     """As `Thread.changed_values`."""
+    crashes: int = 0
+    """Number of processes that ended while they ran it, without releasing it first."""
 
 
 class Later(msgspec.Struct, frozen=True):
@@ -331,7 +333,22 @@ def restart(tx: Transaction, lost: Start, seq: int | None = None) -> Start:
     says something else than before. `seq` = only if the log still ends there."""
     state = _fence_attempt(tx, lost)
     _check_unmoved(state, seq)
-    return begin(tx, state, state.runs[lost.run.run_id], resumed=True)
+    _count_crashes(tx, lost, 1)
+    return msgspec.structs.replace(
+        begin(tx, state, state.runs[lost.run.run_id], resumed=True), crashes=lost.crashes + 1
+    )
+
+
+def release(tx: Transaction, starts: Sequence[Start]) -> None:
+    """Note that this process stops without the fault of these runs: `restart` will count a crash, which is none."""
+    for start in starts:
+        _count_crashes(tx, start, -1)
+
+
+def _count_crashes(tx: Transaction, start: Start, crashes: int) -> None:
+    run = table_of(RunRow)
+    this = (run.c.owner == start.owner) & (run.c.run_id == start.run.run_id) & (run.c.thread_pk == start.pk)
+    tx.connection.execute(update(run).where(this).values(crashes=run.c.crashes + crashes))
 
 
 def fail_pending(tx: Transaction, owner: str, thread_id: str, run_id: str, fault: Fault) -> None:

@@ -85,6 +85,11 @@ class Pump:
         return len(self.buffer) >= _BATCH or self.size >= _BYTES
 
     @property
+    def is_silent(self) -> bool:
+        """Whether the agent has said nothing yet that the log does not have."""
+        return not self.buffer and not self.flushed_at
+
+    @property
     def key(self) -> RunKey:
         return self.start.pk, self.start.run.run_id
 

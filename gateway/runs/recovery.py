@@ -35,6 +35,7 @@ class Recovery:
         for found in live:
             if found.run.status is RunStatus.PENDING:
                 await self.offer(found)
+        self._engine.recover_suspects()
 
     async def offer(self, found: LiveRun) -> None:
         """A run that waits is started when its turn comes."""
@@ -59,4 +60,4 @@ class Recovery:
 
 
 def start_of(found: LiveRun) -> Start:
-    return Start(found.owner, found.thread_id, found.task, found.run, found.pk)
+    return Start(found.owner, found.thread_id, found.task, found.run, found.pk, crashes=found.crashes)

@@ -159,6 +159,8 @@ class LiveRun:
     agent: str
     run: Run
     task: Task
+    crashes: int = 0
+    """Number of processes that ended while they ran it, without releasing it first."""
 
 
 def live_runs(connection: Connection, node: str | None = None, pks: Sequence[int] | None = None) -> list[LiveRun]:
@@ -170,14 +172,16 @@ def live_runs(connection: Connection, node: str | None = None, pks: Sequence[int
     if pks is not None:
         which.append(_RUN.c.thread_pk.in_(pks))
     rows = connection.execute(
-        select(_RUN.c.owner, _TASK.c.thread_id, _RUN.c.thread_pk, _RUN.c.agent, _RUN.c.body, _TASK.c.body)
+        select(
+            _RUN.c.owner, _TASK.c.thread_id, _RUN.c.thread_pk, _RUN.c.agent, _RUN.c.body, _TASK.c.body, _RUN.c.crashes
+        )
         .join(_TASK, (_TASK.c.owner == _RUN.c.owner) & (_TASK.c.task_id == _RUN.c.task_id))
         .where(*which)
         .order_by(_RUN.c.created_at, _RUN.c.thread_pk, _RUN.c.first_seq)
     )
     return [
-        LiveRun(owner, thread_id, pk, agent, decode_row(Run, run), decode_row(Task, task))
-        for owner, thread_id, pk, agent, run, task in rows
+        LiveRun(owner, thread_id, pk, agent, decode_row(Run, run), decode_row(Task, task), crashes)
+        for owner, thread_id, pk, agent, run, task, crashes in rows
     ]
 
 

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Stall, status
@@ -121,13 +121,43 @@ async def test_a_server_that_dies_in_the_middle_and_stays_dead_is_given_up(stage
     assert found.text.startswith(f"{text}-0"), "what was heard is kept"
 
 
-@pytest.mark.parametrize("wire", ["langgraph", "agent-protocol"])
-async def test_a_gateway_that_is_back_before_the_server_is_finds_the_run_again(
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("wire", REATTACHING)
+@pytest.mark.usefixtures("hurried")
+async def test_a_gateway_that_is_back_before_the_server_finds_the_run_again(
+    stage: Stage, wire: str, known: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where the server does not answer when the gateway starts, so that its agent is broken at first."""
+    text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
+    settings = settings_of(stage, wire)
+    players.go.clear()
+    front = Stage(stage.proxies, stage.players)
+    async with running(tmp_path, registered={"held": (await connect(settings)).get("held")}) as front.front:
+        receipt = await front.submit("held", text)
+        await front.heard(receipt, f"{text}-1")
+    registry = await connect(settings) if known else None
+    proxy.shut()
+    registry = registry or await connect(settings)
+    caplog.set_level("INFO", "babelgate.engine")
+    async with aclosing(registry), running(tmp_path, registry=registry) as front.front:
+        try:
+            async with asyncio.timeout(BOUND):
+                await turned(lambda: "waits for the server of its agent" in caplog.text)
+        finally:
+            await proxy.open()
+        players.go.set()
+        found = await front.ended(receipt)
+    assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
+    assert stage.started(text) == 1
+
+
+@pytest.mark.parametrize("wire", REATTACHING)
+@pytest.mark.usefixtures("hurried")
+async def test_a_run_that_is_given_up_is_cancelled_when_its_server_is_back(
     stage: Stage, wire: str, tmp_path: Path
 ) -> None:
     text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
-    at = {"url": proxy.url + WIRES[wire].path, "protocol": WIRES[wire].protocol, "agent": "held"}
-    settings = Settings.model_validate({"agents": {"held": at}})
+    settings = settings_of(stage, wire)
     players.go.clear()
     front = Stage(stage.proxies, stage.players)
     async with running(tmp_path, registered={"held": (await connect(settings)).get("held")}) as front.front:
@@ -135,16 +165,23 @@ async def test_a_gateway_that_is_back_before_the_server_is_finds_the_run_again(
         await front.heard(receipt, f"{text}-1")
     registered = (await connect(settings)).get("held")
     proxy.shut()
-    async with running(tmp_path, registered={"held": registered}) as front.front:
+    async with running(tmp_path, registered={"held": registered}, recovery={"patience": 0.01}) as front.front:
         try:
-            async with asyncio.timeout(BOUND):
-                await turned(lambda: list(cast("ServerPool", registered.agent).health.values()) == ["failing"])
+            found = await front.ended(receipt)
         finally:
             await proxy.open()
-        players.go.set()
-        found = await front.ended(receipt)
-    assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
-    assert stage.started(text) == 1
+        assert found.run.fault is not None
+        assert found.run.fault.code == "agent_unreachable"
+        await comes(players.cancelled[text].wait())
+
+
+def settings_of(stage: Stage, wire: str) -> Settings:
+    at = {
+        "url": stage.proxy(wire).url + WIRES[wire].path.format(agent="held"),
+        "protocol": WIRES[wire].protocol,
+        "agent": "held",
+    }
+    return Settings.model_validate({"agents": {"held": at}})
 
 
 @pytest.mark.parametrize("wire", REATTACHING)

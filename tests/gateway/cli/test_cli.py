@@ -374,7 +374,7 @@ async def test_streams_and_waits_of_unfinished_runs_are_cut(tmp_path: Path) -> N
                         pass  # the waits are not with the gateway yet
                 running.process.send_signal(signal.SIGTERM)
                 for lines in streams:
-                    with pytest.raises(httpx.RemoteProtocolError, match="incomplete"):
+                    with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
                         async for _ in lines:
                             pass
                 for each in await asyncio.gather(*waits, return_exceptions=True):

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 
 from babelgate.gateway.cli.stop import Stop
 from tests.gateway.command import BOUND, Served, served
+from tests.gateway.hubs import turned
 from tests.gateway.storage.wire import Wire
 from tests.postgres import empty, url_of
 
@@ -37,8 +39,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def serve(folder: Path, agent: str = "patient", *arguments: str, grace: str = FOREVER) -> "Generator[Served]":
-    return served(folder, f"waiting:{agent}", *arguments, BABELGATE_SHUTDOWN__GRACE=grace)  # type: ignore[return-value]
+@contextmanager
+def serve(folder: Path, agent: str = "patient", *arguments: str, grace: str = FOREVER) -> Generator[Served]:
+    with served(folder, f"waiting:{agent}", *arguments, BABELGATE_SHUTDOWN__GRACE=grace) as running:
+        yield running
 
 
 def call(url: str, agent: str, text: str) -> str:
@@ -112,8 +116,7 @@ async def test_an_agent_that_blocks_the_loop_does_not_keep_the_gateway(folder: P
     with serve(folder, "deaf", grace="1" if signals == 1 else FOREVER) as running:
         answer = asyncio.ensure_future(asyncio.to_thread(call, running.url, "deaf", str(folder / "blocked")))
         async with asyncio.timeout(BOUND):
-            while not (folder / "blocked").exists():
-                await asyncio.sleep(0)
+            await turned((folder / "blocked").exists)
         running.process.send_signal(signal.SIGTERM)
         if signals == 2:
             running.process.send_signal(signal.SIGINT)
@@ -128,16 +131,18 @@ async def test_a_database_that_hangs_does_not_keep_the_gateway(
     folder: Path, postgres_tables: str, workers: str
 ) -> None:
     empty(postgres_tables)
-    with Wire(url_of(postgres_tables)).running() as wire:
-        with serve(folder, "patient", "--database", wire.url, "--workers", workers, grace="4") as running:
-            answer = await begin(running, "patient", str(folder / "go"))
-            wire.freeze()
-            (folder / "go").touch()
-            running.process.send_signal(signal.SIGTERM)
-            with pytest.raises(httpx.HTTPError):
-                await answer
-            await asyncio.to_thread(running.end)
-            assert running.process.returncode == 0
+    with (
+        Wire(url_of(postgres_tables)).running() as wire,
+        serve(folder, "patient", "--database", wire.url, "--workers", workers, grace="4") as running,
+    ):
+        answer = await begin(running, "patient", str(folder / "go"))
+        wire.freeze()
+        (folder / "go").touch()
+        running.process.send_signal(signal.SIGTERM)
+        with pytest.raises(httpx.HTTPError):
+            await answer
+        await asyncio.to_thread(running.end)
+        assert running.process.returncode == 0
 
 
 def test_a_hangup_does_not_end_the_gateway(folder: Path) -> None:

@@ -391,9 +391,7 @@ async def test_who_waits_for_a_commit_that_was_cut_is_told_at_the_end(wire: Wire
 
 
 @pytest.mark.parametrize("shared", [False, True])
-async def test_a_server_that_answers_nothing_does_not_keep_a_gateway_that_stops(
-    wire: Wire, shared: bool
-) -> None:
+async def test_a_server_that_answers_nothing_does_not_keep_a_gateway_that_stops(wire: Wire, shared: bool) -> None:
     async with opened(wire.url, [], shared=shared) as journal:
         pk = await within(journal.write(create("t")))
         await within(journal.page(pk, 0))
