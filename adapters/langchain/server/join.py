@@ -97,9 +97,10 @@ class Joins(Handlers):
             return Response(_NOT_FOUND, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         view = await self._view(request, run)
         reading, after = RunStream(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
-        frames = await (reading.from_now() if after is None else reading.after(after))
+        frames, begins = await reading.enter(after)
         leaving = DisconnectNotifier(frames, canceller(self._hub, owner, run.run_id, cancels))
-        headers = {**ids(run), **run_paths(run.thread_id, run.run_id, "stream"), **confirm(active=view.extended)}
+        paths = run_paths(run.thread_id, run.run_id, _again(begins))
+        headers = {**ids(run), **paths, **confirm(active=view.extended)}
         return stream_response(leaving, headers)
 
     async def _view(self, request: AnyRequest, run: Run) -> View:
@@ -145,9 +146,10 @@ class Joins(Handlers):
             dialect=dialect_of(request),
         )
         path = f"/threads/{thread_id}"
-        headers = {"Babelgate-Thread": thread_id, "Location": f"{path}/stream", "Content-Location": path}
-        reading = RunStream(self._hub, view, self._lines)
-        return stream_response(await (reading.from_now() if after is None else reading.after(after)), headers)
+        frames, begins = await RunStream(self._hub, view, self._lines).enter(after)
+        location = f"{path}/{_again(begins)}"
+        headers = {"Babelgate-Thread": thread_id, "Location": location, "Content-Location": path}
+        return stream_response(frames, headers)
 
 
 def _cancels(request: AnyRequest) -> bool:
@@ -155,8 +157,15 @@ def _cancels(request: AnyRequest) -> bool:
     return flag(request, "cancel_on_disconnect") and not caller(request).reads_only
 
 
+def _again(begins: EventId) -> str:
+    """The path by which a client whose connection is lost before the first event gets the same stream: langgraph-sdk
+    0.4.14 then connects to `Location` without a Last-Event-ID, which means from now on."""
+    seq, n = begins
+    return "stream?last-event-id=" + ("-1" if n < 0 else f"{seq}-{n}")
+
+
 def _last_event_id(request: AnyRequest) -> EventId | None:
     """None = from now on: without the header, and with one that is no id of ours."""
-    text = request.headers.get("last-event-id")
+    text = request.headers.get("last-event-id") or request.query_params.get("last-event-id")
     # Without it langgraph-api 0.16.7 shows what is new alone, and of a run that has ended nothing.
     return None if not text else parse_event_id(text)

@@ -21,6 +21,8 @@ HEARTBEAT: Final = 5.0
 
 EventId = tuple[int, int]
 """(seq, n) of a frame."""
+_LAST: Final = 999_999
+"""An n above those of all frames of one record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,21 @@ class RunStream:
     begins: int = 0
     """A seq before the run's first record. What was said by then was not said in it, and need not be read again."""
 
+    async def enter(self, after: EventId | None) -> tuple[AsyncGenerator[bytes], EventId]:
+        """Return the frames after one of them, or those that are still to come, and the id after which they begin."""
+        return (await self.after(after), after) if after is not None else await self.from_now()
+
     async def after(self, after: EventId) -> AsyncGenerator[bytes]:
         """The frames after one of them, as many at a time as are there."""
         follower = self.lines.join(self.view, await self._encoder(), (), self._again, begins=self.begins)
         return self._frames(follower, self.begins, after)
 
-    async def from_now(self) -> AsyncGenerator[bytes]:
-        """Those that are still to come. What is said after this returns is among them, however late they are read. With
-        the extension all of them: what is missed of it could not be understood."""
+    async def from_now(self) -> tuple[AsyncGenerator[bytes], EventId]:
+        """Return the frames that are still to come, and the id after which they begin. What is said after this returns
+        is among them, however late they are read. With the extension all of them: a reader could not understand it
+        without the beginning."""
         if self.view.extended:
-            return await self.after((0, -1))
+            return await self.after((0, -1)), (0, -1)
         encoder = await self._encoder()
         seen: deque[Record] = deque(maxlen=SEEN)
         async with aclosing(self._logged_records()) as records:
@@ -63,7 +70,8 @@ class RunStream:
                 seen.append(record)
         last = seen[-1].seq if seen else self.begins
         follower = self.lines.join(self.view, encoder, seen, self._again, begins=self.begins)
-        return _no_frames() if encoder.writer.done else self._frames(follower, last, (last, 0))
+        frames = _no_frames() if encoder.writer.done else self._frames(follower, last, (last, 0))
+        return frames, (last, _LAST)
 
     async def _encoder(self) -> _Encoder:
         """One that stands where the run begins."""
