@@ -51,6 +51,24 @@ def _settle(ended: "asyncio.Future[None]", error: BaseException | None) -> None:
         ended.set_exception(error)
 
 
+class Failures:
+    """Log of the unforeseen exceptions of a task that serves others and goes on after them: each is logged once."""
+
+    def __init__(self, name: str) -> None:
+        """`name` = the task, for the log."""
+        self._name = name
+        self._seen: set[tuple[str, int]] = set()
+
+    def note(self, error: Exception) -> None:
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        seen = type(error).__name__, 0 if place is None else place.tb_lineno
+        if seen not in self._seen:
+            self._seen.add(seen)
+            log.error("%s failed and goes on; further failures of this kind are not logged", self._name, exc_info=error)
+
+
 class Tasks:
     """Background tasks that are kept alive until they end, and whose failures are logged."""
 

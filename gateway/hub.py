@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from shutil import disk_usage
 from time import monotonic
@@ -32,7 +31,7 @@ from babelgate.canonical.thread import Artifact, Run, Task, Thread
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.registry import Registry
-from babelgate.gateway.background import Tasks
+from babelgate.gateway.background import Failures, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.outbound import Fetcher
@@ -83,6 +82,8 @@ ROOM: Final = 16 * 2**20
 _SHARED_WINDOW: Final = 0.005
 """Seconds for which a node of several gathers tokens, where the settings do not say: its readers may be at others, and
 hear of what it stores a notice later."""
+_ANSWER: Final = 2.0
+"""Seconds within which `ready` answers, whatever the database does: who asks has a timeout, too. Chosen."""
 _PROBE: Final = 5.0
 """Seconds for which a write that was tried says that others can be: anybody may ask."""
 
@@ -164,6 +165,7 @@ class Hub:
         self._state_updates = StateUpdates(self.journal, self.reads, blobs, registry.get_reachable)
         self._probed = -_PROBE
         """When a write was last tried for `ready`, by the monotonic clock."""
+        self._probing: asyncio.Task[str | None] | None = None
         self._tasks = Tasks()
         self._expiry = Expiry(self.journal, limits, self._erase_expired, self._clock)
         self.retention = Retention(self.journal, retention, self._erase_idle, self._clock, self._leads)
@@ -275,6 +277,15 @@ class Hub:
                 return f"the disk of {folder} has {free} bytes left"
         if self.journal.failure is None and monotonic() < self._probed + _PROBE:
             return None
+        if self._probing is None or self._probing.done():
+            self._probing = self._tasks.spawn(self._probe(), "probe")
+        await asyncio.wait((self._probing,), timeout=_ANSWER)
+        if not self._probing.done():
+            return f"the database or the store of files does not answer within {_ANSWER:g} seconds"
+        return None if self._probing.cancelled() else self._probing.result()
+
+    async def _probe(self) -> str | None:
+        """Return why nothing can be stored; None if it can."""
         if (why := await self._blobs.find_failure()) is not None:
             return why
         try:
@@ -294,13 +305,17 @@ class Hub:
         await self._recovery.deliver(await self.journal.query(queries.due_webhooks))
 
     async def _sweep_forever(self) -> None:
+        failures = Failures("the sweep of files and items")
+        sweeps = (self.sweep_files, self._items.sweep)
         while True:
-            with suppress(FaultError):  # logged: the next time
-                if self._leads():
-                    await self.sweep_files()
+            for sweep in sweeps if self._leads() else ():
+                try:
+                    await sweep()
+                except FaultError:
+                    continue  # logged where it was raised
+                except Exception as error:
+                    failures.note(error)
             await asyncio.sleep(_SWEEP)
-            if self._leads():
-                await self._items.sweep()
 
     async def sweep_files(self) -> int:
         """Remove the files that no event names, but for those that may be on their way into one. Returns how many."""

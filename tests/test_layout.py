@@ -194,7 +194,6 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/settings/load.py": "tests/gateway/settings/test_model.py",
     "gateway/settings/place.py": "tests/behaviour/test_secrets.py",
     "gateway/storage/locked.py": "tests/gateway/storage/test_database.py",
-    "gateway/background.py": "tests/gateway/runs/test_engine.py",
     "gateway/registered_agent.py": "tests/gateway/agents/test_registry.py",
     "gateway/ids.py": "tests/gateway/runs/test_event_check.py",
     "gateway/agents/detection.py": "tests/gateway/cli/test_add.py",

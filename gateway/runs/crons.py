@@ -21,7 +21,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.json import has_members
 from babelgate.canonical.listed import Listed
 from babelgate.canonical.stored import decode_snapshot, encode_snapshot
-from babelgate.gateway.background import STOPPING, Tasks
+from babelgate.gateway.background import STOPPING, Failures, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.schedule import find_next
 from babelgate.gateway.settings.model import Limits
@@ -68,6 +68,7 @@ class Crons:
         self._leads = leads
         self._changed = asyncio.Event()
         self._tasks = Tasks()
+        self._failures = Failures("the schedule of crons")
 
     def start(self) -> None:
         self._tasks.spawn(self._fire_forever(), "crons")
@@ -91,6 +92,8 @@ class Crons:
                 if error.fault.code is FaultCode.SHUTTING_DOWN:
                     return
                 log.warning("crons could not be looked at: %s", error)
+            except Exception as error:
+                self._failures.note(error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._changed.wait()

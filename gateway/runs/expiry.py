@@ -16,7 +16,7 @@ from babelgate.canonical.event import TaskChanged, ThreadChanged
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.state import TERMINAL, WAITING, TaskState
 from babelgate.canonical.thread import Thread, ThreadView
-from babelgate.gateway.background import STOPPING, Tasks
+from babelgate.gateway.background import STOPPING, Failures, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.settings.model import Limits
@@ -58,6 +58,7 @@ class Expiry:
         """By thread, the entry of the heap that counts: the earliest. What comes later is found out by that look."""
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
+        self._failures = Failures("the expiry of threads")
 
     async def start(self) -> None:
         """Look at what is not known here. Of several nodes the one that leads does it now and then: what was made by
@@ -125,6 +126,9 @@ class Expiry:
                 if error.fault.code is not FaultCode.NOT_FOUND:
                     log.warning("a thread whose time is over could not be erased: %s", error)
                     self._look(pk, _AGAIN)
+            except Exception as error:
+                self._failures.note(error)
+                self._look(pk, _AGAIN)
 
     async def _end(self, pk: int) -> None:
         """Erase the thread if its time has come; a question that nobody answered in time ends its task first."""

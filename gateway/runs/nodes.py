@@ -21,7 +21,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, delete, exists, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from babelgate.gateway.background import STOPPING, until_ended
+from babelgate.gateway.background import STOPPING, Failures, until_ended
 from babelgate.gateway.storage.database import Database
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import LIVE, NodeRow, RunRow, WebhookRow
@@ -128,6 +128,8 @@ class Nodes:
         """The node leaves without waiting for the database any longer."""
         self._heard = monotonic()
         """When the loop was told of a beat last."""
+        self._beaten = monotonic()
+        """When a heartbeat succeeded last."""
 
     async def join(self) -> Adopted:
         """Be there; what is nobody's is this node's from now on. Raises OperationalError."""
@@ -146,7 +148,8 @@ class Nodes:
         return adopted
 
     def start(self) -> None:
-        self._heard = monotonic()
+        self._heard = self._beaten = monotonic()
+        self._watch_beats()
         self._thread = threading.Thread(target=self._beat_forever, name="babelgate-node", daemon=True)
         self._thread.start()
 
@@ -179,26 +182,36 @@ class Nodes:
     # In the thread
 
     def _beat_forever(self) -> None:
-        said = monotonic()
+        failures = Failures("the heartbeat")
         while not self._ends.wait(BEAT):
             if monotonic() - self._heard > _STUCK:
                 continue
             try:
                 look = self.beat()
-            except DBAPIError as error:
-                if not self._lost:
+            except Exception as error:
+                if not isinstance(error, DBAPIError):
+                    failures.note(error)
+                elif not self._lost:
                     log.warning("node %s cannot tell the others that it is there: %s", self.name, error.orig)
                 self._lost = True
                 self.disconnect()
-                if monotonic() - said >= GONE - BEAT:
-                    self._loop.call_soon_threadsafe(self._tell, None)
                 continue
-            said = monotonic()
+            self._beaten = monotonic()
             if self._lost:
                 log.warning("node %s can tell the others again that it is there", self.name)
             self._lost = False
             if not self._ends.is_set():
                 self._loop.call_soon_threadsafe(self._hear, look)
+
+    def _watch_beats(self) -> None:
+        """Pause this node in time if no heartbeat succeeds: the statement of one may hang instead of failing."""
+        if self._ends.is_set():
+            return
+        if monotonic() - self._beaten >= GONE - BEAT:
+            self._tell(None)
+            if (engine := self._engine) is not None:  # a new connection may get through
+                self._database.abort(engine)
+        self._loop.call_later(BEAT / 2, self._watch_beats)
 
     def _hear(self, look: Look) -> None:
         self._heard = monotonic()

@@ -13,7 +13,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 from sqlalchemy import Connection, exists, func, select, text
 
 from babelgate.canonical.fault import FaultError
-from babelgate.gateway.background import STOPPING, Tasks
+from babelgate.gateway.background import STOPPING, Failures, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs import deletion
 from babelgate.gateway.settings.model import Retention as Policy
@@ -69,6 +69,7 @@ class Retention:
         self._leads = leads
         self._wall, self._steady = clock.now(), clock.steady()
         self._tasks = Tasks()
+        self._failures = Failures("retention")
         self._woken = asyncio.Event()
 
     def start(self) -> None:
@@ -95,6 +96,8 @@ class Retention:
                 await self.give_back()
             except FaultError as error:  # a full disk, say: tried again
                 log.warning("what is over could not be erased: %s", error)
+            except Exception as error:
+                self._failures.note(error)
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
                     await self._woken.wait()

@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError
 from babelgate.canonical.event import Record
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.thread import Run, Task, Thread
-from babelgate.gateway.background import STOPPING, until_ended
+from babelgate.gateway.background import STOPPING, Failures, until_ended
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.storage import queries, unavailable
@@ -39,7 +39,7 @@ from babelgate.gateway.storage.shared import SharedTransaction, Stale
 from babelgate.gateway.storage.statements import sql_of, table_of
 from babelgate.gateway.storage.tables import InterruptRow, RunRow, TaskRow, ThreadRow
 from babelgate.gateway.storage.transaction import Published, Transaction, latest_pk
-from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying, reason_of
+from babelgate.gateway.storage.unavailable import Unreachable, Unsettled, Unstored, keep_trying, reason_of
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -288,13 +288,19 @@ class Journal:
 
     def _write_forever(self) -> None:
         commit = self._commit_shared if self.is_shared else self._commit
+        failures = Failures("the writer of the journal")
         while (group := self._next_group()) is not None:
             if self._gave_up:
                 self._hand_over(_refuse_all(group))
-            else:
+                continue
+            try:
                 commit(group)
+            except Exception as error:  # whatever it is, the writer must go on, and nobody may wait for ever
+                failures.note(error)
+                self._tx.forget()
+                self._hand_over(_refuse_all(group))
         if self._unclear is not None:
-            self._hand_over(_refuse(self._unclear.results))
+            self._hand_over(_Commit(results=[_Result(each.write, None, Unsettled()) for each in self._unclear.results]))
         if self._connection is not None and not (self._gave_up or self._is_lost()):
             self.database.leave(self._connection)
 

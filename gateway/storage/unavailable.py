@@ -29,6 +29,17 @@ class Unstored(FaultError):
         )
 
 
+class Unsettled(FaultError):
+    """The gateway stopped while the database was committing: nobody knows yet whether it did."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            FaultCode.UNAVAILABLE,
+            "The gateway stopped before the database answered: this may be stored. Look before you send it again.",
+            retry_after=RETRY_AFTER,
+        )
+
+
 class Unreachable(FaultError):
     """The database could not be read: the same read may succeed later."""
 

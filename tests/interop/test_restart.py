@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from tests.gateway.hubs import turned
-from tests.interop.driver import ClientError, Program, ProgramEnded, start_client
+from tests.interop.driver import ClientError, OfficialClient, ProgramEnded, start_client
 from tests.running import running
 
 BOUND: Final = 50.0
@@ -99,12 +99,12 @@ async def restarted(folder: Path, call: Callable[[str], Awaitable[Any]]) -> Asyn
                 yield held, outcome
 
 
-Call = Callable[[Program], Awaitable[Any]]
+Call = Callable[[OfficialClient], Awaitable[Any]]
 MESSAGE: Final = [{"role": "user", "content": "x"}]
 
 
 def stream(name: str, /, **arguments: Any) -> Call:
-    async def call(client: Program) -> Any:
+    async def call(client: OfficialClient) -> Any:
         async with client.stream(name, **arguments) as events:
             return [event async for event in events]
 
@@ -118,25 +118,25 @@ def once(name: str, /, **arguments: Any) -> Call:
 RUN: Final[dict[str, Any]] = {"assistant_id": "held", "input": {"messages": MESSAGE}}
 
 
-async def thread(client: Program) -> str:
+async def thread(client: OfficialClient) -> str:
     return (await client.call("threads.create"))["thread_id"]
 
 
-async def langgraph_wait(client: Program) -> Any:
+async def langgraph_wait(client: OfficialClient) -> Any:
     return await client.call("runs.wait", thread_id=await thread(client), **RUN)
 
 
-async def langgraph_stream(client: Program) -> Any:
+async def langgraph_stream(client: OfficialClient) -> Any:
     return await stream("runs.stream", thread_id=await thread(client), stream_mode="values", **RUN)(client)
 
 
-async def langgraph_join(client: Program) -> Any:
+async def langgraph_join(client: OfficialClient) -> Any:
     thread_id = await thread(client)
     run = await client.call("runs.create", thread_id=thread_id, **RUN)
     return await stream("runs.join_stream", thread_id=thread_id, run_id=run["run_id"])(client)
 
 
-async def aief_step(client: Program) -> Any:
+async def aief_step(client: OfficialClient) -> Any:
     task = await client.call("create_agent_task", task_request_body={"input": "x"})
     return await client.call("execute_agent_task_step", task_id=task["task_id"])
 

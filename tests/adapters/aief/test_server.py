@@ -494,7 +494,7 @@ async def test_after_a_step_that_a_stop_has_cut_short_comes_its_end_and_no_turn_
     assert (step["step_id"], step["status"], step["is_last"]) == (cut["step_id"], "completed", True)
     with pytest.raises(httpx.RemoteProtocolError):  # another turn, of which a gateway that stops tells no more either
         await site.http.post(site.at("gated", f"/{task_id}/steps"), json={"input": "more"})
-    assert [step["step_id"] for step in await site.steps("gated", task_id)][0] == cut["step_id"]
+    assert next(step["step_id"] for step in await site.steps("gated", task_id)) == cut["step_id"]
     assert len(await site.steps("gated", task_id)) == 2
 
 

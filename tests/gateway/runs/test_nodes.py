@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from babelgate.gateway.runs.nodes import BEAT, GONE, Adopted, Look, Nodes, Watch
 from babelgate.gateway.storage.database import open_database
 from tests.gateway.hubs import within
+from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, run, url_of
 
 SECOND = 1_000_000
@@ -257,3 +258,32 @@ async def test_a_node_that_loses_its_connection_says_that_it_is_there_by_another
         await station.beat(node)
     node.disconnect()
     assert [found.was_gone for found in await station.beat(node)] == [False]
+
+
+async def test_a_heartbeat_that_hangs_pauses_the_node(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its others take its runs: what it began now would be taken over at once."""
+    monkeypatch.setattr("babelgate.gateway.runs.nodes.BEAT", 0.02)
+    monkeypatch.setattr("babelgate.gateway.runs.nodes.GONE", 0.2)
+    empty(postgres_tables)
+    told: asyncio.Queue[Look | None] = asyncio.Queue()
+    with Wire(url_of(postgres_tables)).running() as wire:
+        node = Nodes(open_database(wire.url), "id", "name", told.put_nowait)
+        await within(node.join())
+        node.start()
+        assert await within(told.get()) is not None
+        wire.freeze()
+        while await within(told.get()) is not None:
+            pass
+        await within(node.leave(0.1))
+
+
+@pytest.mark.parametrize("started", [False, True])
+async def test_a_node_leaves_a_server_that_hangs(postgres_tables: str, started: bool) -> None:
+    empty(postgres_tables)
+    with Wire(url_of(postgres_tables)).running() as wire:
+        node = Nodes(open_database(wire.url), "id", "name", lambda _: None)
+        await within(node.join())
+        if started:
+            node.start()
+        wire.freeze()
+        await within(node.leave(0.1))

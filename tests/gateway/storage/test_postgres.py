@@ -29,7 +29,7 @@ from babelgate.gateway.storage.database import HEAD, open_database
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.statements import Sql
 from babelgate.gateway.storage.transaction import Published, Transaction
-from babelgate.gateway.storage.unavailable import Unreachable, Unstored
+from babelgate.gateway.storage.unavailable import Unreachable, Unsettled, Unstored
 from tests.gateway.hubs import turned, within
 from tests.gateway.storage.revisions import migrate_to
 from tests.gateway.storage.wire import Commit, Wire
@@ -381,12 +381,12 @@ async def test_a_commit_that_comes_late_stores_nothing_that_was_refused(wire: Wi
         assert [record.seq for record in await within(journal.page(pk, 0))] == [1, 2]
 
 
-async def test_who_waits_for_a_commit_that_was_cut_is_told_at_the_end(wire: Wire) -> None:
+async def test_a_commit_that_is_unclear_at_the_end_is_not_called_refused(wire: Wire) -> None:
     async with opened(wire.url, []) as journal:
         wire.cut_before = b"COMMIT"
         written = journal.write(create("t"))
         await within(turned(lambda: journal.failure is not None), "the cut")
-    with pytest.raises(Unstored):
+    with pytest.raises(Unsettled):
         await within(written)
 
 
@@ -400,6 +400,20 @@ async def test_a_server_that_answers_nothing_does_not_keep_a_gateway_that_stops(
         await within(journal.close(0.2))
     results = await within(asyncio.gather(*on_their_way, return_exceptions=True))
     assert all(isinstance(each, FaultError) for each in results), results
+
+
+async def test_a_gateway_whose_database_hangs_is_not_ready(
+    wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("babelgate.gateway.hub._ANSWER", 0.1)
+    monkeypatch.setattr("babelgate.gateway.hub._PROBE", 0)
+    async with running(tmp_path, {"echo": demo.echo}, database=wire.url) as gateway:
+        assert (await gateway.http.get("/readyz")).status_code == 200
+        wire.freeze()
+        for _ in range(2):
+            answer = await gateway.http.get("/readyz")
+            assert (answer.status_code, answer.json()["status"]) == (503, "failing")
+        await within(gateway.hub.stop(1))
 
 
 async def test_a_gateway_whose_database_was_used_by_another_one_meanwhile_writes_no_more(
