@@ -105,6 +105,13 @@ class PostgresServer:
         for pid in self._pids():
             os.kill(pid, signal.SIGCONT)
 
+    def take_writes(self, *, on: bool) -> None:
+        """Take writes, or refuse them as a standby does."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SET transaction_read_only = off")
+            connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {'off' if on else 'on'}")
+            connection.execute("SELECT pg_reload_conf()")
+
     def _pids(self) -> list[int]:
         """Its own, and then those of its sessions and workers: none of them has children."""
         if self._process is None:

@@ -12,7 +12,8 @@ What that rests on:
   comparison that the row is gone.
 - A transaction is READ COMMITTED, so that counters that all gateways keep (`tally`) make them wait and not fail: each
   statement sees another moment. A thread's row and the end of its log are read in one statement, and all else of it
-  after that: what is newer than this end is found at the comparison.
+  after that: what is newer than this end is found at the comparison. A command that knows only a task or a run reads
+  its row twice, before and after the thread.
 - Rows that say something of a thread that was only looked at (checkpoints of graphs) are written under a lock on its
   row, taken before the comparison: nobody appends, takes over, or erases between it and the commit.
 - All take locks in one order: records by their key, then tasks, runs, interrupts and threads, each by owner. Two groups
@@ -29,7 +30,7 @@ from sqlalchemy import Connection
 
 from babelgate.canonical.event import RunRemoved, StatesPruned, ThreadChanged
 from babelgate.canonical.state import RunStatus
-from babelgate.canonical.thread import Run, Thread
+from babelgate.canonical.thread import Run, Task, Thread
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.notices import Remote, encode_notices
 from babelgate.gateway.storage.short_form import decode_row
@@ -187,6 +188,27 @@ class SharedTransaction(Transaction):
         if state is not None and state.pk not in self._looked:
             self._looked[state.pk] = _Look(state, state.seq, state.seq)
         return state
+
+    def find_task(self, owner: str, task_id: str) -> Task | None:
+        """Read the task after its thread: a task that was read before may have ended when the thread is read."""
+        task = super().find_task(owner, task_id)
+        if task is None or self._has_read(owner, task.thread_id):
+            return task
+        self.thread(owner, task.thread_id)
+        return super().find_task(owner, task_id)
+
+    def find_run(self, owner: str, run_id: str) -> tuple[Run, str] | None:
+        found = super().find_run(owner, run_id)
+        if found is None or self._has_read(owner, found[1]):
+            return found
+        self.thread(owner, found[1])
+        return super().find_run(owner, run_id)
+
+    def _has_read(self, owner: str, thread_id: str) -> bool:
+        """Whether the thread was read in this transaction, or is in memory: what is newer in a row is found by
+        `confirm`."""
+        known = self._states.get((owner, thread_id))
+        return known is not None and known.pk in self._looked
 
     def create_thread(self, owner: str, thread_id: str, event: ThreadChanged) -> ThreadState:
         state = super().create_thread(owner, thread_id, event)

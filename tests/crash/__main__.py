@@ -11,12 +11,12 @@ from math import inf
 from pathlib import Path
 
 from tests.crash.campaign import campaign
-from tests.crash.nodes import KINDS, node_campaign
+from tests.crash.nodes import KINDS, WIRE_KINDS, node_campaign
 from tests.postgres_server import PostgresServer, postgres_server
 
 
 async def _run(given: argparse.Namespace, folder: Path, server: PostgresServer | None) -> bool:
-    kinds, seed, nodes = ("roll",) if given.rolling else KINDS, given.seed, given.nodes
+    kinds, seed, nodes = ("roll",) if given.rolling else (*KINDS, *WIRE_KINDS), given.seed, given.nodes
     several = None if server is None or nodes < 2 else node_campaign(folder, seed, server, nodes=nodes, kinds=kinds)
     async with several or campaign(folder, seed, server=server) as made:
         made.after_each = lambda each: print(each.told, file=sys.stderr, flush=True)

@@ -2,8 +2,8 @@
 
 Requests go to one node after the other, as a load balancer sends them that leaves out who does not answer. In each
 round, as the seed will have it, one node is killed (SIGKILL), or stopped for longer than the others wait for it
-(SIGSTOP) and let go on, or the server of the database is killed, or stopped for some seconds; or all are restarted
-one after the other (SIGTERM). What must be true then is what `tests.crash.check` says of one gateway.
+(SIGSTOP) and let go on, or the server of the database is killed, or stopped for some seconds; or the connections
+between a node and the database are harmed; or all are restarted one after the other (SIGTERM). What must be true then is what `tests.crash.check` says of one gateway.
 """
 
 import asyncio
@@ -23,12 +23,17 @@ from tests.crash.check import Checks
 from tests.crash.load import Load, heard
 from tests.crash.world import World
 from tests.gateway.stage import Nursery, Stage, nursery
+from tests.gateway.storage.wire import Wire
 from tests.postgres_server import PostgresServer
 from tests.serving import listen
 
 _BOUND: Final = 90.0
 KINDS: Final = ("kill", "stop", "server", "freeze")
 """Of a node, and of the server of the database. `roll`, all nodes restarted in turn, is asked for by itself."""
+WIRE_KINDS: Final = ("reset", "swallow", "mute", "deaf", "late", "read-only")
+"""Harm to the connections between a node and the database: all are reset; packets are swallowed, both ways, or only
+those of the node, or only those of the server; a commit arrives late, when its connection is lost long since. And of
+the server, which takes no writes for a while."""
 _FROZEN: Final = (1.0, 12.0)
 """Seconds for which the server of the database is stopped: less than a node has to say that it is there, or more."""
 _CALLERS: Final = 10
@@ -38,9 +43,13 @@ _CALLERS: Final = 10
 class Cluster:
     """Its nodes, each in a folder of its own; it stands where `Checks` and `Load` want one gateway."""
 
-    def __init__(self, folder: Path, born: list[Nursery], settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, born: list[Nursery], wires: Sequence[Wire], schema: str, settings: Mapping[str, Any]
+    ) -> None:
+        """`schema` = the query of the database's URL, which each node reaches by a wire of its own."""
         self.nodes: list[Stage] = []
-        for number, its in enumerate(born):
+        for number, (its, wire) in enumerate(zip(born, wires, strict=True)):
+            settings = {**settings, "database": f"{wire.url}?{schema}"}
             place = folder / f"node-{number}"
             place.mkdir()
             with listen() as free:
@@ -81,6 +90,7 @@ class NodeCampaign(Tally):
         server: PostgresServer,
         kinds: Sequence[str],
         frozen: tuple[float, float],
+        wires: Sequence[Wire],
     ) -> None:
         super().__init__(folder, seed)
         self.random = Random(seed)
@@ -92,6 +102,8 @@ class NodeCampaign(Tally):
         """Seconds from the end of what callers did until all runs had ended, at the most."""
         self._born, self._far = born, far
         self._together, self._server, self._kinds, self._frozen = together, server, kinds, frozen
+        self._wires = wires
+        self._due: list[str] = []
 
     def summary(self) -> str:
         return (
@@ -104,10 +116,11 @@ class NodeCampaign(Tally):
         cluster = Cluster(
             folder,
             self._born,
+            self._wires,
+            self._server.add_schema(f"nodes_{self.round}").partition("?")[2],
             {
                 "agents": agents(self._far),
                 "limits": {"cancel_grace": 2},
-                "database": self._server.add_schema(f"nodes_{self.round}"),
                 "blobs": str(folder / "gateway.blobs"),
                 "cluster": True,
                 # What answers say of URLs must not depend on the node that says it.
@@ -122,7 +135,7 @@ class NodeCampaign(Tally):
                 if self.is_over:
                     break
                 self.round += 1
-                await self._one(self._fate.choice(self._kinds), cluster, load, checks)
+                await self._one(self._next_kind(), cluster, load, checks)
                 self.note_faults(checks, folder)
                 self.after_each(self)
             for node in cluster.nodes:
@@ -132,18 +145,25 @@ class NodeCampaign(Tally):
             await cluster.close()
         self.add(cluster, world, checks)
 
+    def _next_kind(self) -> str:
+        """Each kind comes once before any comes again."""
+        if not self._due:
+            self._due = self._fate.sample(self._kinds, len(self._kinds))
+        return self._due.pop()
+
     async def _one(self, kind: str, cluster: Cluster, load: Load, checks: Checks) -> None:
         if kind == "roll":
             await self._roll(cluster, load, checks)
             return
         victim, frozen = self._fate.choice(cluster.nodes), self._fate.uniform(*self._frozen)
+        wire = self._wires[cluster.nodes.index(victim)]
         did = asyncio.Event()
 
         def act() -> None:
             if did.is_set():
                 return
             did.set()
-            self._strike(kind, victim)
+            self._strike(kind, victim, wire)
 
         async def follow() -> None:
             """What becomes of it, while callers go on."""
@@ -153,13 +173,16 @@ class NodeCampaign(Tally):
             elif kind == "freeze":
                 await asyncio.sleep(frozen)
                 self._server.thaw()
+            elif kind in WIRE_KINDS:
+                await asyncio.sleep(frozen)
+                self._mend(kind, wire)
             else:
                 await cluster.leave_out(victim)
 
         moment = Moment(act, self._fate.choice(MOMENTS), self._fate.randrange(1, 60))
         http = cluster.new_client()
         http.event_hooks = {"response": [heard, moment.response]}
-        if kind in ("server", "freeze"):
+        if kind in ("server", "freeze", *WIRE_KINDS):
             http.event_hooks["response"].append(take_for_cut)
         load.move(http)
         world_before = len(load.world.runs)
@@ -171,6 +194,8 @@ class NodeCampaign(Tally):
             await following
         self.count(kind)
         started = monotonic()
+        if kind in WIRE_KINDS:
+            await _is_ready(*cluster.nodes)
         early = kind == "kill" and self._fate.random() < 0.5
         if kind == "kill":
             await victim.killed()
@@ -185,9 +210,7 @@ class NodeCampaign(Tally):
         checks.has_stopped_node = False
         if kind == "stop":
             victim.signal(signal.SIGCONT)
-            async with asyncio.timeout(_BOUND):  # what it had begun to write is refused, and it is a node again
-                while (await victim.http.get("/readyz")).status_code != 200:
-                    pass
+            await _is_ready(victim)  # what it had begun to write is refused, and it is a node again
             cluster.balancer.add(victim.http.base_url)
             for run in load.world.runs[world_before:]:
                 run.settled = False
@@ -195,8 +218,20 @@ class NodeCampaign(Tally):
         elif kind == "kill" and not early:
             await cluster.start(victim)
 
-    def _strike(self, kind: str, victim: Stage) -> None:
+    def _strike(self, kind: str, victim: Stage, wire: Wire) -> None:
         match kind:
+            case "reset":
+                wire.cut()
+            case "swallow":
+                wire.freeze()
+            case "mute":
+                wire.freeze("asked")
+            case "deaf":
+                wire.freeze("answered")
+            case "late":
+                wire.commits.append("late")
+            case "read-only":
+                self._server.take_writes(on=False)
             case "server":
                 self._server.kill()
             case "freeze":
@@ -205,6 +240,19 @@ class NodeCampaign(Tally):
                 victim.signal(signal.SIGSTOP)
             case _:
                 victim.kill()
+
+    def _mend(self, kind: str, wire: Wire) -> None:
+        match kind:
+            case "reset":
+                wire.mend()
+            case "late":
+                wire.commits.clear()
+                if wire.is_holding:
+                    wire.deliver()
+            case "read-only":
+                self._server.take_writes(on=True)
+            case _:
+                wire.thaw()
 
     async def _roll(self, cluster: Cluster, load: Load, checks: Checks) -> None:
         """Restart each node while callers go on. Nobody tells the balancer: callers see connections that are refused or
@@ -247,6 +295,13 @@ class NodeCampaign(Tally):
         await checks.all()
 
 
+async def _is_ready(*nodes: Stage) -> None:
+    async with asyncio.timeout(_BOUND):
+        for node in nodes:
+            while (await node.http.get("/readyz")).status_code != 200:
+                pass
+
+
 async def refuse_failures(response: httpx.Response) -> None:
     """Nothing that happens may be told to a caller as a fault of the gateway. LangGraph's `/wait` can say that it is
     cut off only by an error in the body that has begun: the run can be joined."""
@@ -274,4 +329,5 @@ async def node_campaign(
     the server of the database is stopped, at the least and at the most."""
     async with upstream(folder) as far, AsyncExitStack() as stack:
         born = [await stack.enter_async_context(nursery()) for _ in range(nodes)]
-        yield NodeCampaign(folder, born, far, seed, together, server, kinds, frozen)
+        wires = [stack.enter_context(Wire(server.url).running()) for _ in range(nodes)]
+        yield NodeCampaign(folder, born, far, seed, together, server, kinds, frozen, wires)

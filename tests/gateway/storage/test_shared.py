@@ -586,3 +586,31 @@ async def test_what_gateways_that_were_killed_have_left_goes_when_the_first_one_
                 assert other.execute(count).fetchone() == (1,)
         async with opened(url), opened(url):
             assert other.execute(count).fetchone() == (2,)
+
+
+@pytest.mark.parametrize("by_run", [False, True])
+async def test_a_task_that_another_gateway_ends_meanwhile_is_not_seen_half_ended(
+    nodes: Sequence[Journal], by_run: bool
+) -> None:
+    """The rows of the task and of its thread must be of one moment: a cancel failed with 500."""
+    first, second, _ = nodes
+    submitted = await within(first.write(submit(1, None)))
+    assert submitted.start is not None
+    ends, ended = threading.Event(), threading.Event()
+
+    def look(tx: Transaction) -> tuple[bool, bool]:
+        if by_run:
+            found = tx.find_run("o", "run 1")
+            assert found is not None
+            is_over = found[0].has_ended
+        else:
+            is_over = tx.need_task("o", "task 1").is_terminal
+        ends.set()
+        assert ended.wait(10)
+        return is_over, "task 1" not in tx.need_thread("o", submitted.receipt.thread_id).tasks
+
+    looking = second.write(look)
+    assert await asyncio.to_thread(ends.wait, 10)
+    await within(first.write(lifecycle.end, submitted.start, Outcome()))
+    ended.set()
+    assert await within(looking) == (True, True)

@@ -17,6 +17,8 @@ from sqlalchemy.engine import make_url
 Commit = Literal["stored", "lost before", "lost after", "late"]
 """It passes; it does not reach the server; its answer does not come back; it reaches the server when the gateway has
 lost the connection long ago (`Wire.deliver`)."""
+Way = Literal["asked", "answered"]
+"""From the gateway to the server, and back."""
 _WRITES: Final = b"counted; COMMIT"
 """The end of a transaction that writes. A reader, or the settlement of a lost commit, ends with a plain COMMIT."""
 BOUND: Final = 30.0
@@ -40,7 +42,7 @@ class Wire:
         """The fates of the next commits; later ones pass."""
         self._whole = True
         self._answered = False
-        self._frozen = False
+        self._frozen = frozenset[Way]()
         self._late: Callable[[], None] | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
@@ -53,14 +55,26 @@ class Wire:
         """Let connections through again."""
         self._whole = True
 
-    def freeze(self) -> None:
-        """Swallow all that is sent, as a network that drops packets does: nobody hears of it."""
-        self._frozen = True
+    def freeze(self, *ways: Way) -> None:
+        """Swallow all that is sent these ways, both by default, as a network that drops packets does: neither end
+        notices."""
+        self._frozen = frozenset(ways or ("asked", "answered"))
+
+    def thaw(self) -> None:
+        """Let new connections through. Those from which something was swallowed are aborted."""
+        self._frozen = frozenset()
+        self._call(self._abort)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether a commit is held back until `deliver`."""
+        return self._late is not None
 
     def deliver(self) -> None:
         """Pass on the commit that was held back, and end the connection that it came by."""
-        assert self._late is not None
-        self._call(self._late)
+        late, self._late = self._late, None
+        assert late is not None
+        self._call(late)
 
     @contextmanager
     def running(self) -> Generator["Wire"]:
@@ -91,6 +105,9 @@ class Wire:
 
     def _cut(self) -> None:
         self._whole = False
+        self._abort()
+
+    def _abort(self) -> None:
         for each in self._open:
             each.transport.abort()
 
@@ -119,7 +136,7 @@ class Wire:
         self, reader: asyncio.StreamReader, near: asyncio.StreamWriter, far: asyncio.StreamWriter, lost: asyncio.Event
     ) -> None:
         while data := await reader.read(2**16):
-            if self._frozen:
+            if "asked" in self._frozen:
                 continue
             if b"COMMIT" in data and self.commits and (self.commits[0] != "late" or _WRITES in data):
                 match self.commits.popleft():
@@ -148,7 +165,7 @@ class Wire:
         while data := await reader.read(2**16):
             if lost.is_set():
                 break
-            if self._frozen:
+            if "answered" in self._frozen:
                 continue
             if self._answered:
                 self._answered = False
