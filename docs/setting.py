@@ -1,7 +1,7 @@
 """The tables of docs/configuration.md: every key of the settings, its default, and what it means."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from babelgate.gateway.settings.model import schema
 
@@ -48,4 +48,11 @@ def _default(name: str, each: dict[str, Any]) -> str:
         return f"{default // 2**20}MB" if default >= 2**20 else f"{default // 2**10}KB"
     if isinstance(default, float):
         return f"{default:g}"
+    if isinstance(default, list) and default:
+        return f"`[{', '.join(map(_period, cast('list[float]', default)))}]`"
     return f"`{default}`" if isinstance(default, str) else str(default) if isinstance(default, int) else ""
+
+
+def _period(seconds: float) -> str:
+    unit, size = next((unit, size) for unit, size in (("h", 3600), ("m", 60), ("s", 1)) if seconds % size == 0)
+    return f"{seconds / size:g}{unit}"

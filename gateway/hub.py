@@ -46,19 +46,19 @@ from babelgate.gateway.runs.forks import Base, find_base
 from babelgate.gateway.runs.output_schema import find_schema_error
 from babelgate.gateway.runs.recovery import Recovery
 from babelgate.gateway.runs.retention import Idle, Retention
+from babelgate.gateway.runs.retry_schedule import RetrySchedule
 from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.runs.state_updates import StateUpdates
 from babelgate.gateway.runs.submission import Cancelled, Ids, Submitted
 from babelgate.gateway.runs.uploads import Uploads, keep_messages
 from babelgate.gateway.runs.webhooks import Deliverer, WriterFactory, register, unregister
-from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.settings.model import Limits, Webhooks
 from babelgate.gateway.settings.model import Retention as Policy
 from babelgate.gateway.storage import assistants, items, queries
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.checkpoints import Attached
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.notices import Remote
-from babelgate.gateway.storage.queries import Due
 from babelgate.gateway.storage.reads import Reads
 from babelgate.gateway.storage.size import check_size
 from babelgate.gateway.storage.transaction import Published, Transaction, read_meta, write_meta
@@ -66,6 +66,7 @@ from babelgate.gateway.storage.unavailable import RETRY_AFTER
 
 _KEPT = Policy()
 """For ever."""
+_RETRIES: Final = Webhooks().retries
 
 _SWEEP = 3600
 """Seconds between sweeps of the artifact store, and how old an unnamed file must be to go."""
@@ -113,6 +114,7 @@ class Hub:
         writers: Mapping[str, WriterFactory],
         webhook_protocols: Mapping[str, str] = MappingProxyType({}),
         webhook_secret: str | None = None,
+        webhook_retries: Sequence[float] = _RETRIES,
         crons: Mapping[str, CronSubmit] = MappingProxyType({}),
         power: bool = False,
         pooler: str | None = None,
@@ -159,7 +161,10 @@ class Hub:
             window=limits.window if cluster is None or "window" in limits.model_fields_set else _SHARED_WINDOW,
         )
         signer = None if webhook_secret is None else Signer(webhook_secret)
-        self._deliverer = Deliverer(self.journal, self.reads, fetcher, writers, webhook_protocols, signer)
+        schedule = RetrySchedule(webhook_retries)
+        self._deliverer = Deliverer(
+            self.journal, self.reads, fetcher, writers, webhook_protocols, schedule, self._clock, signer
+        )
         self._recovery = Recovery(self.journal, self.engine, self._deliverer, registry.get)
         self._uploads = Uploads(self.journal, self.reads, blobs)
         self._state_updates = StateUpdates(self.journal, self.reads, blobs, registry.get_reachable)
@@ -302,7 +307,7 @@ class Hub:
         for found in live:
             self.reads.mark_open(found.pk, "run", found.run.run_id)
         await self._recovery.take_up(live)
-        await self._recovery.deliver(await self.journal.query(queries.due_webhooks))
+        self._recovery.deliver(await self.journal.query(queries.due_webhooks))
 
     async def _sweep_forever(self) -> None:
         failures = Failures("the sweep of files and items")
@@ -511,10 +516,7 @@ class Hub:
     ) -> None:
         submitted = None if done.exception() is not None else done.result()
         if submitted is not None and webhook is not None:
-            receipt = submitted.receipt
-            hook = replace(webhook, task_id=receipt.task_id)
-            due = Due(owner, receipt.thread_id, submitted.pk, hook, receipt.seq)
-            self._tasks.spawn(self._deliverer.follow(due, receipt.task), f"webhook of {receipt.task_id}")
+            self._deliverer.follow(owner, replace(webhook, task_id=submitted.receipt.task_id))
         if submitted is not None and submitted.stop is not None:
             self.engine.stop_run(*submitted.stop)
         if submitted is not None and submitted.start is not None:
@@ -611,13 +613,24 @@ class Hub:
     async def set_webhook(self, owner: str, webhook: Webhook) -> None:
         task = await self.reads.task(owner, webhook.task_id)
         await self._fetcher.check(webhook.url)
-        pk, seq = await self.journal.write(register, owner, task, webhook, self._limits)
-        await self._deliverer.follow(Due(owner, task.thread_id, pk, webhook, seq), task)
+        done = self.journal.write(register, owner, task, webhook, self._limits)
+        done.add_done_callback(partial(self._follow_webhook, owner, webhook))
+        await asyncio.shield(done)
+
+    def _follow_webhook(self, owner: str, webhook: Webhook, done: "asyncio.Future[None]") -> None:
+        """A committed webhook is delivered to, even if its caller disconnects."""
+        if done.exception() is None:
+            self._deliverer.follow(owner, webhook)
 
     async def delete_webhook(self, owner: str, task_id: str, webhook_id: str) -> bool:
         await self.reads.task(owner, task_id)
-        self._deliverer.forget(owner, task_id, webhook_id)
-        return await self.journal.write(unregister, owner, task_id, webhook_id)
+        done = self.journal.write(unregister, owner, task_id, webhook_id)
+        done.add_done_callback(partial(self._forget_webhook, owner, task_id, webhook_id))
+        return await asyncio.shield(done)
+
+    def _forget_webhook(self, owner: str, task_id: str, webhook_id: str, done: "asyncio.Future[bool]") -> None:
+        if done.exception() is None:
+            self._deliverer.forget(owner, task_id, webhook_id)
 
     async def find_schema_error(self, schema: JsonObject, value: Json) -> str | None:
         return await find_schema_error(schema, value)

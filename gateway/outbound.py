@@ -51,6 +51,15 @@ class Pinned:
     addresses: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PostResponse:
+    """Response to a POST, whose body is not read."""
+
+    status: int
+    retry_after: str | None
+    """The header `Retry-After`, as the receiver wrote it."""
+
+
 async def lookup(host: str, port: int) -> Sequence[str]:
     """What the system's resolver says; it also knows the spellings of an address that look like none (`127.1`)."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=1)  # SOCK_STREAM: each address once
@@ -131,11 +140,11 @@ class Fetcher:
         except OSError as error:
             raise FaultError(FaultCode.INVALID, f"{url} cannot be fetched: {error}") from error
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes | LargeJson) -> int:
-        """The status of the answer, whose body nobody reads. Raises invalid for a URL that may not be called, and
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes | LargeJson) -> PostResponse:
+        """Post a body, and return the response without its body. Raises invalid for a URL that may not be called, and
         ConnectionError or TimeoutError where it cannot be."""
         async with self._call_deadline(url), self._send_request("POST", url, headers, body) as response:
-            return response.status_code
+            return PostResponse(response.status_code, response.headers.get("retry-after"))
 
     @asynccontextmanager
     async def _call_deadline(self, url: str) -> AsyncGenerator[None]:
@@ -145,12 +154,14 @@ class Fetcher:
                 yield
         except (TimeoutError, httpx.TimeoutException):
             raise TimeoutError("no answer in time") from None
+        except httpx.LocalProtocolError as error:
+            if "header" not in str(error):
+                raise ConnectionError(str(error)) from error
+            raise _invalid_headers() from None  # h11 0.16 quotes the value, which may be a token
         except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError) as error:
             raise ConnectionError(str(error) or type(error).__name__) from error
         except UnicodeError as error:
-            raise FaultError(
-                FaultCode.INVALID, "The headers of the call contain characters that HTTP does not allow"
-            ) from error
+            raise _invalid_headers() from error
 
     @asynccontextmanager
     async def _send_request(
@@ -202,6 +213,10 @@ class Fetcher:
                 raise FaultError(FaultCode.INVALID, f"{url} answers with more than {self._limit} bytes")
             found += chunk
         return bytes(found)
+
+
+def _invalid_headers() -> FaultError:
+    return FaultError(FaultCode.INVALID, "The headers of the call contain characters that HTTP does not allow")
 
 
 def _parse_url(url: str) -> httpx.URL:

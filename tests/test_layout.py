@@ -48,12 +48,14 @@ PREFIXES: Final = ("is_", "has_", "can_")
 TELL_WHETHER: Final[Mapping[str, str]] = {
     # Actions.
     "add_texts": "whether it could",
+    "advance_cursor": "whether this gateway still delivers to the webhook",
     "await_thread": "whether the thread came before the gateway's end",
     "complete": "whether it ended by itself",
     "cite": "whether there is a message to cite in",
     "delete": "whether there was one",
     "delete_webhook": "whether there was one",
     "drop_empty_partition": "whether there may be more",
+    "end_webhook": "whether this gateway still delivers to the webhook",
     "enter": "whether it was let in",
     "erase_remnant": "whether there may be more",
     "find": "whether the pattern was found, by a process that is asked",
@@ -65,6 +67,7 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "migrate": "whether rows have to be folded anew",
     "next": "whether there was another event",
     "renew": "whether the file is there",
+    "note_failure": "whether this gateway still delivers to the webhook",
     "reserve": "whether there was a free slot",
     "start_over": "whether anything of what is void had been shown",
     "take_news": "whether it goes on with what was told",
@@ -97,6 +100,7 @@ RAISES_BY_KIND: Final[Mapping[str, str]] = {
 TESTED_BY: Final[Mapping[str, str]] = {
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
+    "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/storage/log_pages.py": "tests/gateway/storage/test_journal.py",
     # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
     "adapters/_adapter.py": "tests/gateway/http/test_app.py",

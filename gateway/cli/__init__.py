@@ -52,6 +52,7 @@ _EXAMPLES: Final = _examples(
     'babelgate record ask "Hi" --out run.json       # save a run',
     "babelgate replay run.json                      # serve the saved run",
     "babelgate export --out threads.jsonl           # back up all threads",
+    "babelgate webhooks                             # failed push notifications",
 )
 _SERVE: Final = _examples(
     "babelgate serve",
@@ -114,6 +115,13 @@ _IMPORT: Final = _examples(
     "gunzip < thread.jsonl.gz | babelgate import -",
 )
 
+_WEBHOOKS: Final = _examples(
+    "babelgate webhooks",
+    "babelgate webhooks --config babelgate.yaml --retry all",
+    "babelgate webhooks --retry 0192f1a0-7c3e-7b1a-9c55-2f6d0f1e8a01  # of a task",
+    "babelgate webhooks --database postgresql://user@host/name --retry hook-1",
+)
+
 FILE: Final = Path("babelgate.yaml")
 _Path: Final = click.Path(path_type=Path)
 
@@ -146,7 +154,7 @@ class Protocol(click.ParamType[str]):
 
 
 # The last panel is shown first.
-@command_panel("Move data", commands=["export", "import"])
+@command_panel("Manage data", commands=["export", "import", "webhooks"])
 @command_panel("Test agents", commands=["check", "bench", "record", "replay"])
 @command_panel("Call an agent", commands=["run"])
 @command_panel("Serve agents", commands=["serve", "add", "validate"])
@@ -660,6 +668,28 @@ def import_threads(file: Path, config: Path | None, database: str | None) -> int
     from babelgate.gateway.cli.transfer import import_threads as read
 
     return read(file, _settings_file(config), database)
+
+
+@babelgate.command(epilog=_WEBHOOKS)
+@click.option("--retry", "wanted", metavar="ID|all", help="Try failed webhooks again: one, those of a task, or all.")
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The configuration file.")
+@click.option("--database", metavar="URL", help="The database.  [default: sqlite:///babelgate.db]")
+def webhooks(wanted: str | None, config: Path | None, database: str | None) -> None:
+    """List the webhooks that have not received everything, or try failed ones again.
+
+    The list shows pending webhooks, and those that were given up: task, host of the URL, failed tries, time of the next
+    one, and why the last one failed. A gateway may use the database meanwhile.
+
+    With --retry, webhooks that were given up or wait for a retry continue where they stopped. A gateway that has the
+    database alone must be stopped before, and delivers to them when it starts. The nodes of a cluster go on meanwhile,
+    and one of them delivers within seconds.
+    """
+    from babelgate.gateway.cli.webhooks import retry, show_webhooks
+
+    if wanted is None:
+        show_webhooks(_settings_file(config), database)
+    else:
+        retry(wanted, _settings_file(config), database)
 
 
 def _settings_file(given: Path | None) -> Path | None:

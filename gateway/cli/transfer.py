@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -15,21 +15,18 @@ from time import monotonic
 from typing import BinaryIO, Final, TypeVar
 
 import click
-from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from babelgate.canonical.fault import FaultCode, FaultError
-from babelgate.canonical.value import JsonObject
+from babelgate.gateway.cli.database import connect_to_read, load_settings, reason_of
 from babelgate.gateway.cli.errors import USAGE, CliError
 from babelgate.gateway.cli.log import one_line, set_up_logging
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.transfer.export import Exported, Selection, export
 from babelgate.gateway.runs.transfer.form import OwnerLine, Reader, TransferError
 from babelgate.gateway.runs.transfer.restore import check_section, restore_owner, restore_thread
-from babelgate.gateway.settings.load import ConfigError, load
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.blobs import Blobs, open_blobs
-from babelgate.gateway.storage.database import HEAD, open_database
 from babelgate.gateway.storage.journal import Journal
 
 T = TypeVar("T")
@@ -58,13 +55,13 @@ def export_threads(
         metadata=dict(map(_read_member, metadata)),
         active=active,
     )
-    settings = _load(config, database)
+    settings = load_settings(config, database)
     progress = _Progress()
 
     def tell(done: Exported) -> None:
         progress.show(f"{done.threads} threads, {done.records} records, {done.files} files, {done.bytes} bytes")
 
-    with _connect(settings) as connection, _open_to_write(out) as file:
+    with connect_to_read(settings) as connection, _open_to_write(out) as file:
         blobs = _open_blobs(settings)
         try:
             made = export(
@@ -83,7 +80,7 @@ def export_threads(
         except BrokenPipeError:
             raise CliError("the reader of the export ended before the export did") from None
         except (OSError, SQLAlchemyError) as error:
-            raise CliError(f"{out}: the export cannot be written: {_reason(error)}") from None
+            raise CliError(f"{out}: the export cannot be written: {reason_of(error)}") from None
     progress.end()
     for line in done.left_out:
         click.echo(f"left out: {one_line(line)}", err=True)
@@ -106,7 +103,7 @@ class _Imported:
 
 def import_threads(path: Path, config: Path | None, database: str | None) -> int:
     """The exit code: 1 where there was a conflict. Raises CliError."""
-    settings = _load(config, database)
+    settings = load_settings(config, database)
     set_up_logging("error")
     done = _Imported()
     with _open_to_read(path) as file:
@@ -141,7 +138,7 @@ async def _import(settings: Settings, file: BinaryIO, done: _Imported) -> None:
     except FaultError as error:
         raise CliError(error.fault.message) from None
     except (OSError, SQLAlchemyError) as error:
-        raise CliError(f"{settings.database_shown} cannot be opened: {_reason(error)}") from None
+        raise CliError(f"{settings.database_shown} cannot be opened: {reason_of(error)}") from None
     progress = _Progress()
     try:
         while (found := await asyncio.to_thread(reader.begin)) is not None:
@@ -194,41 +191,11 @@ def _read_member(given: str) -> tuple[str, object]:
         return name, value
 
 
-def _load(config: Path | None, database: str | None) -> Settings:
-    given: JsonObject = {} if database is None else {"database": database}
-    try:
-        return load(config, given)
-    except ConfigError as error:
-        raise CliError(*error.problems, code=USAGE) from None
-
-
 def _open_blobs(settings: Settings) -> Blobs:
     try:
         return open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
     except FaultError as error:
         raise CliError(error.fault.message) from None
-
-
-@contextmanager
-def _connect(settings: Settings) -> Generator[Connection]:
-    """To read, beside a gateway that may be at work."""
-    if settings.database.startswith("sqlite:") and not settings.database_path.is_file():
-        raise CliError(f"{settings.database}: there is no such database")
-    with ExitStack() as stack:
-        try:
-            engine = open_database(settings.database).open_readers(1)
-            stack.callback(engine.dispose)
-            connection = stack.enter_context(engine.connect())
-            with connection.begin():
-                revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-        except SQLAlchemyError as error:
-            raise CliError(f"{settings.database_shown} cannot be read: {_reason(error)}") from None
-        if revision != HEAD:
-            raise CliError(
-                f"{settings.database_shown} is of another release (revision {revision}, and this one has {HEAD}): "
-                "start the gateway of this release on it once, or export with the release that it is of"
-            )
-        yield connection
 
 
 @contextmanager
@@ -273,10 +240,6 @@ def _open_to_read(path: Path) -> Generator[BinaryIO]:
 def _count(**numbers: int) -> str:
     """Those that are not 0."""
     return ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(getattr(error, "orig", None) or error).split())
 
 
 class _Progress:

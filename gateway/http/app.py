@@ -54,6 +54,7 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
         webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},
         crons={dialect: submit for adapter in ADAPTERS for dialect, submit in adapter.crons.items()},
         webhook_secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),
+        webhook_retries=settings.webhooks.retries,
         power=settings.durability == "power",
         pooler=settings.pooler,
         standby=settings.standby,

@@ -125,8 +125,9 @@ class Cluster:
                     await self._recovery.offer(found)
             due = await self._journal.query(queries.due_webhooks, self.nodes.node_id)
             mine = set(adopted.webhooks)
-            await self._recovery.deliver(
-                [each for each in due if (each.owner, each.webhook.task_id, each.webhook.webhook_id) in mine], anew=True
+            self._recovery.deliver(
+                [each for each in due if (each.owner, each.webhook.task_id, each.webhook.webhook_id) in mine],
+                adopted=True,
             )
         except FaultError as error:
             log.warning("what node %s has taken over could not be taken up: %s", self.nodes.name, error)
@@ -228,7 +229,7 @@ class Cluster:
                 queries.waiting_threads, self.nodes.node_id, self._clock.now()
             ):
                 self._engine.slots.offer(owner, thread_id, agent)
-            await self._recovery.deliver(await self._journal.query(queries.due_webhooks, self.nodes.node_id))
+            self._recovery.deliver(await self._journal.query(queries.due_webhooks, self.nodes.node_id))
         except FaultError as error:
             log.debug("the next look at everything does it: %s", error)
 

@@ -22,6 +22,7 @@ from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage import listing
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.queries import has_due_webhook
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import PASSING, ThreadRow
 from babelgate.gateway.storage.transaction import Published, Transaction
@@ -147,10 +148,14 @@ class Expiry:
             self._look(pk, left)
         elif view.status == "interrupted" and thread.ephemeral:
             await self._journal.write(_expire, thread.owner, thread.thread_id, pk)
-        elif thread.ephemeral and self._journal.channels.get(pk).readers > 0:
+        elif thread.ephemeral and await self._is_used(pk):
             self._look(pk, self._ephemeral_ttl)
         else:
             await self._erase_now(thread, pk, seq)
+
+    async def _is_used(self, pk: int) -> bool:
+        """A delivery that waits for a retry reads nothing, but needs the log."""
+        return self._journal.channels.get(pk).readers > 0 or await self._journal.query(has_due_webhook, pk)
 
     async def _erase_now(self, thread: Thread, pk: int, seq: int) -> None:
         changed = self._changed.pop(pk, None)  # two looks may meet

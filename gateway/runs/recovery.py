@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.state import RunStatus
-from babelgate.canonical.thread import Task
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.engine import Engine
@@ -47,16 +46,13 @@ class Recovery:
             return
         self._engine.slots.offer(found.owner, found.thread_id, found.agent)
 
-    async def deliver(self, webhooks: Sequence[Due], *, anew: bool = False) -> None:
-        """`anew` = from where the database says, whatever was known of it here."""
+    def deliver(self, webhooks: Sequence[Due], *, adopted: bool = False) -> None:
+        """Continue to deliver to webhooks. `adopted` = another node did so before: what this one knew of them is
+        outdated."""
         for due in webhooks:
-            if anew:
+            if adopted:
                 self._deliverer.forget(due.owner, due.webhook.task_id, due.webhook.webhook_id)
-            elif self._deliverer.is_following(due):
-                continue
-            task = await self._journal.row(Task, due.owner, due.webhook.task_id)
-            if task is not None:
-                await self._deliverer.follow(due, task)
+            self._deliverer.follow(due.owner, due.webhook, due.next_try)
 
 
 def start_of(found: LiveRun) -> Start:

@@ -188,10 +188,12 @@ def idle_threads(connection: Connection, after: int, finished: int, unfinished: 
 
 
 def _forget_webhooks(tx: Transaction, cutoff: int) -> bool:
-    """Those that are over, of tasks that ended before. Whether there may be more."""
+    """Forget webhooks that are over, of tasks that ended before; one that was given up, as long after that. Returns
+    whether there may be more."""
     key = (_HOOK.c.owner, _HOOK.c.task_id, _HOOK.c.webhook_id)
     of_task = (_TASK.c.owner == _HOOK.c.owner) & (_TASK.c.task_id == _HOOK.c.task_id)
-    over = select(*key).join(_TASK, of_task).where(_HOOK.c.done.is_(True), _TASK.c.changed_at < cutoff).limit(_HOOKS)
+    is_old = (_TASK.c.changed_at < cutoff) & (func.coalesce(_HOOK.c.given_up_at, 0) < cutoff)
+    over = select(*key).join(_TASK, of_task).where(_HOOK.c.done.is_(True), is_old).limit(_HOOKS)
     rows = tx.connection.execute(over).all()
     for owner, task_id, webhook_id in rows:
         mine = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)

@@ -9,7 +9,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 from msgspec.structs import replace
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from babelgate.canonical.event import (
     ArtifactAdded,
@@ -46,6 +46,7 @@ from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import WebhookRow
 from babelgate.gateway.storage.transaction import ThreadState, Transaction
+from babelgate.gateway.storage.webhook_rows import BEGINS_AGAIN
 
 
 class Ids(msgspec.Struct, frozen=True):
@@ -305,15 +306,21 @@ def _check_queue(tx: Transaction, owner: str, on_thread: int, agent: str, limits
 def insert_webhook(
     tx: Transaction, state: ThreadState, task_id: str, hook: Webhook, after: int, limits: Limits
 ) -> None:
-    """Register a webhook, or replace the one of the same id. It is told what comes after seq `after`; one that is
-    registered already, word for word, goes on where it is. Raises invalid for one more than a task may have."""
+    """Register a webhook, or replace the one of the same id.
+
+    A new webhook receives what comes after seq `after`. One that is registered already, with the same URL, continues at
+    its cursor; if it failed or was given up, its schedule starts again. Raises invalid for one more than a task may
+    have.
+    """
     table = table_of(WebhookRow)
     body = json.dumps(hook.config, ensure_ascii=False).encode()
     of_task = (table.c.owner == state.thread.owner) & (table.c.task_id == task_id)
     same = of_task & (table.c.webhook_id == hook.webhook_id)
-    columns = (table.c.dialect, table.c.url, table.c.body, table.c.done)
-    known = tx.connection.execute(select(*columns).where(same)).one_or_none()
-    if known is not None and tuple(known) == (hook.dialect, hook.url, body, False):
+    known = tx.connection.execute(select(table).where(same)).one_or_none()
+    goes_on = known is not None and (not known.done or known.given_up_at is not None)
+    if known is not None and goes_on and (known.dialect, known.url) == (hook.dialect, hook.url):
+        if known.body != body or known.failures or known.done:
+            tx.connection.execute(update(table).where(same).values(**BEGINS_AGAIN, body=body, node=tx.node))
         return
     count = tx.connection.execute(select(func.count()).select_from(table).where(of_task)).scalar_one()
     if known is None and count >= limits.webhooks:

@@ -1,18 +1,21 @@
 """Webhook delivery (push notifications), at least once and in order: a webhook is a cursor on its task's log, kept in
 the database. What comes after the cursor is encoded in the registrant's dialect and posted, and the cursor moves after
-the receiver's 2xx, across restarts.
+the receiver's 2xx.
+
+A failed try ends the delivery until the time of the next one, which is in the database, too. A restart, or another node
+that takes the webhook over, waits until that time and continues with that try. Meanwhile a delivery holds a timer, and
+neither a subscription nor records.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from math import inf
+from typing import Concatenate, Final, ParamSpec
 from uuid import NAMESPACE_OID, uuid5
 from weakref import WeakValueDictionary
-
-from sqlalchemy import update
 
 from babelgate.adapters._adapter import WebhookWriter
 from babelgate.adapters._server.encoding import LargeJson, as_bytes
@@ -22,28 +25,76 @@ from babelgate.canonical.hub import Scope, Webhook
 from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Task
 from babelgate.gateway.background import STOPPING, Tasks
+from babelgate.gateway.clock import Clock
 from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.runs.retry_schedule import RetrySchedule, parse_retry_after, shorten_reason
 from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.runs.submission import insert_webhook
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.queries import Due, webhook_node
+from babelgate.gateway.storage.queries import Due, due_webhook, webhook_node
 from babelgate.gateway.storage.reads import Reads
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import WebhookRow
 from babelgate.gateway.storage.transaction import Transaction
+from babelgate.gateway.storage.unavailable import Unstored, keep_trying
+from babelgate.gateway.storage.webhook_rows import advance_cursor, end_webhook, note_failure
 
 log = logging.getLogger("babelgate.webhook")
 
-_PAUSES = (1, 2, 5, 15, 60, 300)
-"""Seconds between the tries of one delivery; after the last one the webhook is given up."""
-_WITHOUT_DATABASE = 5.0
-"""Seconds between looks for a database that is away."""
-_AT_ONCE = 16
+P = ParamSpec("P")
+Key = tuple[str, str, str]
+"""Owner, id of the task, id of the webhook."""
+
+_AT_ONCE: Final = 16
 """Posts of one owner that are under way at a time: each takes a connection, and time of the loop."""
+_WITHOUT_DATABASE: Final = 5.0
+"""Seconds between two reads of a database that is away, and at most between two writes."""
+_AFTER_ERROR: Final = (5.0, 300.0)
+"""First and longest pause after an unforeseen error, in seconds. Chosen: each error costs a read of the task's log."""
+_GONE: Final = 410
+_OVER: Final = inf
+"""In the place of a pause: nothing more is delivered by this gateway."""
 
 
 WriterFactory = Callable[[Webhook, Task, str], WebhookWriter]
+
+
+@dataclass(slots=True, eq=False)
+class _Delivery:
+    """A webhook that this gateway delivers to: its task is working, or its timer is set."""
+
+    key: Key
+    webhook: Webhook
+    working: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
+    next_try: int | None = None
+    """Time of the next try, as the database has it."""
+    until: float = 0.0
+    """The same, by the clock of the event loop."""
+    sent: tuple[int, int] = (0, 0)
+    """Seq of a record, and how many of its bodies the receiver has accepted."""
+    errors: int = 0
+    """Unforeseen errors since the last delivery."""
+    is_outdated: bool = False
+    """The row may have changed since the task read it."""
+
+    def cancel(self) -> None:
+        if self.working is not None:
+            self.working.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a receiver did not accept a body."""
+
+    reason: str
+    retry_after: float | None = None
+    """Seconds that the receiver asked to wait."""
+    is_gone: bool = False
+    """The receiver has ended the webhook."""
 
 
 class Deliverer:
@@ -54,8 +105,9 @@ class Deliverer:
         fetcher: Fetcher,
         writers: Mapping[str, WriterFactory],
         protocols: Mapping[str, str],
+        schedule: RetrySchedule,
+        clock: Clock,
         signer: Signer | None = None,
-        pauses: Sequence[float] = _PAUSES,
     ) -> None:
         """`writers` and `protocols` are by dialect: who encodes in it, and in which protocol's words the thread is
         named, if that has names of its own for threads."""
@@ -64,129 +116,203 @@ class Deliverer:
         self._fetcher = fetcher
         self._writers = writers
         self._protocols = protocols
+        self._schedule = schedule
+        self._clock = clock
         self._signer = signer
-        self._pauses = pauses
+        self._after_error = _AFTER_ERROR
         self._tasks = Tasks()
-        self._running: dict[tuple[str, str, str], tuple[Webhook, asyncio.Task[Any]]] = {}
-        """By owner, task and webhook."""
+        self._deliveries: dict[Key, _Delivery] = {}
+        self._stopped = False
         self._posting: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """By owner, while somebody posts for them."""
+        """By owner, while a post of theirs is under way."""
 
-    async def follow(self, due: Due, task: Task) -> None:
-        """Begin to deliver what is due to one webhook, until its task ends. One that is followed already goes on where
-        it is, also where another node does it."""
-        if self.is_following(due) or not await self._is_mine(due):
-            return
-        protocol, name = self._protocols.get(due.webhook.dialect), task.thread_id
-        if protocol is not None:
-            name = (await self._reads.aliases(due.owner, protocol, [name])).get(name, name)
-        key = (due.owner, task.task_id, due.webhook.webhook_id)
-        if self.is_following(due):
-            return
-        self.forget(*key)
-        make = self._writers.get(due.webhook.dialect)
-        if make is None:
-            log.warning("webhook %s of task %s has the unknown dialect %s", *key[1:], due.webhook.dialect)
-            return
-        new_writer = partial(make, due.webhook, task, name)
-        following = self._tasks.spawn(self._deliver(due, task, new_writer), f"webhook of {task.task_id}")
-        self._running[key] = due.webhook, following
+    # Which webhooks are delivered to
 
-    def is_following(self, due: Due) -> bool:
-        known = self._running.get((due.owner, due.webhook.task_id, due.webhook.webhook_id))
-        return known is not None and known[0] == due.webhook
+    def follow(self, owner: str, webhook: Webhook, next_try: int | None = None) -> None:
+        """Deliver to a webhook that is in the database, from its cursor until its task ends.
 
-    async def _is_mine(self, due: Due) -> bool:
-        """Another node may have taken it over, or have been told to forget it or to post elsewhere."""
-        if not self._journal.is_shared:
-            return True
-        hook = due.webhook
-        node = await self._journal.query(webhook_node, due.owner, hook.task_id, hook.webhook_id)
-        return node == self._journal.node
+        A delivery that is under way continues. One that waits for another time than `next_try` looks at the database
+        now.
+        """
+        if self._stopped:
+            return
+        key = (owner, webhook.task_id, webhook.webhook_id)
+        delivery = self._deliveries.get(key)
+        if delivery is None or delivery.webhook != webhook:
+            self.forget(*key)
+            delivery = self._deliveries[key] = _Delivery(key, webhook)
+            if next_try is not None:
+                self._arm(delivery, self._pause_until(delivery, next_try))
+                return
+        elif delivery.working is not None:
+            delivery.is_outdated = True
+            return
+        elif next_try is not None and delivery.next_try == next_try:
+            return
+        self._begin(delivery)
 
     def forget(self, owner: str, task_id: str, webhook_id: str) -> None:
-        running = self._running.pop((owner, task_id, webhook_id), None)
-        if running is not None:
-            running[1].cancel()
+        """Stop to deliver to a webhook. Its row is left alone."""
+        delivery = self._deliveries.pop((owner, task_id, webhook_id), None)
+        if delivery is not None:
+            delivery.cancel()
 
     async def stop(self, seconds: float = STOPPING) -> None:
+        self._stopped = True
+        for delivery in list(self._deliveries.values()):
+            delivery.cancel()
+        self._deliveries.clear()
         await self._tasks.stop(seconds)
 
-    async def _deliver(self, due: Due, task: Task, new_writer: Callable[[], WebhookWriter]) -> None:
-        key = (due.owner, task.task_id, due.webhook.webhook_id)
-        try:
-            while True:
-                try:
-                    return await self._read_and_tell(due, task, new_writer())
-                except FaultError as error:
-                    if error.fault.code in (
-                        FaultCode.NOT_FOUND,
-                        FaultCode.SHUTTING_DOWN,
-                    ):  # erased; told at the next start
-                        return
-                    if error.fault.code is not FaultCode.UNAVAILABLE:
-                        raise
-                    log.warning("webhook %s of task %s waits for the database", due.webhook.webhook_id, task.task_id)
-                await asyncio.sleep(_WITHOUT_DATABASE)
-        finally:
-            running = self._running.get(key)
-            if running is not None and running[1] is asyncio.current_task():
-                del self._running[key]
+    def _pause_until(self, delivery: _Delivery, next_try: int) -> float:
+        """Return the seconds until a time of the database.
 
-    async def _read_and_tell(self, due: Due, task: Task, writer: WebhookWriter) -> None:
+        The time of an earlier life is compared with the system's clock once. If that clock was set back meanwhile, the
+        pause is not longer than any of the schedule.
+        """
+        loop = asyncio.get_running_loop()
+        if delivery.next_try != next_try:
+            delivery.next_try = next_try
+            delivery.until = loop.time() + min(max(0.0, (next_try - self._clock.now()) / 1e6), self._schedule.longest)
+        return max(0.0, delivery.until - loop.time())
+
+    def _arm(self, delivery: _Delivery, pause: float) -> None:
+        if delivery.timer is not None:
+            delivery.timer.cancel()
+        delivery.timer = asyncio.get_running_loop().call_later(pause, self._ring, delivery)
+
+    def _ring(self, delivery: _Delivery) -> None:
+        delivery.until = 0.0
+        self._begin(delivery)
+
+    def _begin(self, delivery: _Delivery) -> None:
+        if delivery.timer is not None:
+            delivery.timer.cancel()
+            delivery.timer = None
+        delivery.is_outdated = False
+        _, task_id, _ = delivery.key
+        delivery.working = self._tasks.spawn(self._work(delivery), f"webhook of {task_id}")
+
+    # One delivery, until its end or its next failure
+
+    async def _work(self, delivery: _Delivery) -> None:
+        try:
+            pause = await self._deliver(delivery)
+        except FaultError as error:
+            if error.fault.code in (
+                FaultCode.NOT_FOUND,
+                FaultCode.SHUTTING_DOWN,
+            ):  # erased; continued by the next start
+                pause = _OVER
+            elif error.fault.code is FaultCode.UNAVAILABLE:
+                log.warning("webhook waits for the database webhook=%s task=%s", delivery.key[2], delivery.key[1])
+                pause = _WITHOUT_DATABASE
+            else:
+                pause = self._pause_after_error(delivery, error)
+        except Exception as error:  # no delivery ends by an error that nobody foresaw
+            pause = self._pause_after_error(delivery, error)
+        if self._deliveries.get(delivery.key) is not delivery:
+            return
+        delivery.working = None
+        if delivery.is_outdated:
+            self._begin(delivery)
+        elif pause == _OVER:
+            del self._deliveries[delivery.key]
+        else:
+            self._arm(delivery, pause)
+
+    def _pause_after_error(self, delivery: _Delivery, error: Exception) -> float:
+        first, longest = self._after_error
+        pause = min(first * 2**delivery.errors, longest)
+        delivery.errors = min(delivery.errors + 1, 32)
+        if delivery.errors == 1:
+            _, task_id, webhook_id = delivery.key
+            text = "webhook delivery failed webhook=%s task=%s retry_in=%gs, and again at most every %g s"
+            log.error(text, webhook_id, task_id, pause, longest, exc_info=error)
+        return pause
+
+    async def _deliver(self, delivery: _Delivery) -> float:
+        """Deliver from the cursor on. Returns the seconds until the next try, or `_OVER`."""
+        owner, task_id, webhook_id = delivery.key
+        due = await self._journal.query(due_webhook, owner, task_id, webhook_id)
+        if due is None or not self._is_of_this_node(due.node):
+            return _OVER
+        delivery.webhook = due.webhook
+        if due.next_try is not None and (pause := self._pause_until(delivery, due.next_try)) > 0:
+            return pause
+        task = await self._journal.row(Task, owner, task_id)
+        make = self._writers.get(due.webhook.dialect)
+        if task is None or make is None:
+            if task is not None:
+                log.warning(
+                    "webhook %s of task %s has the unknown dialect %s", webhook_id, task_id, due.webhook.dialect
+                )
+            return _OVER
+        protocol, name = self._protocols.get(due.webhook.dialect), task.thread_id
+        if protocol is not None:
+            name = (await self._reads.aliases(owner, protocol, [name])).get(name, name)
+        return await self._read_log(delivery, due, task, make(due.webhook, task, name))
+
+    async def _read_log(self, delivery: _Delivery, due: Due, task: Task, writer: WebhookWriter) -> float:
         """The writer sees the task, or its thread, from the first record, so that its snapshots are whole; what was
         delivered is not posted again."""
         where = (Scope(task.thread_id), 0) if writer.scope == "thread" else (Scope.task(task), task.first_seq - 1)
         async with aclosing(self._reads.follow(due.owner, *where, inline=True)) as batches:
             async for records in batches:
                 for record in records:
-                    if not await self._tell(due, writer, record):
-                        return
+                    pause = await self._deliver_record(delivery, due, writer, record)
+                    if pause is not None:
+                        return pause
+        return _OVER
 
-    async def _tell(self, due: Due, writer: WebhookWriter, record: Record) -> bool:
-        """Whether there is more to tell."""
+    async def _deliver_record(
+        self, delivery: _Delivery, due: Due, writer: WebhookWriter, record: Record
+    ) -> float | None:
+        """Post the bodies of a record and move the cursor. Returns None if the log is to be read on."""
         bodies = list(writer.write(record))
-        new = record.seq > due.delivered_seq
-        for number, body in enumerate(bodies if new else ()):
+        if record.seq <= due.delivered_seq:
+            bodies = []
+        if writer.once:
+            bodies = bodies[:1]
+        seq, count = delivery.sent
+        for number, body in enumerate(bodies):
+            if record.seq == seq and number < count:
+                continue
             if not await self._is_mine(due):
-                return False
-            if not await self._post(due, writer.headers(), body, f"{record.seq}.{number}"):
-                await self._move(due, record.seq, done=True)
-                return False
-            if writer.once:
-                await self._move(due, record.seq, done=True, forget=True)
-                return False
+                return _OVER
+            failure = await self._post(due, writer.headers(), body, f"{record.seq}.{number}")
+            if failure is not None:
+                return await self._note_failure(delivery, due, failure)
+            delivery.sent = record.seq, number + 1
+            delivery.errors = due.failures = 0
         event = record.event
         of_task = record.task_id == due.webhook.task_id
-        done = of_task and isinstance(event, TaskChanged) and event.state in TERMINAL
-        if done or (bodies and new):
-            await self._move(due, max(record.seq, due.delivered_seq), done=done)
-        return not done
+        forget = writer.once and bool(bodies)
+        done = forget or (of_task and isinstance(event, TaskChanged) and event.state in TERMINAL)
+        if done or bodies:
+            reached = max(record.seq, due.delivered_seq)
+            if not await self._store(due, advance_cursor, due, reached, done=done, forget=forget):
+                return _OVER
+            due.delivered_seq = reached
+        return _OVER if done else None
 
-    async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str) -> bool:
-        """Whether the receiver took it, in the end. `place` = which of the webhook's bodies it is."""
-        webhook, said = due.webhook, ""
+    async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str) -> _Failure | None:
+        """Post a body once. `place` says which of the webhook's bodies it is."""
         turn = self._posting.setdefault(due.owner, asyncio.Semaphore(_AT_ONCE))
         if self._signer is not None:
             body = await as_bytes(body)
-        for pause in (*self._pauses, None):
-            try:
-                async with turn:
-                    signed = self._sign(due, body, place)
-                    status = await self._fetcher.post(webhook.url, {**headers, **signed}, body)
-                if 200 <= status < 300:
-                    return True
-                said = f"status {status}"
-            except FaultError as error:
-                said = error.fault.message
-            except OSError as error:
-                said = f"{type(error).__name__}: {error}"
-            if pause is None:
-                break
-            log.info("webhook %s of task %s: %s; again in %s s", webhook.webhook_id, webhook.task_id, said, pause)
-            await asyncio.sleep(pause)
-        log.warning("webhook %s of task %s is given up: %s", webhook.webhook_id, webhook.task_id, said)
-        return False
+        try:
+            async with turn:
+                signed = self._sign(due, body, place)
+                response = await self._fetcher.post(due.webhook.url, {**headers, **signed}, body)
+        except FaultError as error:
+            return _Failure(error.fault.message)
+        except OSError as error:
+            return _Failure(f"{type(error).__name__}: {error}")
+        if 200 <= response.status < 300:
+            return None
+        retry_after = parse_retry_after(response.retry_after, self._clock.now())
+        return _Failure(f"status {response.status}", retry_after, is_gone=response.status == _GONE)
 
     def _sign(self, due: Due, body: bytes | LargeJson, place: str) -> Mapping[str, str]:
         if self._signer is None or not isinstance(body, bytes):
@@ -196,16 +322,68 @@ class Deliverer:
         message_id = uuid5(NAMESPACE_OID, f"{due.pk}/{webhook.task_id}/{webhook.webhook_id}/{place}")
         return self._signer.headers(str(message_id), body)
 
-    async def _move(self, due: Due, seq: int, *, done: bool, forget: bool = False) -> None:
-        await self._journal.write_patiently(_advance_cursor, due, seq, done=done, forget=forget)
-        due.delivered_seq = seq
+    # What the database keeps of it
+
+    async def _is_mine(self, due: Due) -> bool:
+        """Another node may have taken it over, or have been told to forget it or to post elsewhere."""
+        if not self._journal.is_shared:
+            return True
+        hook = due.webhook
+        return self._is_of_this_node(await self._journal.query(webhook_node, due.owner, hook.task_id, hook.webhook_id))
+
+    def _is_of_this_node(self, node: str | None) -> bool:
+        return not self._journal.is_shared or node == self._journal.node
+
+    async def _note_failure(self, delivery: _Delivery, due: Due, failure: _Failure) -> float:
+        """Store a failed try. Returns the seconds until the next one, or `_OVER`."""
+        due.failures += 1
+        reason, now = shorten_reason(failure.reason), self._clock.now()
+        names = (due.webhook.webhook_id, due.webhook.task_id)
+        pause = None if failure.is_gone else self._schedule.pause_after(due.failures, failure.retry_after)
+        if pause is not None:
+            next_try = now + round(pause * 1e6)
+            delivery.next_try = next_try
+            delivery.until = asyncio.get_running_loop().time() + pause
+            if not await self._store(due, note_failure, due, due.failures, next_try, reason):
+                return _OVER
+            log.info("webhook try failed webhook=%s task=%s reason=%r retry_in=%gs", *names, reason, pause)
+            return max(0.0, delivery.until - asyncio.get_running_loop().time())
+        given_up_at = None if failure.is_gone else now
+        if await self._store(due, end_webhook, due, due.failures, reason, given_up_at):
+            if failure.is_gone:
+                log.info("webhook ended by its receiver webhook=%s task=%s reason=%r", *names, reason)
+            else:
+                text = (
+                    "webhook given up webhook=%s task=%s tries=%d reason=%r. Once its receiver answers 2xx, register "
+                )
+                text += "it again, or run babelgate webhooks --retry %s: it continues where it stopped"
+                log.warning(text, *names, due.failures, reason, names[0])
+        return _OVER
+
+    async def _store(
+        self, due: Due, command: Callable[Concatenate[Transaction, P], bool], /, *args: P.args, **named: P.kwargs
+    ) -> bool:
+        """Write to the row, however long the database is away or its disk full: otherwise the body would be posted
+        again. Returns whether this gateway still delivers to the webhook."""
+        noted = False
+
+        def note(error: FaultError, _: float) -> None:
+            nonlocal noted
+            if not noted:
+                names = (due.webhook.webhook_id, due.webhook.task_id)
+                log.warning("webhook waits for the database to store its cursor webhook=%s task=%s: %s", *names, error)
+            noted = True
+
+        def write() -> "asyncio.Future[bool]":
+            return self._journal.write(command, *args, **named)
+
+        return await keep_trying(write, Unstored, longest=_WITHOUT_DATABASE, note=note)
 
 
-def register(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> tuple[int, int]:
-    """The key of the thread, and the seq that the webhook begins after. Raises not_found, invalid."""
+def register(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> None:
+    """Register a webhook for what comes from now on. Raises not_found, invalid."""
     state = tx.need_thread(owner, task.thread_id)
     insert_webhook(tx, state, task.task_id, hook, state.seq, limits)
-    return state.pk, state.seq
 
 
 def unregister(tx: Transaction, owner: str, task_id: str, webhook_id: str) -> bool:
@@ -215,19 +393,3 @@ def unregister(tx: Transaction, owner: str, task_id: str, webhook_id: str) -> bo
         table.delete().where(table.c.owner == owner, table.c.task_id == task_id, table.c.webhook_id == webhook_id)
     )
     return deleted.rowcount > 0
-
-
-def _advance_cursor(tx: Transaction, due: Due, seq: int, *, done: bool, forget: bool) -> None:
-    state = tx.thread(due.owner, due.thread_id)
-    if state is None or state.pk != due.pk:  # erased, and the row may be one of another thread's by now
-        return
-    table = table_of(WebhookRow)
-    this = (
-        (table.c.owner == due.owner)
-        & (table.c.task_id == due.webhook.task_id)
-        & (table.c.webhook_id == due.webhook.webhook_id)
-    )
-    if tx.node is not None:
-        this &= table.c.node == tx.node
-    told = table.delete() if forget else update(table).values(delivered_seq=seq, done=done)
-    tx.connection.execute(told.where(this))

@@ -423,13 +423,25 @@ class Retention(Section):
     unfinished: Period | None = None
     """The same of threads whose agent is at work, or has asked and got no answer. Not shorter than `threads`."""
     webhooks: Period | None = None
-    """After which webhooks go that have told everything, counted from the end of their task."""
+    """After which webhooks go that have told everything, counted from the end of their task. For one that was given up
+    it counts from that moment, if it is later."""
 
     @model_validator(mode="after")
     def _in_order(self) -> "Retention":
         if self.unfinished is not None and (self.threads is None or self.unfinished < self.threads):
             raise ValueError("unfinished must be at least as long as threads, and needs threads to be set")
         return self
+
+
+Periods = Annotated[tuple[Period, ...], NoDecode, BeforeValidator(_parse_list)]
+
+
+class Webhooks(Section):
+    """How long a receiver that fails is tried again."""
+
+    retries: Periods = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
+    """Pauses between the tries to deliver a body, each up to 20 % longer. After the last one the webhook is given up,
+    until it is registered again or `babelgate webhooks --retry` starts it. `Retry-After` can only lengthen a pause."""
 
 
 class Settings(BaseSettings):
@@ -486,6 +498,7 @@ class Settings(BaseSettings):
     webhook_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
     """Signs what is posted to webhooks, as Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and
     `webhook-signature`. A secret that begins with `whsec_` goes on in base64."""
+    webhooks: Webhooks = Webhooks()
     trusted_proxies: Networks = ()
     """Addresses whose X-Forwarded-* headers are believed."""
     cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_parse_list)] = ()

@@ -208,15 +208,21 @@ def open_tasks(connection: Connection) -> list[tuple[int, str]]:
 
 @dataclass(slots=True)
 class Due:
-    """A webhook that has not been told everything yet."""
+    """A webhook that has not received everything yet."""
 
     owner: str
     thread_id: str
     pk: int
-    """Of the thread."""
+    """Key of the thread."""
     webhook: Webhook
     delivered_seq: int
-    """Moves on as it is told."""
+    """The cursor; it moves with each delivery."""
+    node: str | None = None
+    """The node that delivers to it."""
+    failures: int = 0
+    """Number of failed tries to deliver the body at the cursor."""
+    next_try: int | None = None
+    """Time of the next try, in microseconds since 1970, UTC; None = at once."""
 
 
 def _webhook(row: tuple[str, str, str, str, bytes]) -> Webhook:
@@ -241,11 +247,33 @@ def webhooks(connection: Connection, owner: str, task_id: str) -> list[Webhook]:
 
 
 def due_webhooks(connection: Connection, node: str | None = None) -> list[Due]:
-    """All, or those of a node."""
+    """Return the webhooks that have not received everything: all, or those of a node."""
+    return _due(connection, *(() if node is None else (_HOOK.c.node == node,)))
+
+
+def due_webhook(connection: Connection, owner: str, task_id: str, webhook_id: str) -> Due | None:
+    """Return a webhook if it has not received everything."""
+    this = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
+    found = _due(connection, *this)
+    return found[0] if found else None
+
+
+def _due(connection: Connection, *where: ColumnElement[bool]) -> list[Due]:
     thread = (_THREAD.c.owner == _HOOK.c.owner) & (_THREAD.c.thread_id == _HOOK.c.thread_id)
+    progress = (_HOOK.c.delivered_seq, _HOOK.c.node, _HOOK.c.failures, _HOOK.c.next_try)
     rows = connection.execute(
-        select(_HOOK.c.owner, _HOOK.c.thread_id, _THREAD.c.pk, _HOOK.c.delivered_seq, *_HOOK_COLUMNS)
+        select(_HOOK.c.owner, _HOOK.c.thread_id, _THREAD.c.pk, *progress, *_HOOK_COLUMNS)
         .join(_THREAD, thread)
-        .where(_HOOK.c.done.is_(False), *(() if node is None else (_HOOK.c.node == node,)))
+        .where(_HOOK.c.done.is_(False), *where)
     )
-    return [Due(owner, thread_id, pk, _webhook(tuple(rest)), seq) for owner, thread_id, pk, seq, *rest in rows]
+    return [
+        Due(owner, thread_id, pk, _webhook(tuple(rest)), seq, node, failures, next_try)
+        for owner, thread_id, pk, seq, node, failures, next_try, *rest in rows
+    ]
+
+
+def has_due_webhook(connection: Connection, pk: int) -> bool:
+    """Return whether a task of the thread has a webhook that has not received everything."""
+    of_task = (_HOOK.c.owner == _TASK.c.owner) & (_HOOK.c.task_id == _TASK.c.task_id)
+    found = select(_HOOK.c.task_id).join(_TASK, of_task).where(_TASK.c.thread_pk == pk, _HOOK.c.done.is_(False))
+    return connection.execute(found.limit(1)).first() is not None

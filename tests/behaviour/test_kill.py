@@ -3,8 +3,9 @@ its caller had noticed nothing, or ends with words that say why it cannot."""
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gateway.hubs import within
+from tests.gateway.hubs import turned, within
 from tests.gateway.scene import Company, Scene, together, was_cut
 from tests.gateway.stage import Nursery, Puppets, Stage, nursery, puppets
 from tests.gateway.victim import ask, paced
@@ -257,6 +258,8 @@ class Receiver:
     def __init__(self) -> None:
         self.got: list[Any] = []
         self.open = asyncio.Event()
+        self.refuses = False
+        """It answers that it is away for hours."""
         self._news = asyncio.Condition()
 
     async def __call__(self, _: Any, receive: Any, send: Any) -> None:
@@ -268,8 +271,11 @@ class Receiver:
         self.got.append(json.loads(body))
         async with self._news:
             self._news.notify_all()
-        await self.open.wait()
-        await send({"type": "http.response.start", "status": 204, "headers": []})
+        if self.refuses:
+            await send({"type": "http.response.start", "status": 503, "headers": [(b"retry-after", b"7200")]})
+        else:
+            await self.open.wait()
+            await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
     async def has(self, reached: Callable[[], bool]) -> None:
@@ -305,3 +311,34 @@ async def test_what_was_due_to_a_webhook_at_a_kill_is_delivered_after_it_in_orde
 
 def waits_for_input(update: Any) -> bool:
     return update.get("statusUpdate", {}).get("status", {}).get("state") == "TASK_STATE_INPUT_REQUIRED"
+
+
+async def test_a_kill_neither_forgets_nor_hurries_the_next_try_of_a_webhook(stage: Stage) -> None:
+    tries = "SELECT failures, next_try, reason, done FROM webhook WHERE webhook_id = 'first'"
+
+    async def submit(text: str, url: str, webhook_id: str) -> str:
+        hook = {"taskPushNotificationConfig": {"id": webhook_id, "url": f"{url}/hook"}}
+        call = a2a_call("SendMessage", message=a2a_message(text), configuration=hook)
+        answered = await stage.http.post("/a2a/echo", json=call, headers={"A2A-Version": "1.0"})
+        task_id: str = answered.json()["result"]["task"]["id"]
+        return task_id
+
+    await stage.start()
+    first, second = Receiver(), Receiver()
+    second.open.set()
+    first.refuses = True
+    async with serving(first) as url, serving(second) as other:
+        await submit("go", url, "first")
+        await within(turned(lambda: stage.rows(tries)[0][0] == 1), "the failed try")
+        failed = stage.rows(tries)
+        await stage.restart()
+        await submit("after the kill", other, "second")  # what is due is delivered
+        await second.has(lambda: "TASK_STATE_COMPLETED" in str(second.got[-1:]))
+        assert (stage.rows(tries), len(first.got)) == (failed, 1)
+        await stage.killed()
+        with closing(sqlite3.connect(stage.folder / "gateway.db")) as database:
+            database.execute("UPDATE webhook SET next_try = 1 WHERE webhook_id = 'first'")
+            database.commit()
+        await stage.start()
+        await within(turned(lambda: stage.rows(tries)[0][0] == 2), "the second try")
+    assert first.got[0] == first.got[1]

@@ -1,5 +1,7 @@
 """Several gateways on one database: what is to be done once is done by one of them."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +11,13 @@ from babelgate.canonical.event import Custom
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import Hub
 from tests.cluster.nodes import Nodes, ended
+from tests.gateway.command import babelgate
 from tests.gateway.hubs import OWNER, Echo, Scripted, gone, registered, submit, turned, within
 from tests.gateway.runs.test_crons import SETTINGS, count_runs, hourly, known, moved_on
-from tests.gateway.runs.test_webhooks import Receiver, Saying, hook
+from tests.gateway.runs.test_webhooks import Receiver, Saying, deliverer, hook
 from tests.gateway.runs.test_webhooks import receiver as receiver
 from tests.gateway.test_clock import HOUR, Wall
+from tests.postgres import url_of
 
 HOOKED: Any = {"writers": {"test-1": Saying}}
 
@@ -65,6 +69,49 @@ async def test_a_webhook_is_told_the_rest_by_the_node_that_takes_it_over(cluster
     second.say(Custom(name="x"), Custom(name="y")).end()
     assert (await ended(b, receipt)).state is TaskState.COMPLETED
     assert await receiver.receives(4) == ["working", "1 x", "2 y", "completed"]
+
+
+async def test_a_try_that_waits_is_made_by_the_node_that_takes_over_and_by_the_command(
+    cluster: Nodes, receiver: Receiver, postgres_tables: str, tmp_path: Path
+) -> None:
+    wall = Wall()
+    agents = registered("a", Echo(), idempotent=True)
+    more: Any = {**HOOKED, "clock": Clock(wall), "webhook_retries": (3600.0,) * 3}
+    a = await cluster.start("a", agents, **more)
+    receiver.statuses = [500] * 4
+    receipt = await submit(a, "a", webhook=hook(receiver))
+    await ended(a, receipt)
+    await receiver.receives(1)
+    failed = await within(_failed(a, 1))
+    b = await cluster.start("b", agents, **more)
+    await cluster.stop(a)
+    await within(turned(lambda: bool(deliverer(b)["_deliveries"])), "the takeover")
+    assert await _failed(b, 1) == failed
+    await cluster.stop(b)
+    wall.moved += 2 * HOUR
+    for tries in (2, 3, 4):
+        c = await cluster.start("c", agents, **more)
+        await receiver.receives(tries)
+        await within(_failed(c, tries))
+        if tries < 4:
+            await cluster.stop(c)
+        wall.moved += 2 * HOUR
+    done = await asyncio.to_thread(
+        babelgate, tmp_path, "webhooks", "--retry", "all", "--database", url_of(postgres_tables)
+    )
+    assert (done.returncode, done.stdout) == (0, f"task {receipt.task_id}, webhook w: will be tried again\n"), (
+        done.stderr
+    )
+    assert await receiver.receives(6) == ["working"] * 5 + ["completed"]
+
+
+async def _failed(hub: Hub, tries: int) -> Any:
+    """The webhook, once so many tries have failed."""
+    read = "SELECT failures, next_try, reason, given_up_at FROM webhook"
+    while True:
+        found = await hub.journal.query(lambda connection: connection.exec_driver_sql(read).one())
+        if found[0] == tries:
+            return found
 
 
 async def test_a_webhook_that_is_deleted_on_another_node_is_told_nothing_more(

@@ -47,7 +47,7 @@ from babelgate.gateway.hub import CronSubmit, Hub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.webhooks import WriterFactory
-from babelgate.gateway.settings.model import Limits, Retention, Timeout
+from babelgate.gateway.settings.model import Limits, Retention, Timeout, Webhooks
 from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.transaction import Transaction
 from tests.empty import make_database
@@ -234,6 +234,7 @@ class House:
         webhook_protocols: Mapping[str, str] | None = None,
         crons: Mapping[str, CronSubmit] | None = None,
         webhook_secret: str | None = None,
+        webhook_retries: Sequence[float] | None = None,
         cluster: str | None = None,
         pooler: str | None = None,
         name: str = "hub.db",
@@ -252,6 +253,7 @@ class House:
             webhook_protocols=webhook_protocols or {},
             crons=crons or {},
             webhook_secret=webhook_secret,
+            webhook_retries=Webhooks().retries if webhook_retries is None else webhook_retries,
             retention=retention or Retention(),
             pooler=pooler or self._pooler,
             cluster=cluster,

@@ -253,7 +253,7 @@ async def test_a_redirect_is_not_followed() -> None:
         async with peer(saying(location.encode())) as outside:
             fetcher = Fetcher(LOOPBACK)
             url = f"http://127.0.0.1:{outside.port}/"
-            assert await fetcher.post(url, {}, b"{}") == 302
+            assert (await fetcher.post(url, {}, b"{}")).status == 302
             with pytest.raises(FaultError, match="status 302"):
                 await fetcher.get(url)
     assert inside.requests == []
@@ -263,7 +263,8 @@ async def test_a_post_carries_its_headers_and_body_and_gives_the_status() -> Non
     fetcher = Fetcher(LOOPBACK)
     async with peer(saying(b"HTTP/1.1 204 No Content\r\n\r\n")) as server:
         given = {"Content-Type": "application/json", "X-A2A-Notification-Token": "t", "Host": "other.example"}
-        assert await fetcher.post(f"http://127.0.0.1:{server.port}/hook", given, b'{"a": 1}') == 204
+        response = await fetcher.post(f"http://127.0.0.1:{server.port}/hook", given, b'{"a": 1}')
+        assert (response.status, response.retry_after) == (204, None)
     request = server.requests[0]
     assert request.startswith("POST /hook HTTP/1.1\r\n")
     assert request.endswith('\r\n\r\n{"a": 1}')
@@ -277,7 +278,7 @@ async def test_a_body_that_is_made_while_it_is_sent_has_its_length_told() -> Non
     assert isinstance(body, LargeJson)
     fetcher = Fetcher(LOOPBACK)
     async with peer(saying(b"HTTP/1.1 204 No Content\r\n\r\n")) as server:
-        assert await fetcher.post(f"http://127.0.0.1:{server.port}/hook", {}, body) == 204
+        assert (await fetcher.post(f"http://127.0.0.1:{server.port}/hook", {}, body)).status == 204
     head, _, sent = server.requests[0].partition("\r\n\r\n")
     assert json.loads(sent) == value
     assert "transfer-encoding" not in head.lower()
@@ -357,7 +358,9 @@ async def test_a_body_without_an_end_is_read_to_the_limit_and_no_further(head: b
     async with asyncio.timeout(BOUND), peer(endless) as server:
         with pytest.raises(FaultError, match="more than 300000 bytes"):
             await fetcher.get(f"http://127.0.0.1:{server.port}/")
-        assert await fetcher.post(f"http://127.0.0.1:{server.port}/", {}, b"") == 200, "a body that nobody reads"
+        assert (await fetcher.post(f"http://127.0.0.1:{server.port}/", {}, b"")).status == 200, (
+            "a body that nobody reads"
+        )
 
 
 async def test_a_compressed_answer_is_refused() -> None:
@@ -406,12 +409,13 @@ async def test_a_receiver_that_says_nothing_is_an_os_error_so_that_deliveries_ar
         await fetcher.get(f"http://127.0.0.1:{server.port}/")
 
 
-@pytest.mark.parametrize("value", ["a\r\nEvil: yes", "é"])
+@pytest.mark.parametrize("value", ["a\r\nEvil: yes", "é", " sesame "])
 async def test_a_header_that_http_cannot_carry_is_refused_and_not_sent(value: str) -> None:
     fetcher = Fetcher(LOOPBACK)
     async with peer() as server:
-        with pytest.raises((FaultError, ConnectionError)):
+        with pytest.raises(FaultError, match="characters that HTTP does not allow") as error:
             await fetcher.post(f"http://127.0.0.1:{server.port}/", {"Authorization": value}, b"")
+    assert value.strip() not in str(error.value)
     assert server.requests == []
 
 

@@ -236,6 +236,10 @@ def _beside_log(connection: Connection, owner: str, thread_id: str) -> Iterator[
             delivered_seq=row.delivered_seq,
             done=row.done,
             config=msgspec.Raw(row.body),
+            failures=row.failures,
+            next_try=row.next_try,
+            reason=row.reason,
+            given_up_at=row.given_up_at,
         )
     for row in rows(_CHECKPOINT):
         yield CheckpointLine(

@@ -85,7 +85,7 @@ class AliasLine(_Line, tag="alias"):
     alias: str
 
 
-class WebhookLine(_Line, tag="webhook"):
+class WebhookLine(_Line, tag="webhook", omit_defaults=True):
     task_id: str
     webhook_id: str
     dialect: str
@@ -93,6 +93,10 @@ class WebhookLine(_Line, tag="webhook"):
     delivered_seq: int
     done: bool
     config: msgspec.Raw
+    failures: int = 0
+    next_try: int | None = None
+    reason: str | None = None
+    given_up_at: int | None = None
 
 
 class CheckpointLine(_Line, tag="checkpoint"):

@@ -24,6 +24,7 @@ class Receiver:
     def __init__(self) -> None:
         self.received: asyncio.Queue[Received] = asyncio.Queue()
         self.url = ""
+        self.status = 200
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body = b""
@@ -34,7 +35,7 @@ class Receiver:
             more = message.get("more_body", False)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         await self.received.put(Received(headers, json.loads(body)))
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.start", "status": self.status, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
     async def until(self, state: str) -> list[Received]:

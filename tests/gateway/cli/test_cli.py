@@ -581,7 +581,7 @@ def test_help_shows_what_there_is_with_examples_and_nothing_else(here: Here) -> 
     assert done.returncode == 0
     assert "babelgate serve weather=http://127.0.0.1:8333" in done.stdout
     commands = re.findall(r"^│ ([a-z]+) ", done.stdout, re.MULTILINE)
-    wanted = ["add", "bench", "check", "export", "import", "record", "replay", "run", "serve", "validate"]
+    wanted = ["add", "bench", "check", "export", "import", "record", "replay", "run", "serve", "validate", "webhooks"]
     assert sorted(commands) == wanted
     for command in commands:
         assert "Examples:" in here(command, "--help").stdout

@@ -184,9 +184,28 @@ async def test_webhooks_that_are_over_go_before_their_threads(hubs: House) -> No
     assert await hub.reads.webhooks(OWNER, receipts[0].task_id) == []
 
 
-def _add_webhook(tx: Transaction, task_id: str, thread_id: str, done: bool) -> None:
-    row = {"owner": OWNER, "task_id": task_id, "webhook_id": "w", "thread_id": thread_id, "dialect": "a2a-1.0"}
+async def test_a_webhook_that_was_given_up_stays_as_long_after_that(hubs: House) -> None:
+    time = Time()
+    hub = await hubs.start(registered("echo", Echo()), retention=Retention(webhooks=86400), clock=time.clock)
+    receipt = await submit_to_end(hub, "echo")
+    time.pass_days(2)
+    await hub.journal.write(_add_webhook, receipt.task_id, receipt.thread_id, True, given_up_at=time.now)
+    for days, left in ((0.9, 1), (0.2, 0)):
+        time.pass_days(days)
+        await hub.retention.sweep()
+        assert await hub.journal.query(count, WebhookRow) == left
+
+
+def _add_webhook(tx: Transaction, task_id: str, thread_id: str, done: bool, *, given_up_at: int | None = None) -> None:
+    row: dict[str, Any] = {
+        "owner": OWNER,
+        "task_id": task_id,
+        "webhook_id": "w",
+        "thread_id": thread_id,
+        "dialect": "a2a-1.0",
+    }
     values = {**row, "url": "http://127.0.0.1:9", "delivered_seq": 0, "done": done, "body": b"{}"}
+    values["given_up_at"] = given_up_at
     tx.connection.execute(table_of(WebhookRow).insert().values(values))
 
 

@@ -1,17 +1,24 @@
-"""Pushing to real receivers on loopback: at least once, in order, across restarts, and given up in the end."""
+"""Pushing to real receivers on loopback: at least once, in order, by a schedule that restarts do not change."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import Any, Literal
+import logging
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, cast
 
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import select
 
 from babelgate.canonical import FaultCode, FaultError, Record, Scope, Task, TaskState, Webhook
 from babelgate.canonical.event import Custom, TaskChanged
+from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import Hub
+from babelgate.gateway.runs.retry_schedule import RetrySchedule
 from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import WebhookRow
+from babelgate.gateway.storage.webhook_rows import retry_webhooks
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -23,14 +30,17 @@ from tests.gateway.hubs import (
     ends,
     finish,
     follow,
+    gone,
     reaches,
     refused,
     registered,
     submit,
     submit_and_ask,
     submit_to_end,
+    turned,
     within,
 )
+from tests.gateway.test_clock import HOUR, Wall
 
 
 class Receiver:
@@ -41,6 +51,8 @@ class Receiver:
         self.headers: list[bytes] = []
         self.statuses: list[int] = []
         """Of the next answers; then 200."""
+        self.retry_after: str | None = None
+        """Header of the answers."""
         self.hold: asyncio.Event | None = None
         self._more = asyncio.Condition()
         self._server: asyncio.Server | None = None
@@ -69,7 +81,8 @@ class Receiver:
             self._more.notify_all()
         if self.hold is not None:
             await self.hold.wait()
-        writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
+        header = "" if self.retry_after is None else f"retry-after: {self.retry_after}\r\n"
+        writer.write(f"HTTP/1.1 {status} X\r\n{header}content-length: 0\r\nconnection: close\r\n\r\n".encode())
         await writer.drain()
         writer.close()
 
@@ -116,17 +129,24 @@ def hook(receiver: Receiver, **fields: Any) -> Webhook:
     return Webhook(webhook_id=fields.pop("webhook_id", "w"), dialect="test-1", url=receiver.url, **fields)
 
 
+def deliverer(hub: Hub) -> dict[str, Any]:
+    return vars(cast("object", vars(hub)["_deliverer"]))
+
+
 def quick(hub: Hub, *pauses: float) -> None:
     """Tries that follow each other at once."""
-    vars(vars(hub)["_deliverer"])["_pauses"] = pauses
+    deliverer(hub)["_schedule"] = RetrySchedule(pauses, lambda: 0)
+    deliverer(hub)["_after_error"] = (0.0, 0.0)
 
 
-async def house(hubs: House, agent: Any, **settings: Any) -> Hub:
+async def house(
+    hubs: House, agent: Any, *, writer: Any = Saying, pauses: Sequence[float] = (0, 0, 0), **settings: Any
+) -> Hub:
     protocols = {"test-1": "test"}
-    hub = await hubs.start(
-        registered("a", agent, idempotent=True), writers={"test-1": Saying}, webhook_protocols=protocols, **settings
-    )
-    quick(hub, 0, 0, 0)
+    agents = registered("a", agent, idempotent=True)
+    hub = hubs.make(agents, writers={"test-1": writer}, webhook_protocols=protocols, **settings)
+    quick(hub, *pauses)
+    await hub.start()
     return hub
 
 
@@ -135,13 +155,28 @@ async def scripted(hubs: House, **settings: Any) -> tuple[Hub, Scripted]:
     return await house(hubs, agent, **settings), agent
 
 
+async def settled(hub: Hub) -> None:
+    """Until every delivery has ended or waits for a retry that is far away."""
+    deliveries = deliverer(hub)["_deliveries"]
+    now = asyncio.get_running_loop().time
+    await within(
+        turned(lambda: all(not each.working and each.until > now() + 1 for each in deliveries.values())),
+        "the end of all deliveries",
+    )
+
+
 async def delivered(hub: Hub, task_id: str) -> list[tuple[int, bool]]:
     """How far each webhook is, and whether it is done, once nothing is on its way."""
-    while going := [task for task in asyncio.all_tasks() if task.get_name().startswith("webhook of")]:
-        await within(asyncio.wait(going), "the end of all deliveries")
+    await settled(hub)
     read = "SELECT delivered_seq, done FROM webhook WHERE task_id = ? ORDER BY webhook_id"
     rows = await hub.journal.query(lambda connection: connection.exec_driver_sql(read, (task_id,)).all())
     return [(seq, bool(done)) for seq, done in rows]
+
+
+async def row(hub: Hub) -> Any:
+    """The only webhook, as the database has it."""
+    table = table_of(WebhookRow)
+    return await hub.journal.query(lambda connection: connection.execute(select(table)).one())
 
 
 async def test_a_webhook_of_a_submission_is_told_everything_in_order(hubs: House, receiver: Receiver) -> None:
@@ -205,17 +240,228 @@ async def test_what_is_posted_is_signed_and_each_try_has_the_same_id(hubs: House
     assert first == again != other
 
 
-async def test_a_webhook_that_never_takes_anything_is_given_up(hubs: House, receiver: Receiver) -> None:
+async def test_a_failing_webhook_is_given_up_and_stays_so_after_a_restart(
+    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500] * 100
     receipt, going = await begin(hub, agent, webhook=hook(receiver))
     assert await receiver.receives(4) == ["working"] * 4
-    assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
+    await settled(hub)
+    given_up = await row(hub)
+    assert (given_up.done, given_up.failures, given_up.next_try, given_up.reason) == (True, 4, None, "status 500")
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert all(word in warning for word in (receipt.task_id, "webhook=w", "status 500", "webhooks --retry w"))
     await finish(hub, going, receipt)
     await hubs.stop(hub)
     hub = await house(hubs, agent)
-    assert await delivered(hub, receipt.task_id) == [(5, True)]
+    await settled(hub)
+    assert await row(hub) == given_up
+    assert [each.url for each in await hub.reads.webhooks(OWNER, receipt.task_id)] == [receiver.url]
     assert len(receiver.got) == 4
+
+
+@pytest.mark.parametrize("again", ["the same webhook", "other credentials", "another URL", "the command"])
+async def test_a_webhook_begins_again_where_its_delivery_stopped(hubs: House, receiver: Receiver, again: str) -> None:
+    hub, agent = await scripted(hubs)
+    receiver.statuses = [500] * 4
+    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    await receiver.receives(4)
+    await settled(hub)
+    going.say(Custom(name="missed"))
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
+    before = hook(receiver, task_id=receipt.task_id)
+    if again == "the command":
+        await finish(hub, going, receipt)
+        assert await hub.journal.write(retry_webhooks, "w") == [(receipt.task_id, "w")]
+        await hubs.stop(hub)
+        hub = await house(hubs, agent)
+    else:
+        fields = {"other credentials": {"config": {"token": "t"}}, "another URL": {"url": f"{receiver.url}/other"}}
+        await hub.set_webhook(OWNER, replace(before, **fields.get(again, {})))
+        await finish(hub, going, receipt)
+    await settled(hub)
+    bodies = ["completed"] if again == "another URL" else ["working", "1 missed", "completed"]
+    assert receiver.got[4:] == bodies
+    assert (b"x-token: t" in receiver.headers[-1].lower()) == (again == "other credentials")
+    ended = await row(hub)
+    assert (ended.done, ended.failures, ended.reason, ended.given_up_at) == (True, 0, None, None)
+
+
+HOURS: Final = (HOUR / 1e6, 2 * HOUR / 1e6, 3 * HOUR / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "pause"),
+    [
+        (500, None, HOUR),
+        (302, None, HOUR),
+        (404, None, HOUR),
+        (429, "60", HOUR),  # the receiver cannot hurry the next try
+        (503, "7200", 2 * HOUR),
+        (503, "in a while", HOUR),
+        (503, "99999999999", 24 * HOUR),
+        (410, None, None),
+    ],
+)
+async def test_the_next_try_is_in_the_database_and_keeps_to_the_schedule_and_retry_after(
+    hubs: House,
+    receiver: Receiver,
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    retry_after: str | None,
+    pause: int | None,
+) -> None:
+    wall = Wall()
+    hub, agent = await scripted(hubs, clock=Clock(wall))
+    quick(hub, *HOURS)
+    receiver.statuses, receiver.retry_after = [status], retry_after
+    before = wall()
+    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    await receiver.receives(1)
+    await settled(hub)
+    failed = await row(hub)
+    assert (failed.failures, failed.reason, failed.given_up_at) == (1, f"status {status}", None)
+    assert failed.done == (pause is None)
+    if pause is None:
+        assert failed.next_try is None
+    else:
+        assert before + pause <= failed.next_try <= wall() + pause
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert hub.journal.channels.get(1).readers == 0  # nothing is held but a timer
+    await finish(hub, going, receipt)
+    assert receiver.got == ["working"]
+
+
+async def test_a_restart_neither_forgets_nor_hurries_a_try(hubs: House, receiver: Receiver) -> None:
+    wall, agent = Wall(), Scripted()
+    receiver.statuses = [500] * 3
+
+    async def opened() -> Hub:
+        hub = await house(hubs, agent, clock=Clock(wall), pauses=HOURS)
+        await settled(hub)
+        return hub
+
+    hub = await opened()
+    receipt = await submit_and_ask(hub, agent, "name", webhook=hook(receiver))
+    await settled(hub)
+    for tries in (1, 2):
+        assert len(receiver.got) == tries
+        before = await row(hub)
+        assert before.failures == tries
+        await hubs.stop(hub)
+        hub = await opened()
+        assert (await row(hub), len(receiver.got)) == (before, tries)  # it is not tried too soon
+        [delivery] = deliverer(hub)["_deliveries"].values()
+        left = delivery.until - asyncio.get_running_loop().time()
+        assert 0 < left <= HOURS[tries - 1]
+        await hubs.stop(hub)
+        wall.moved += tries * HOUR
+        hub = await opened()
+        await receiver.receives(tries + 1)
+        await settled(hub)
+    await hubs.stop(hub)
+    wall.moved += 3 * HOUR
+    hub = await house(hubs, agent, clock=Clock(wall), pauses=HOURS)
+    assert await receiver.receives(5) == ["working"] * 4 + ["input_required"]
+    await answer(hub, receipt.task_id, "Bob")
+    (await agent.called()).end()
+    await settled(hub)
+    assert receiver.got[5:] == ["working", "completed"]
+    ended = await row(hub)
+    assert (ended.done, ended.failures, ended.next_try, ended.reason) == (True, 0, None, None)
+
+
+async def test_a_clock_that_is_set_delays_no_try_for_longer_than_a_pause(hubs: House, receiver: Receiver) -> None:
+    wall = Wall()
+    hub, agent = await scripted(hubs, clock=Clock(wall), pauses=HOURS)
+    receiver.statuses = [500]
+    receipt = await submit_and_ask(hub, agent, "name", webhook=hook(receiver))
+    await receiver.receives(1)
+    await settled(hub)
+    await hubs.stop(hub)
+    wall.moved -= 1000 * HOUR
+    hub = await house(hubs, agent, clock=Clock(wall), pauses=HOURS)
+    [delivery] = deliverer(hub)["_deliveries"].values()
+    assert delivery.until - asyncio.get_running_loop().time() <= 24 * HOUR / 1e6
+    await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))  # it starts the schedule again
+    assert await receiver.receives(3) == ["working", "working", "input_required"]
+
+
+async def test_each_body_has_the_whole_schedule_and_is_accepted_once(hubs: House, receiver: Receiver) -> None:
+    class Twice(Saying):
+        def write(self, record: Record) -> Iterator[bytes]:
+            for body in super().write(record):
+                yield body
+                yield body + b" again"
+
+    hub, agent = await scripted(hubs, writer=Twice, pauses=(0, HOURS[0]))
+    receiver.statuses = [500, 200, 500, 200, 500, 200, 500, 200]
+    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    await finish(hub, going, receipt)
+    await settled(hub)
+    each = ["working", "working again", "completed", "completed again"]
+    assert receiver.got == [body for body in each for _ in range(2)]
+
+
+async def test_a_cursor_that_the_database_refuses_moves_when_it_can(
+    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a full disk: the same body is not posted again meanwhile, and the webhook does not end."""
+    hub, agent = await scripted(hubs)
+    receiver.hold = asyncio.Event()
+    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    await receiver.receives(1)
+    disk: Any = await hub.journal.write(lambda tx: tx.connection.connection.dbapi_connection)
+    disk.execute("PRAGMA query_only=ON")
+    receiver.hold.set()
+    await within(turned(lambda: "store its cursor" in caplog.text), "the refusal")
+    assert receiver.got == ["working"]
+    disk.execute("PRAGMA query_only=OFF")
+    await finish(hub, going, receipt)
+    assert await receiver.receives(2) == ["working", "completed"]
+    assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
+    assert caplog.text.count("store its cursor") == 1
+
+
+async def test_an_unforeseen_error_is_logged_once_and_the_delivery_begins_again(
+    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = iter(range(3))
+
+    class Failing(Saying):
+        def write(self, record: Record) -> Iterator[bytes]:
+            if isinstance(record.event, Custom) and next(left, None) is not None:
+                raise RuntimeError("nobody foresaw this")
+            return super().write(record)
+
+    hub, agent = await scripted(hubs, writer=Failing)
+    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    going.say(Custom(name="a"))
+    await finish(hub, going, receipt)
+    assert await receiver.receives(3) == ["working", "1 a", "completed"]
+    [error] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert error.exc_info is not None and receipt.task_id in error.getMessage()
+    assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
+
+
+async def test_a_stateless_run_is_kept_while_its_webhook_waits(hubs: House, receiver: Receiver) -> None:
+    steady = Wall()
+    hub = await house(hubs, Echo(), clock=Clock(Wall(), steady), limits=Limits(ephemeral_ttl=0.001), pauses=HOURS)
+    receiver.statuses = [500]
+    receipt = await submit_to_end(hub, "a", webhook=hook(receiver), ephemeral=True)
+    await receiver.receives(1)
+    await settled(hub)
+    look = vars(hub)["_expiry"]._end
+    pk = await hub.journal.query(lambda connection: connection.exec_driver_sql("SELECT pk FROM thread").scalar_one())
+    steady.moved += HOUR
+    await look(pk)
+    await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))
+    assert await receiver.receives(3) == ["working", "working", "completed"]
+    await settled(hub)
+    steady.moved += HOUR
+    await look(pk)
+    await gone(hub, receipt.thread_id)
 
 
 async def test_a_receiver_that_is_not_there_holds_nobody_up(hubs: House) -> None:

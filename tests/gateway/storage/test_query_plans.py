@@ -113,6 +113,8 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
         queries.open_tasks(connection)
         queries.webhooks(connection, "o", "t")
         queries.due_webhooks(connection)
+        queries.due_webhook(connection, "o", "t", "w")
+        queries.has_due_webhook(connection, 1)
         lifecycle.bound_runs(connection, 1, "a")
         listing.thread_view(connection, "o", "t")
         page: Any = {"limit": 10, "offset": 0, "descending": True}

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from babelgate.gateway.runs.retry_schedule import RetrySchedule
 from tests.adapters.a2a.receiver import Receiver
 from tests.adapters.a2a.schema import check
 from tests.adapters.a2a.site import URL as GATEWAY
 from tests.adapters.a2a.site import Site, message, message_0_3
+from tests.gateway.hubs import turned, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -141,6 +143,31 @@ async def test_a_config_made_later_is_pushed_what_comes_then(site: Site, receive
     await site.result("ask", "SendMessage", message("Ada", taskId=task_id))
     bodies = [each.body for each in await receiver.until("TASK_STATE_COMPLETED")]
     assert [next(iter(body)) for body in bodies] == ["statusUpdate", *["artifactUpdate"] * 2, "statusUpdate"]
+
+
+async def test_a_given_up_config_is_still_returned_and_continues_when_it_is_created_again(
+    site: Site, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliverer = vars(site.hub)["_deliverer"]
+    monkeypatch.setattr(deliverer, "_schedule", RetrySchedule(()))
+    task_id = await waiting(site)
+    receiver.status = 503
+    config = {"id": "p1", "taskId": task_id, "url": receiver.url}
+    await site.result("ask", "CreateTaskPushNotificationConfig", config)
+    await site.result("ask", "SendMessage", message("Ada", taskId=task_id))
+    refused = await receiver.until("TASK_STATE_WORKING")
+    given_up = ("default", task_id, "p1")
+    await within(turned(lambda: given_up not in vars(deliverer)["_deliveries"]), "the end of the tries")
+    made = await site.result("ask", "GetTaskPushNotificationConfig", {"taskId": task_id, "id": "p1"})
+    assert made == config
+    page = await site.result("ask", "ListTaskPushNotificationConfigs", {"taskId": task_id})
+    assert page["configs"] == [config]
+    receiver.status = 200
+    await site.result("ask", "CreateTaskPushNotificationConfig", config)
+    found = await receiver.until("TASK_STATE_COMPLETED")
+    assert found[0].body == refused[0].body
+    bodies = [next(iter(each.body)) for each in found]
+    assert bodies == ["statusUpdate", *["artifactUpdate"] * 2, "statusUpdate"]
 
 
 async def test_a_config_that_comes_with_an_answer_is_pushed(site: Site, receiver: Receiver) -> None:

@@ -1,0 +1,51 @@
+"""The database of a command that is no gateway."""
+
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.settings.load import ConfigError, load
+from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.database import HEAD, open_database
+
+
+def load_settings(config: Path | None, database: str | None) -> Settings:
+    """Return the settings of a configuration file; `database` replaces its database. Raises CliError."""
+    given: JsonObject = {} if database is None else {"database": database}
+    try:
+        return load(config, given)
+    except ConfigError as error:
+        raise CliError(*error.problems, code=USAGE) from None
+
+
+@contextmanager
+def connect_to_read(settings: Settings) -> Generator[Connection]:
+    """Connect to a database that a gateway may be using. Raises CliError for one that is missing, cannot be read, or
+    has another schema than this release."""
+    if settings.database.startswith("sqlite:") and not settings.database_path.is_file():
+        raise CliError(f"{settings.database}: there is no such database")
+    with ExitStack() as stack:
+        try:
+            engine = open_database(settings.database).open_readers(1)
+            stack.callback(engine.dispose)
+            connection = stack.enter_context(engine.connect())
+            with connection.begin():
+                revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        except SQLAlchemyError as error:
+            raise CliError(f"{settings.database_shown} cannot be read: {reason_of(error)}") from None
+        if revision != HEAD:
+            raise CliError(
+                f"{settings.database_shown} is of another release (revision {revision}, and this one has {HEAD}): "
+                "start the gateway of this release on it once, or use the release that it is of"
+            )
+        yield connection
+
+
+def reason_of(error: Exception) -> str:
+    """Return the message of an error on one line; of SQLAlchemy's errors, that of the driver."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())

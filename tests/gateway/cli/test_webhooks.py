@@ -1,0 +1,72 @@
+"""`babelgate webhooks`: what has not been delivered is listed beside a gateway, and failed webhooks begin again."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from babelgate.gateway.storage import queries
+from tests.empty import make_database
+from tests.gateway.command import babelgate
+from tests.gateway.hubs import OWNER, House
+from tests.gateway.storage.test_webhook_rows import prepare
+
+
+async def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return await asyncio.to_thread(babelgate, folder, "webhooks", *arguments, "--database", "sqlite:///hub.db")
+
+
+async def test_the_list_has_what_is_not_delivered_and_no_secrets(hubs: House) -> None:
+    _, receipt = await prepare(hubs)
+    done = await run(hubs.folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    heading, *rows = done.stdout.splitlines()
+    assert heading.split() == ["OWNER", "TASK", "WEBHOOK", "HOST", "FAILED", "STATE", "LAST", "REASON"]
+    begin = f"{OWNER}  {receipt.task_id}"
+    assert [" ".join(row.split()) for row in rows] == [
+        " ".join(f"{begin} {rest}".split())
+        for rest in (
+            "given up h.example 8 of 8 given up at 1970-01-01T00:00:00Z status 500",
+            "pending h.example - pending -",
+            "waiting h.example 2 of 8 next try at 1970-01-01T00:00:00Z status 500",
+        )
+    ]
+    assert "secret" not in done.stdout
+
+
+async def test_failed_webhooks_begin_again_while_no_gateway_has_the_database(hubs: House) -> None:
+    hub, receipt = await prepare(hubs)
+    refused = await run(hubs.folder, "--retry", "all")
+    assert refused.returncode == 1
+    assert len(refused.stderr.splitlines()) == 1
+    assert "stop the gateway, run this command, and start the gateway again" in refused.stderr
+    await hubs.stop(hub)
+    done = await run(hubs.folder, "--retry", "given up")
+    assert (done.returncode, done.stdout) == (0, f"task {receipt.task_id}, webhook given up: will be tried again\n")
+    assert "1 webhook to be tried again at the next start of the gateway" in done.stderr
+    done = await run(hubs.folder, "--retry", "all")
+    assert done.stdout == f"task {receipt.task_id}, webhook waiting: will be tried again\n"
+    assert (await run(hubs.folder, "--retry", "all")).stdout == ""
+    hub = await hubs.start()
+    due = await hub.journal.query(queries.due_webhooks)
+    assert {each.webhook.webhook_id: each.failures for each in due} == {"given up": 0, "pending": 0, "waiting": 0}
+
+
+@pytest.mark.parametrize("wanted", ["pending", "unknown"])
+async def test_a_webhook_that_has_not_failed_cannot_be_retried(hubs: House, wanted: str) -> None:
+    hub, _ = await prepare(hubs)
+    await hubs.stop(hub)
+    done = await run(hubs.folder, "--retry", wanted)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"--retry {wanted}: no webhook that has failed has this id" in done.stderr
+
+
+def test_a_database_without_webhooks_and_one_that_is_missing(tmp_path: Path) -> None:
+    missing = babelgate(tmp_path, "webhooks", "--retry", "all", "--database", "sqlite:///none.db")
+    assert (missing.returncode, "there is no such database" in missing.stderr) == (1, True)
+    assert not (tmp_path / "none.db").exists()
+    make_database(tmp_path / "empty.db")
+    for option in ([], ["--retry", "all"]):
+        empty = babelgate(tmp_path, "webhooks", *option, "--database", "sqlite:///empty.db")
+        assert (empty.returncode, empty.stdout, len(empty.stderr.splitlines())) == (0, "", 1)
