@@ -52,7 +52,7 @@ class Recovery:
         for due in webhooks:
             if adopted:
                 self._deliverer.forget(due.owner, due.webhook.task_id, due.webhook.webhook_id)
-            self._deliverer.follow(due.owner, due.webhook, due.next_try)
+            self._deliverer.resume(due)
 
 
 def start_of(found: LiveRun) -> Start:

@@ -52,6 +52,10 @@ _WITHOUT_DATABASE: Final = 5.0
 """Seconds between two reads of a database that is away, and at most between two writes."""
 _AFTER_ERROR: Final = (5.0, 300.0)
 """First and longest pause after an unforeseen error, in seconds. Chosen: each error costs a read of the task's log."""
+_GIVEN_UP: Final = (
+    "webhook given up webhook=%s task=%s tries=%d reason=%r. Once its receiver answers 2xx, register it again, or run "
+    "babelgate webhooks --retry %s: it continues where it stopped"
+)
 _GONE: Final = 410
 _OVER: Final = inf
 """In the place of a pause: nothing more is delivered by this gateway."""
@@ -72,10 +76,12 @@ class _Delivery:
     """Time of the next try, as the database has it."""
     until: float = 0.0
     """The same, by the clock of the event loop."""
-    sent: tuple[int, int] = (0, 0)
-    """Seq of a record, and how many of its bodies the receiver has accepted."""
+    sent: tuple[int, int, int] = (0, 0, 0)
+    """Key of the thread, seq of a record, and how many of its bodies the receiver has accepted."""
     errors: int = 0
     """Unforeseen errors since the last delivery."""
+    is_offline: bool = False
+    """The database could not be read."""
     is_outdated: bool = False
     """The row may have changed since the task read it."""
 
@@ -128,28 +134,41 @@ class Deliverer:
 
     # Which webhooks are delivered to
 
-    def follow(self, owner: str, webhook: Webhook, next_try: int | None = None) -> None:
-        """Deliver to a webhook that is in the database, from its cursor until its task ends.
+    def follow(self, owner: str, webhook: Webhook) -> None:
+        """Deliver to a webhook that was registered just now, or registered again, from its cursor until its task ends.
 
-        A delivery that is under way continues. One that waits for another time than `next_try` looks at the database
-        now.
+        A delivery that is under way continues. One that waits looks at the database now.
         """
-        if self._stopped:
-            return
-        key = (owner, webhook.task_id, webhook.webhook_id)
-        delivery = self._deliveries.get(key)
-        if delivery is None or delivery.webhook != webhook:
-            self.forget(*key)
-            delivery = self._deliveries[key] = _Delivery(key, webhook)
-            if next_try is not None:
-                self._arm(delivery, self._pause_until(delivery, next_try))
-                return
-        elif delivery.working is not None:
+        delivery = self._find(owner, webhook)
+        if delivery is None:
+            delivery = self._add(owner, webhook)
+        if delivery.working is None:
+            self._begin(delivery)
+        else:
             delivery.is_outdated = True
+
+    def resume(self, due: Due) -> None:
+        """Deliver to a webhook as the database has it. Waits until the time of the next try, and does nothing if this
+        gateway does so already."""
+        delivery = self._find(due.owner, due.webhook)
+        if delivery is not None and (delivery.working is not None or delivery.next_try == due.next_try):
             return
-        elif next_try is not None and delivery.next_try == next_try:
-            return
-        self._begin(delivery)
+        delivery = self._add(due.owner, due.webhook)
+        if due.next_try is None:
+            self._begin(delivery)
+        else:
+            self._arm(delivery, self._pause_until(delivery, due.next_try))
+
+    def _find(self, owner: str, webhook: Webhook) -> _Delivery | None:
+        """Return the delivery to exactly this webhook."""
+        delivery = self._deliveries.get((owner, webhook.task_id, webhook.webhook_id))
+        return delivery if delivery is not None and delivery.webhook == webhook else None
+
+    def _add(self, owner: str, webhook: Webhook) -> _Delivery:
+        key = (owner, webhook.task_id, webhook.webhook_id)
+        self.forget(*key)
+        delivery = self._deliveries[key] = _Delivery(key, webhook)
+        return delivery
 
     def forget(self, owner: str, task_id: str, webhook_id: str) -> None:
         """Stop to deliver to a webhook. Its row is left alone."""
@@ -179,6 +198,8 @@ class Deliverer:
     def _arm(self, delivery: _Delivery, pause: float) -> None:
         if delivery.timer is not None:
             delivery.timer.cancel()
+        if self._stopped:
+            return
         delivery.timer = asyncio.get_running_loop().call_later(pause, self._ring, delivery)
 
     def _ring(self, delivery: _Delivery) -> None:
@@ -190,6 +211,8 @@ class Deliverer:
             delivery.timer.cancel()
             delivery.timer = None
         delivery.is_outdated = False
+        if self._stopped:
+            return
         _, task_id, _ = delivery.key
         delivery.working = self._tasks.spawn(self._work(delivery), f"webhook of {task_id}")
 
@@ -199,13 +222,13 @@ class Deliverer:
         try:
             pause = await self._deliver(delivery)
         except FaultError as error:
-            if error.fault.code in (
-                FaultCode.NOT_FOUND,
-                FaultCode.SHUTTING_DOWN,
-            ):  # erased; continued by the next start
+            # The thread was erased, or the next start continues.
+            if error.fault.code in (FaultCode.NOT_FOUND, FaultCode.SHUTTING_DOWN):
                 pause = _OVER
             elif error.fault.code is FaultCode.UNAVAILABLE:
-                log.warning("webhook waits for the database webhook=%s task=%s", delivery.key[2], delivery.key[1])
+                if not delivery.is_offline:
+                    log.warning("webhook waits for the database webhook=%s task=%s", delivery.key[2], delivery.key[1])
+                delivery.is_offline = True
                 pause = _WITHOUT_DATABASE
             else:
                 pause = self._pause_after_error(delivery, error)
@@ -237,8 +260,10 @@ class Deliverer:
         due = await self._journal.query(due_webhook, owner, task_id, webhook_id)
         if due is None or not self._is_of_this_node(due.node):
             return _OVER
-        delivery.webhook = due.webhook
-        if due.next_try is not None and (pause := self._pause_until(delivery, due.next_try)) > 0:
+        delivery.webhook, delivery.is_offline = due.webhook, False
+        if due.next_try is None:
+            delivery.next_try = None
+        elif (pause := self._pause_until(delivery, due.next_try)) > 0:
             return pause
         task = await self._journal.row(Task, owner, task_id)
         make = self._writers.get(due.webhook.dialect)
@@ -274,16 +299,15 @@ class Deliverer:
             bodies = []
         if writer.once:
             bodies = bodies[:1]
-        seq, count = delivery.sent
-        for number, body in enumerate(bodies):
-            if record.seq == seq and number < count:
-                continue
+        pk, seq, count = delivery.sent
+        accepted = count if (pk, seq) == (due.pk, record.seq) else 0
+        for number, body in enumerate(bodies[accepted:], accepted):
             if not await self._is_mine(due):
                 return _OVER
             failure = await self._post(due, writer.headers(), body, f"{record.seq}.{number}")
             if failure is not None:
                 return await self._note_failure(delivery, due, failure)
-            delivery.sent = record.seq, number + 1
+            delivery.sent = due.pk, record.seq, number + 1
             delivery.errors = due.failures = 0
         event = record.event
         of_task = record.task_id == due.webhook.task_id
@@ -293,7 +317,7 @@ class Deliverer:
             reached = max(record.seq, due.delivered_seq)
             if not await self._store(due, advance_cursor, due, reached, done=done, forget=forget):
                 return _OVER
-            due.delivered_seq = reached
+            due.delivered_seq, delivery.next_try = reached, None
         return _OVER if done else None
 
     async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str) -> _Failure | None:
@@ -353,11 +377,7 @@ class Deliverer:
             if failure.is_gone:
                 log.info("webhook ended by its receiver webhook=%s task=%s reason=%r", *names, reason)
             else:
-                text = (
-                    "webhook given up webhook=%s task=%s tries=%d reason=%r. Once its receiver answers 2xx, register "
-                )
-                text += "it again, or run babelgate webhooks --retry %s: it continues where it stopped"
-                log.warning(text, *names, due.failures, reason, names[0])
+                log.warning(_GIVEN_UP, *names, due.failures, reason, names[0])
         return _OVER
 
     async def _store(

@@ -437,7 +437,7 @@ Periods = Annotated[tuple[Period, ...], NoDecode, BeforeValidator(_parse_list)]
 
 
 class Webhooks(Section):
-    """How long a receiver that fails is tried again."""
+    """Retries of webhook deliveries."""
 
     retries: Periods = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
     """Pauses between the tries to deliver a body, each up to 20 % longer. After the last one the webhook is given up,
