@@ -297,7 +297,8 @@ class Deliverer:
         bodies = list(writer.write(record))
         if record.seq <= due.delivered_seq:
             bodies = []
-        if writer.once:
+        forget = bool(bodies) and writer.once
+        if forget:
             bodies = bodies[:1]
         pk, seq, count = delivery.sent
         accepted = count if (pk, seq) == (due.pk, record.seq) else 0
@@ -311,7 +312,6 @@ class Deliverer:
             delivery.errors = due.failures = 0
         event = record.event
         of_task = record.task_id == due.webhook.task_id
-        forget = writer.once and bool(bodies)
         done = forget or (of_task and isinstance(event, TaskChanged) and event.state in TERMINAL)
         if done or bodies:
             reached = max(record.seq, due.delivered_seq)
