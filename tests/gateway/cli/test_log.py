@@ -114,7 +114,7 @@ def test_no_text_from_outside_makes_a_record_of_its_own(tmp_path: Path, refusing
         hook = {"url": refusing, "id": f"hook\n{FORGED}\u2028{FORGED}\x1b[2K"}
         hooked = sent("Hello", pushNotificationConfig=hook)
         assert "result" in httpx.post(f"{running.url}/a2a/echo", json=hooked, timeout=BOUND).json()
-        running.logged("webhook hook")
+        running.logged("webhook=hook")
         httpx.get(f"{running.url}/a2a/%0A{FORGED.replace(' ', '%20')}\u2028", headers=[(b"user-agent", b"\x85 \x9b")])
         log = running.stop()
     are_records(log)

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from babelgate.gateway.storage import queries
+from babelgate.gateway.storage.journal import Journal
 from tests.empty import make_database
 from tests.gateway.command import babelgate
 from tests.gateway.hubs import OWNER, House
 from tests.gateway.storage.test_webhook_rows import prepare
+from tests.postgres import new_schema, url_of
 
 
 async def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -51,6 +53,19 @@ async def test_failed_webhooks_begin_again_while_no_gateway_has_the_database(hub
     hub = await hubs.start()
     due = await hub.journal.query(queries.due_webhooks)
     assert {each.webhook.webhook_id: each.failures for each in due} == {"given up": 0, "pending": 0, "waiting": 0}
+
+
+async def test_a_gateway_that_has_postgresql_alone_must_be_stopped(tmp_path: Path) -> None:
+    with new_schema() as schema:
+        journal = Journal(url_of(schema))
+        await journal.open()
+        command = ("webhooks", "--retry", "all", "--database", url_of(schema))
+        refused = await asyncio.to_thread(babelgate, tmp_path, *command)
+        await journal.close()
+        done = await asyncio.to_thread(babelgate, tmp_path, *command)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
+    assert "is used by a gateway: stop the gateway, run this command" in refused.stderr
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 @pytest.mark.parametrize("wanted", ["pending", "unknown"])
