@@ -4,6 +4,7 @@ The lock is of the session that writes (a session-level advisory lock, by databa
 it, also after the connection was lost and made anew.
 """
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -17,6 +18,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from psycopg import sql
+from psycopg.abc import Query
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 from sqlalchemy import URL, Connection, Engine, create_engine, event, select
@@ -63,21 +65,30 @@ _END_STILL: Final = (
     "AND classid::bigint = hashtext('babelgate')::bigint & 4294967295 "
     "AND objid::bigint = hashtext(current_schema())::bigint & 4294967295)"
 )
-_SILENCE: Final = 30.0
-"""Seconds after which it is looked again whether the connection is there, and whether a notice was missed."""
+_SILENCE: Final = 10.0
+"""Seconds from one check of the listening connection, and for missed notices, to the next. With `_ANSWER` and the pause
+before a new connection, a dead one is noticed and replaced within 22 seconds."""
+_ANSWER: Final = 10.0
+"""Seconds within which the server must answer on the listening connection. After that the connection is dead. Chosen:
+as `connect_timeout`."""
 _PATIENCE: Final = "2s"
 """For the lock: the server may be about to find that a gateway which was killed is gone."""
-_KEEPALIVE: Final = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
-"""The server's: the lock of a machine that is gone without a word is free after eleven seconds."""
+_KEEPALIVE: Final = (
+    "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; "
+    "SET tcp_user_timeout = 11000"
+)
+"""Settings of the server for each session: it ends the session of a machine that is gone without a word after eleven
+seconds, and with it the locks. Keepalives find that while nothing is under way; `tcp_user_timeout` finds it while data
+that the server has sent is not acknowledged, such as a notice to a listener."""
 _DEFAULTS: Final = {
     "application_name": "babelgate",
     "client_encoding": "utf8",
     "connect_timeout": "10",
-    # A server that is gone without a word is noticed within half a minute.
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
+    # A server that is gone without a word is noticed within 15 seconds.
+    "keepalives_idle": "5",
+    "keepalives_interval": "3",
     "keepalives_count": "3",
-    "tcp_user_timeout": "30000",
+    "tcp_user_timeout": "15000",
     # Of several hosts, the one that takes writes.
     "target_session_attrs": "read-write",
 }
@@ -192,6 +203,8 @@ class Postgres:
             connection.autocommit = True  # transactions are begun here, and not by the driver
             # Else the type of a parameter goes by its value, and hardly any statement would be prepared twice.
             connection.adapters.register_dumper(int, Int8BinaryDumper)
+            if url is not self._pooler:  # a setting would stay with a session that the pooler gives to others
+                connection.execute(_KEEPALIVE, prepare=False)
 
         @event.listens_for(engine, "begin")
         def _begin(connection: Connection) -> None:
@@ -319,13 +332,14 @@ class Postgres:
             places, named = create_engine(self._url).dialect.create_connect_args(self._url)
             given: dict[str, Any] = {**_DEFAULTS, **named, "autocommit": True}
             async with await psycopg.AsyncConnection[Any].connect(*places, **given) as connection:
-                found = await (await connection.execute(f"SELECT {CHANNEL}")).fetchall()
-                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(found[0][0])))
+                await _ask(connection, _KEEPALIVE)
+                found = await (await _ask(connection, f"SELECT {CHANNEL}")).fetchall()
+                await _ask(connection, sql.SQL("LISTEN {}").format(sql.Identifier(found[0][0])))
                 yield None
                 while True:
                     async for notice in connection.notifies(timeout=_SILENCE):
                         yield notice.payload
-                    await connection.execute("SELECT 1")
+                    await _ask(connection, "SELECT 1")
                     yield None
         except psycopg.OperationalError as error:
             raise OperationalError("LISTEN", None, error) from error
@@ -366,8 +380,7 @@ class Postgres:
     def abort(self, engine: Engine) -> None:
         """Shut the connections down at this end, because the server may not answer a cancel request either."""
         for driver in list(self._sessions.get(engine, ())):
-            with suppress(OSError, psycopg.Error), socket(fileno=os.dup(driver.fileno())) as near:
-                near.shutdown(SHUT_RDWR)
+            _hang_up(driver)
 
     def is_unstorable(self, error: Exception) -> bool:
         return (
@@ -414,6 +427,30 @@ def _parse(key: str, url: str) -> URL:
 
 def _driver(connection: Connection) -> psycopg.Connection[Any]:
     return cast("psycopg.Connection[Any]", connection.connection.dbapi_connection)
+
+
+async def _ask(connection: psycopg.AsyncConnection[Any], query: Query) -> psycopg.AsyncCursor[Any]:
+    """Execute a statement within `_ANSWER` seconds, else hang up.
+
+    psycopg answers a cancel by a cancel request, and waits for its effect, which a dead connection never shows.
+
+    Raises:
+        OperationalError: the connection is lost, or the server did not answer in time.
+    """
+    asked = asyncio.ensure_future(connection.execute(query))
+    try:
+        await asyncio.wait((asked,), timeout=_ANSWER)
+    finally:
+        if not asked.done():
+            _hang_up(connection)
+            await asyncio.wait((asked,))
+            asked.exception()  # else asyncio logs it where this task was cancelled
+    return asked.result()
+
+
+def _hang_up(driver: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    with suppress(OSError, psycopg.Error), socket(fileno=os.dup(driver.fileno())) as near:
+        near.shutdown(SHUT_RDWR)
 
 
 def _is_alone(connection: Connection) -> bool:

@@ -38,6 +38,11 @@ class Wire:
         """Words of the gateway that do not reach the database: the wire is cut there, and stays so."""
         self.cut_after = b""
         """Words of the gateway to which the answer does not come back."""
+        self.freeze_after = b""
+        """Words of the gateway that reach the database. From there on their connection alone swallows all, in both
+        directions, as that of a gateway that stands still, or behind a router that has forgotten it."""
+        self.frozen = threading.Event()
+        """Set when `freeze_after` was met."""
         self.commits = deque[Commit]()
         """The fates of the next commits; later ones pass."""
         self._whole = True
@@ -125,19 +130,30 @@ class Wire:
             return
         far_reader, far = await asyncio.open_connection(*self._server)
         self._open |= {near, far}
-        lost = asyncio.Event()
+        lost, dead = asyncio.Event(), asyncio.Event()
         with suppress(ConnectionError, asyncio.CancelledError):
-            await asyncio.gather(self._ask(near_reader, near, far, lost), self._answer(far_reader, near, lost))
+            await asyncio.gather(
+                self._ask(near_reader, near, far, lost, dead), self._answer(far_reader, near, lost, dead)
+            )
         self._open -= {near, far}
         for each in (near, far):
             each.transport.abort()
 
     async def _ask(
-        self, reader: asyncio.StreamReader, near: asyncio.StreamWriter, far: asyncio.StreamWriter, lost: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        near: asyncio.StreamWriter,
+        far: asyncio.StreamWriter,
+        lost: asyncio.Event,
+        dead: asyncio.Event,
     ) -> None:
         while data := await reader.read(2**16):
-            if "asked" in self._frozen:
+            if "asked" in self._frozen or dead.is_set():
                 continue
+            if self.freeze_after and self.freeze_after in data:
+                self.freeze_after = b""
+                dead.set()
+                self.frozen.set()
             if b"COMMIT" in data and self.commits and (self.commits[0] != "late" or _WRITES in data):
                 match self.commits.popleft():
                     case "lost before":
@@ -159,13 +175,16 @@ class Wire:
                 self._answered = True
             far.write(data)
             await far.drain()
-        far.transport.abort()
+        if not dead.is_set():  # else the server does not hear of the end, and its session stays
+            far.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter, lost: asyncio.Event) -> None:
+    async def _answer(
+        self, reader: asyncio.StreamReader, near: asyncio.StreamWriter, lost: asyncio.Event, dead: asyncio.Event
+    ) -> None:
         while data := await reader.read(2**16):
             if lost.is_set():
                 break
-            if "answered" in self._frozen:
+            if "answered" in self._frozen or dead.is_set():
                 continue
             if self._answered:
                 self._answered = False
