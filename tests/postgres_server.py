@@ -15,6 +15,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 from typing import IO, Any, Final, LiteralString, cast
 
 import psycopg
@@ -34,10 +35,13 @@ _SETTINGS: Final = {
 class PostgresServer:
     """`url` stays the same, whatever becomes of the server."""
 
-    def __init__(self, programs: Path, folder: Path, settings: Mapping[str, str]) -> None:
-        """`folder` must be one that the server's user can enter."""
+    def __init__(
+        self, programs: Path, folder: Path, settings: Mapping[str, str], environment: Mapping[str, str]
+    ) -> None:
+        """`folder` must be one that the server's user can enter. `environment` = variables of the server's process."""
         self._programs, self._data = programs, folder / "data"
         self._settings = {**_SETTINGS, **settings}
+        self._environment = {"LC_ALL": "C", **environment}
         self._user = "nobody" if os.getuid() == 0 else None
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port: int = free.getsockname()[1]
@@ -65,7 +69,7 @@ class PostgresServer:
 
     def _begin(self) -> bool:
         """Whether it has started, and not ended again."""
-        process = self._process = self._spawn("postgres", "-D", str(self._data))
+        process = self._process = self._spawn("postgres", "-D", str(self._data), environment=self._environment)
         assert process.stderr is not None
         watch = threading.Timer(_BOUND, process.kill)
         watch.start()
@@ -134,12 +138,14 @@ class PostgresServer:
         _, said = process.communicate(timeout=_BOUND)
         assert process.returncode == 0, said
 
-    def _spawn(self, program: str, *arguments: str) -> "subprocess.Popen[str]":
+    def _spawn(
+        self, program: str, *arguments: str, environment: Mapping[str, str] = MappingProxyType({"LC_ALL": "C"})
+    ) -> "subprocess.Popen[str]":
         as_user: dict[str, Any] = {} if self._user is None else {"user": self._user, "group": "nogroup"}
         return subprocess.Popen(
             [self._programs / program, *arguments],
             cwd="/",
-            env={"LC_ALL": "C"},
+            env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -150,8 +156,11 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server(**settings: str) -> Generator[PostgresServer]:
-    """One that runs; skips or fails the calling test if it cannot be had. `settings`: of postgresql.conf."""
+def postgres_server(
+    environment: Mapping[str, str] = MappingProxyType({}), /, **settings: str
+) -> Generator[PostgresServer]:
+    """Start a server; skips or fails the calling test if it cannot be had. `environment` = variables of its process.
+    `settings`: of postgresql.conf."""
     package = subprocess.run(
         [peer_python("postgres"), "-c", _BINARIES], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -159,7 +168,7 @@ def postgres_server(**settings: str) -> Generator[PostgresServer]:
     try:
         if os.getuid() == 0:
             shutil.chown(folder, "nobody", "nogroup")
-        server = PostgresServer(Path(package) / "pginstall" / "bin", folder, settings)
+        server = PostgresServer(Path(package) / "pginstall" / "bin", folder, settings, environment)
         server.make()
         server.start()
         try:

@@ -76,8 +76,12 @@ class Database(Protocol):
         ...
 
     def listen(self) -> AsyncGenerator[str | None]:
-        """What gateways tell one another, by a connection of its own; None at the beginning, and every half minute.
-        Raises OperationalError, when it is lost."""
+        """Yield the notices of gateways, by a connection of its own, and None at the beginning and every ten seconds.
+        Raises OperationalError, when it is lost, or does not answer."""
+        ...
+
+    def notify(self, connection: Connection, notices: Sequence[str]) -> None:
+        """Send notices to all who listen, in a transaction of their own. Raises OperationalError."""
         ...
 
     def is_lost(self, connection: Connection) -> bool:

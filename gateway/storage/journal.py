@@ -34,6 +34,7 @@ from babelgate.gateway.storage.live import Channels
 from babelgate.gateway.storage.locked import Locked
 from babelgate.gateway.storage.log_pages import CreatedIds, read_ends, read_page
 from babelgate.gateway.storage.notices import Remote
+from babelgate.gateway.storage.notifier import Notifier
 from babelgate.gateway.storage.row_cache import Row, RowCache, RowChange
 from babelgate.gateway.storage.shared import SharedTransaction, Stale
 from babelgate.gateway.storage.statements import sql_of, table_of
@@ -85,11 +86,12 @@ class _Result:
 
 @dataclass(slots=True, eq=False)
 class _Commit:
-    """What is told of a group when it is committed."""
+    """Outcome of one group: records to publish, changed rows, one result per command, notices for other gateways."""
 
     published: Sequence[Published] = ()
     changed: Sequence[RowChange] = ()
     results: Sequence[_Result] = ()
+    remotes: Sequence[Remote] = ()
 
 
 def _refuse(results: "Iterable[_Result]") -> _Commit:
@@ -129,6 +131,7 @@ class Journal:
         self._on_commit = on_commit
         self._on_remote = [on_remote] if on_remote is not None else []
         self._listener: Listener | None = None
+        self._notifier = Notifier(self.node, self.database) if shared else None
         self.races = 0
         """How often commands were done again, because another gateway was there first."""
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
@@ -161,6 +164,8 @@ class Journal:
                 log.warning("another gateway uses the database: this one waits until it is gone")
             told = True
             await asyncio.sleep(_AGAIN)
+        if self._notifier is not None:
+            self._notifier.start()
         self._thread = threading.Thread(target=self._write_forever, name="babelgate-writer", daemon=True)
         self._thread.start()
         if self.is_shared:
@@ -205,7 +210,8 @@ class Journal:
     async def close(self, seconds: float = 2 * STOPPING) -> None:
         """Commit what is queued, then release the database.
 
-        A statement that the server does not answer in its share of `seconds` is interrupted. Its command fails.
+        A statement that the server does not answer in its share of `seconds` is interrupted. Its command fails. Notices
+        of the last commits are sent, unless that takes longer than `Notifier.close` waits.
         """
         self._closed = True
         if self._listener is not None:
@@ -216,6 +222,8 @@ class Journal:
                 log.error("the database does not answer: the gateway stops without closing its connections")
                 return
             self._thread = None
+        if self._notifier is not None:
+            await self._notifier.close()
         if await until_ended(self._pool.shutdown, self._give_up_reading, seconds / 2):
             self._dispose()
 
@@ -418,6 +426,7 @@ class Journal:
                     done.results = [_Result(write, *self._try(write)) for write in part]
                     with database.together(connection):
                         done.published = tx.finish()
+                    done.remotes = tx.remotes
                     tx.confirm()
                 self._failed = None
             except Exception as error:
@@ -481,7 +490,10 @@ class Journal:
             log.exception("a group of %d commands could not be stored", commands)
 
     def _hand_over(self, done: "_Commit") -> None:
+        """Publish a committed group here, then tell the other gateways. Neither may happen before the commit."""
         self._loop.call_soon_threadsafe(self._deliver, done.published, done.changed, done.results)
+        if self._notifier is not None:
+            self._notifier.add(done.remotes)
 
     def _plain(self, write: _Write) -> tuple[Any, BaseException | None]:
         """A command as nearly all go: it succeeds, or refuses before it changes anything."""
@@ -568,8 +580,14 @@ class Journal:
             hearer(remotes)
 
     async def _look_for_missed(self) -> None:
-        """What was committed while nobody listened to threads that somebody here reads, or runs on, or did lately."""
+        """Find commits of other gateways whose notices did not arrive.
+
+        A notice is lost with its gateway or with a connection. This looks at the threads that have a channel: those
+        with readers or runs, and those used lately.
+        """
         known = self.channels.ends()
+        if not known:
+            return
         try:
             ends = await self.query(read_ends, list(known))
         except FaultError as error:  # there is another look

@@ -31,6 +31,17 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
 _DECODER: Final = msgspec.json.Decoder(Notice)
 
 
+def merge(first: Remote, second: Remote) -> Remote:
+    """Combine two notices of one thread: the newest record, and every flag that either of them has."""
+    return Remote(
+        first.pk,
+        max(first.seq, second.seq),
+        erased=first.erased or second.erased,
+        rewritten=first.rewritten or second.rewritten,
+        created=first.created or second.created,
+    )
+
+
 def encode_notices(node: str, threads: Sequence[Remote]) -> Iterator[str]:
     for start in range(0, len(threads), _EACH):
         yield msgspec.json.encode(Notice(node, tuple(threads[start : start + _EACH]))).decode()

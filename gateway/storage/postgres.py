@@ -71,6 +71,11 @@ before a new connection, a dead one is noticed and replaced within 22 seconds.""
 _ANSWER: Final = 10.0
 """Seconds within which the server must answer on the listening connection. After that the connection is dead. Chosen:
 as `connect_timeout`."""
+_NOTIFY: Final = (
+    f"SELECT set_config('synchronous_commit', 'off', true), pg_notify({CHANNEL}, notice) "
+    "FROM unnest(%s::text[]) AS notice"
+)
+"""One transaction that does not wait for the flush: the lock of NOTIFY is held until the commit is complete."""
 _PATIENCE: Final = "2s"
 """For the lock: the server may be about to find that a gateway which was killed is gone."""
 _KEEPALIVE: Final = (
@@ -343,6 +348,13 @@ class Postgres:
                     yield None
         except psycopg.OperationalError as error:
             raise OperationalError("LISTEN", None, error) from error
+
+    def notify(self, connection: Connection, notices: Sequence[str]) -> None:
+        """Raises OperationalError of SQLAlchemy."""
+        try:
+            _driver(connection).execute(_NOTIFY, (list(notices),))
+        except psycopg.Error as error:
+            raise OperationalError("NOTIFY", None, error) from error
 
     def is_lost(self, connection: Connection) -> bool:
         if connection.closed or connection.invalidated:

@@ -32,7 +32,7 @@ from babelgate.canonical.event import RunRemoved, StatesPruned, ThreadChanged
 from babelgate.canonical.state import RunStatus
 from babelgate.canonical.thread import Run, Task, Thread
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.storage.notices import Remote, encode_notices
+from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import Sql
 from babelgate.gateway.storage.transaction import Published, ThreadState, Transaction
@@ -64,7 +64,6 @@ _TAKE: Final = "SELECT pk FROM thread WHERE pk = %s FOR UPDATE"
 _WAITING: Final = "SELECT agent, owner, count(*) FROM run WHERE status = 'pending' GROUP BY agent, owner"
 CHANNEL: Final = "'babelgate_' || md5(current_schema())"
 """Where gateways of a database and schema listen: a name is 63 bytes at most."""
-_TELL: Final = f"SELECT pg_notify({CHANNEL}, %s)"
 REWRITES: Final = (RunRemoved, StatesPruned)
 """Records with which earlier ones change."""
 
@@ -88,7 +87,6 @@ class SharedTransaction(Transaction):
     def __init__(self, sql: Sql, clock: Clock, node: str) -> None:
         super().__init__(sql, clock)
         self.node = node
-        self._told_by = node
         self._keys: deque[int] = deque()
         self._looked: dict[int, _Look] = {}
         """By key."""
@@ -96,7 +94,8 @@ class SharedTransaction(Transaction):
         """A thread that is read is nobody else's to append to until the transaction ends: where several gateways write
         to it all the time, the slowest would lose for ever."""
         self._ends: psycopg.Cursor[Any] | None = None
-        self._erased: list[Remote] = []
+        self.remotes: list[Remote] = []
+        """Notices for the other gateways, to be sent after the commit."""
         self._queued: Counter[tuple[str, str]] | None = None
         """Waiting runs by agent and owner, as they are in the database; None until they are counted."""
         self._queueing: Counter[tuple[str, str]] = Counter()
@@ -104,9 +103,13 @@ class SharedTransaction(Transaction):
         self._behind: OrderedDict[int, int] = OrderedDict()
 
     def note_remote(self, remote: Remote) -> None:
-        """On the event loop: what is in memory of the thread is not worth trying. Only for speed: who is not told of it
-        finds out."""
-        self._behind[remote.pk] = 2**62 if remote.erased else remote.seq
+        """Note on the event loop that the thread in memory is out of date.
+
+        This only saves a failed attempt: `confirm` finds out without a notice, too. Notices of two gateways may arrive
+        in another order than their commits.
+        """
+        seq = 2**62 if remote.erased else remote.seq
+        self._behind[remote.pk] = max(seq, self._behind.get(remote.pk, 0))
         if len(self._behind) > _BEHIND:
             self._behind.popitem(last=False)
 
@@ -115,16 +118,14 @@ class SharedTransaction(Transaction):
     def begin(self, connection: Connection) -> None:
         super().begin(connection)
         self._looked = {}
-        self._erased = []
+        self.remotes = []
         self._queued = None
         self._queueing.clear()
 
     def finish(self) -> list[Published]:
         """The comparison is asked for with the rest; `confirm` looks at it."""
         published = super().finish()
-        told = [_remote_of(each) for each in published] + self._erased
-        for said in encode_notices(self._told_by, told):
-            self._ask(_TELL, said)
+        self.remotes = [_remote_of(each) for each in published] + self.remotes
         unchanged = [pk for pk, look in self._looked.items() if look.begun == look.end]
         if unchanged:
             self._ask(_KEEP, unchanged)
@@ -231,7 +232,7 @@ class SharedTransaction(Transaction):
         del self._looked[state.pk]
         if not self._read(_TAKE, state.pk) or self._read(_ENDS, [state.pk]) != [(state.pk, state.seq)]:
             raise Stale
-        self._erased.append(Remote(state.pk, state.seq, erased=True))
+        self.remotes.append(Remote(state.pk, state.seq, erased=True))
 
     def _drop(self, state: ThreadState) -> None:
         thread = state.thread

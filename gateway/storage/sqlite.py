@@ -217,6 +217,10 @@ class Sqlite:
         """Raises NotImplementedError."""
         raise NotImplementedError("one gateway uses it at a time")
 
+    def notify(self, connection: Connection, notices: Sequence[str]) -> None:
+        """Raises NotImplementedError."""
+        raise NotImplementedError("one gateway uses it at a time")
+
     def is_lost(self, connection: Connection) -> bool:
         return False
 

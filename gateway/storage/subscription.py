@@ -38,8 +38,9 @@ S = TypeVar("S", bound=Snapshot)
 
 _PAGE: Final = 2048
 """Records that are read at once from a log that is read to its end."""
-_LOOK: Final = 30.0
-"""Seconds after which it is looked again whether another gateway has made a thread, should that not have been heard."""
+_LOOK: Final = 10.0
+"""Seconds from one look for an awaited thread to the next. Another gateway may have created it, and its notice may be
+lost. Chosen: the same as the listener's interval."""
 _BATCH: Final = 128
 """Records that a reader is given at once. Chosen, not measured: as many as a pump stores together (`runs.pump`)."""
 _FILES: Final = 4 * 2**20

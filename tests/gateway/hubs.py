@@ -237,15 +237,17 @@ class House:
         webhook_retries: Sequence[float] | None = None,
         cluster: str | None = None,
         pooler: str | None = None,
+        database: str | None = None,
         name: str = "hub.db",
     ) -> Hub:
-        """A hub that is not started yet."""
+        """Return a hub that is not started yet. `database` = the URL by which it reaches PostgreSQL, if it has one of
+        its own."""
         if self._postgres is None:
             make_database(self.folder / name)
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
         hub = Hub(
             registry=Registry(agents),
-            journal_url=self._postgres or f"sqlite:///{self.folder / name}",
+            journal_url=database or self._postgres or f"sqlite:///{self.folder / name}",
             blobs=FolderBlobs(self.folder / "blobs", 2**28),
             limits=limits or Limits(),
             fetcher=Fetcher(["127.0.0.0/8"]),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from babelgate.gateway.storage.notices import Remote, decode_notice, encode_notices
+from babelgate.gateway.storage.notices import Remote, decode_notice, encode_notices, merge
 
 
 def test_what_is_told_of_many_threads_comes_in_notices_that_postgresql_takes() -> None:
@@ -18,3 +18,9 @@ def test_what_is_told_of_many_threads_comes_in_notices_that_postgresql_takes() -
 @pytest.mark.parametrize("said", ["", "[]", '["n"]', '["n",[[1]]]', '["n",[["1",2]]]', "{}", "[1,[]]", "\ud800"])
 def test_what_is_no_notice_is_none(said: str) -> None:
     assert decode_notice(said) is None
+
+
+def test_two_notices_of_a_thread_are_one_with_the_flags_of_both() -> None:
+    first, second = Remote(1, 4, created=True), Remote(1, 3, rewritten=True)
+    assert merge(first, second) == merge(second, first) == Remote(1, 4, rewritten=True, created=True)
+    assert merge(Remote(1, 4, erased=True), Remote(1, 5)) == Remote(1, 5, erased=True)

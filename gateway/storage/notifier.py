@@ -1,0 +1,164 @@
+"""Notifier (NOTIFY): the connection by which a gateway tells those that share its database what it has committed.
+
+PostgreSQL holds one lock for the whole server from NOTIFY until the commit is flushed. A notice in the transaction that
+commits would therefore make all gateways commit one after the other. The notifier sends notices after the commit, in
+transactions of their own that do not wait for the flush.
+
+Nothing depends on a notice. It is lost if its gateway stops between the commit and the notice, or if the notifier has
+to drop it. The listeners of the other gateways look every ten seconds for what they missed.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from time import monotonic
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from babelgate.gateway.storage.database import Database
+from babelgate.gateway.storage.notices import Remote, encode_notices, merge
+from babelgate.gateway.storage.unavailable import reason_of
+
+log = logging.getLogger("babelgate.journal")
+
+_GATHER: Final = 0.001
+"""Minimum seconds between two transactions. Commits within that time are merged; the first one after a pause is sent at
+once. Chosen: a millisecond more is not seen by readers."""
+_MOST: Final = 10_000
+"""Maximum number of threads with a notice that is not sent. Beyond it the oldest is dropped. Chosen: 2 MB."""
+_AGAIN: Final = 1.0
+"""Seconds from a failed attempt to send to the next one. Chosen: as for the other connections."""
+_ANSWER: Final = 10.0
+"""Seconds within which the server must answer before the connection is taken for dead. Chosen: as for the listener."""
+_CLOSING: Final = 2.0
+"""Maximum seconds that a stopping gateway waits for its last notices. Chosen."""
+
+
+class Notifier:
+    """Sends notices in a thread of its own, so that neither the writer nor the event loop waits for them."""
+
+    def __init__(self, node: str, database: Database) -> None:
+        self._node = node
+        self._database = database
+        self._thread: threading.Thread | None = None
+        self._changed = threading.Condition()
+        self._pending: OrderedDict[int, Remote] = OrderedDict()
+        """Notices that are not sent, by key of the thread."""
+        self._ends = threading.Event()
+        self._connection: Connection | None = None
+        self._asked_at: float | None = None
+        """When the statement was sent that the server has not answered yet."""
+        self._is_lost = False
+        self._is_full = False
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="babelgate-notifier", daemon=True)
+        self._thread.start()
+
+    def add(self, remotes: Sequence[Remote]) -> None:
+        """Queue notices of what was committed. Takes calls from any thread, and waits for nothing."""
+        if not remotes:
+            return
+        with self._changed:
+            for remote in remotes:
+                self._merge(remote)
+            self._changed.notify()
+        asked_at = self._asked_at
+        if asked_at is not None and monotonic() - asked_at > _ANSWER:
+            self._hang_up()
+
+    async def close(self) -> None:
+        """Send what is left, for `_CLOSING` seconds at most."""
+        if self._thread is None:
+            return
+        with self._changed:
+            self._ends.set()
+            self._changed.notify()
+        await asyncio.to_thread(self._thread.join, _CLOSING)
+        if self._thread.is_alive():
+            log.warning("last notices not sent: the database did not answer within seconds=%g", _CLOSING)
+            self._hang_up()  # a thread that is connecting ends by itself, and holds nothing up
+
+    def _merge(self, remote: Remote) -> None:
+        known = self._pending.get(remote.pk)
+        self._pending[remote.pk] = remote if known is None else merge(known, remote)
+        if len(self._pending) > _MOST:
+            self._pending.popitem(last=False)
+            if not self._is_full:
+                log.warning("notices dropped: other gateways find these commits by themselves limit=%d", _MOST)
+            self._is_full = True
+
+    def _hang_up(self) -> None:
+        if (connection := self._connection) is not None:
+            self._database.abort(connection)
+
+    # In the thread
+
+    def _run(self) -> None:
+        engine = self._database.open_writer()
+        try:
+            while (remotes := self._take()) is not None:
+                try:
+                    self._send(engine, remotes)
+                except DBAPIError as error:
+                    self._note_loss(error)
+                    self._put_back(remotes)
+                    if self._ends.wait(_AGAIN):
+                        return
+                else:
+                    self._note_success()
+                    self._ends.wait(_GATHER)
+        finally:
+            self._disconnect()
+            engine.dispose()
+
+    def _take(self) -> list[Remote] | None:
+        """Wait for notices. Return None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending or self._ends.is_set())
+            remotes = list(self._pending.values())
+            self._pending.clear()
+        return remotes or None
+
+    def _send(self, engine: Engine, remotes: Sequence[Remote]) -> None:
+        """Send notices in one transaction. Raises DBAPIError."""
+        if self._connection is not None and self._database.is_lost(self._connection):
+            self._disconnect()
+        if self._connection is None:
+            self._connection = engine.connect()
+        self._asked_at = monotonic()
+        try:
+            self._database.notify(self._connection, list(encode_notices(self._node, remotes)))
+        except DBAPIError:
+            self._disconnect()
+            raise
+        finally:
+            self._asked_at = None
+
+    def _put_back(self, remotes: Sequence[Remote]) -> None:
+        """Keep what was not sent, or may not have been, before what was added meanwhile."""
+        with self._changed:
+            newer = list(self._pending.values())
+            self._pending.clear()
+            for remote in (*remotes, *newer):
+                self._merge(remote)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and not connection.closed:
+            connection.invalidate()
+            connection.close()
+
+    def _note_loss(self, error: DBAPIError) -> None:
+        if not self._is_lost:
+            log.error("notice connection lost: other gateways learn of commits late error=%s", reason_of(error))
+        self._is_lost = True
+
+    def _note_success(self) -> None:
+        if self._is_lost:
+            log.warning("notice connection restored")
+        self._is_lost = self._is_full = False

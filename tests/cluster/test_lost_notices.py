@@ -1,0 +1,80 @@
+"""Several gateways on one database, and one of them dies between a commit and its notice."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import suppress
+
+import pytest
+
+from babelgate.canonical import FaultError, Scope, TaskState
+from babelgate.gateway.storage import postgres
+from tests.cluster.nodes import Nodes, ended
+from tests.gateway.hubs import OWNER, Scripted, follow, log, registered, submit, turned, within
+from tests.gateway.storage.wire import Wire
+from tests.postgres import url_of
+
+_NOTICE = b"pg_notify"
+
+
+@pytest.fixture
+def wire(postgres_tables: str) -> Generator[Wire]:
+    """The way to the database of the node that dies."""
+    with Wire(url_of(postgres_tables)).running() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def listeners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listeners do not look for what they missed while a test runs."""
+    monkeypatch.setattr(postgres, "_SILENCE", 1000.0)
+
+
+async def test_a_cancel_reaches_the_agent_where_its_notice_is_lost(wire: Wire, cluster: Nodes) -> None:
+    mine = Scripted()
+    a = await cluster.start("a", registered("s", Scripted()), database=wire.url)
+    b = await cluster.start("b", registered("s", mine))
+    receipt = await submit(b, "s")
+    going = await mine.called()
+    wire.cut_before = _NOTICE
+    cancelling = asyncio.ensure_future(a.cancel(OWNER, receipt.task_id))
+    await within(going.cancelled.wait(), "the cancel of the agent")
+    assert (await ended(b, receipt)).state is TaskState.CANCELLED
+    wire.mend()
+    with suppress(FaultError):
+        await within(cancelling)
+
+
+async def test_an_erasure_stops_the_agent_where_its_notice_is_lost(wire: Wire, cluster: Nodes) -> None:
+    mine = Scripted()
+    a = await cluster.start("a", registered("s", Scripted()), database=wire.url)
+    b = await cluster.start("b", registered("s", mine))
+    receipt = await submit(b, "s")
+    going = await mine.called()
+    wire.cut_before = _NOTICE
+    erasing = asyncio.ensure_future(a.delete_thread(OWNER, receipt.thread_id))
+    await within(going.cancelled.wait(), "the end of the agent")
+    await within(turned(lambda: not b.engine.active), "the end of the run")
+    wire.mend()
+    with suppress(FaultError):
+        await within(erasing)
+
+
+async def test_readers_elsewhere_see_lost_words_once_the_run_is_taken_over(wire: Wire, cluster: Nodes) -> None:
+    """The records of the takeover are behind those whose notices were lost."""
+    mine, other = Scripted(), Scripted()
+    a = await cluster.start("a", registered("s", mine, idempotent=True), database=wire.url)
+    b = await cluster.start("b", registered("s", other, idempotent=True))
+    c = await cluster.start("c", registered("s", Scripted()))
+    assert c.cluster is not None
+    c.cluster.nodes.adopts = False
+    receipt = await submit(a, "s")
+    going = await mine.called()
+    reading = asyncio.ensure_future(follow(c, Scope(receipt.thread_id, "run", receipt.run_id)))
+    await within(turned(lambda: c.journal.channels.get(a.engine.active[0].pk).readers == 1), "the reader")
+    wire.cut_before = _NOTICE
+    going.say("lost")
+    cluster.silence(a)
+    (await other.called()).say("found").end()
+    assert (await ended(b, receipt)).state is TaskState.COMPLETED
+    assert await within(reading) == await log(b, receipt, "run")
+    wire.mend()
