@@ -283,7 +283,11 @@ class Nodes:
     def connect(self) -> Connection:
         assert self._engine is not None
         if self._connection is None:
-            self._connection = self._engine.connect()
+            connection = self._engine.connect()
+            # A node that is frozen while it takes over holds `_LOCK`, and with it all others that would take over.
+            connection.exec_driver_sql(f"SET idle_in_transaction_session_timeout = {int(GONE * 1000)}")
+            connection.commit()
+            self._connection = connection
         return self._connection
 
     def disconnect(self) -> None:

@@ -11,3 +11,16 @@ class Locked(FaultError):
             f"{what} is locked: another gateway uses this database. "
             "Stop that gateway, or use another database, as in --database sqlite:///other.db.",
         )
+
+
+class Entering(Locked):
+    """Start lock conflict: another gateway of the cluster is starting."""
+
+    def __init__(self, what: str, waited: str) -> None:
+        """`what` as of `Locked`. `waited` = the time for which this gateway has waited, as in `30s`."""
+        FaultError.__init__(
+            self,
+            FaultCode.CONFLICT,
+            f"{what}: another gateway of the cluster is starting, and has not finished within {waited}. It may be "
+            "bringing the tables to its release. Start this gateway again when that one is ready.",
+        )

@@ -35,7 +35,7 @@ from sqlalchemy.exc import (
 
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.gateway.settings.model import hide_password
-from babelgate.gateway.storage.locked import Locked
+from babelgate.gateway.storage.locked import Entering, Locked
 from babelgate.gateway.storage.partitions import drop_empty_partition, make_partitions
 from babelgate.gateway.storage.shared import CHANNEL
 from babelgate.gateway.storage.statements import table_of
@@ -48,9 +48,17 @@ _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK: Final = "SELECT pg_advisory_lock(hashtext('babelgate'), hashtext(current_schema()))"
 _SHARE: Final = "SELECT pg_advisory_lock_shared(hashtext('babelgate'), hashtext(current_schema()))"
 _IS_ALONE: Final = "SELECT pg_try_advisory_xact_lock(hashtext('babelgate'), hashtext(current_schema()))"
-_ENTER: Final = "SELECT pg_advisory_lock(hashtext('babelgate enters'), hashtext(current_schema()))"
-"""Of those that share a database, one after the other looks at its schema."""
-_ENTERED: Final = "SELECT pg_advisory_unlock(hashtext('babelgate enters'), hashtext(current_schema()))"
+_ENTER: Final = "SELECT pg_advisory_xact_lock(hashtext('babelgate enters'), hashtext(current_schema()))"
+"""Lock that lets one starting gateway of a cluster at a time look at the schema, and change it. It belongs to the
+transaction, and ends with it in any case. A gateway that reconnects does not look at the schema, and does not take
+it."""
+_ENTERING: Final = "10s"
+"""Time for which a gateway may stand still in the first transaction of a session, where it holds `_ENTER` or the row of
+the last writer. Then the server ends the session (`idle_in_transaction_session_timeout`). So a frozen gateway keeps no
+other from starting or reconnecting. Chosen: longer than a busy machine delays a statement. `idle_session_timeout` could
+bound a lock of the session, but PostgreSQL 13 does not have it."""
+_ENTER_PATIENCE: Final = "30s"
+"""Time that a starting gateway waits for `_ENTER`. Chosen: longer than `_ENTERING`, with some for those before it."""
 _STILL: Final = "5s"
 """A gateway that stands still for that long in the middle of a transaction does not hold up those that share the
 database with it: its session is ended. The server's own `idle_in_transaction_session_timeout` does not begin after
@@ -219,16 +227,15 @@ class Postgres:
         return engine
 
     def connect(self, writer: Engine) -> Connection:
-        """With the lock. Raises conflict."""
+        """Connect the writer, and take the lock. A gateway of a cluster takes it in its first transaction (`_enter`).
+        Raises conflict."""
         connection = writer.connect()
+        self._entering = self._shared
         try:
             driver = _driver(connection)
-            driver.execute(f"SET lock_timeout = '{_PATIENCE}'")
-            if self._shared:
-                driver.execute(_ENTER)
-                self._entering = True
-            driver.execute(_SHARE if self._shared else _LOCK)
-            driver.execute(_KEEPALIVE, prepare=False)
+            if self._claimed or not self._shared:
+                driver.execute(f"SET lock_timeout = '{_PATIENCE}'")
+                driver.execute(_SHARE if self._shared else _LOCK)
             driver.execute(f"SET lock_timeout = '{_STILL}'" if self._shared else "RESET lock_timeout")
         except psycopg.errors.LockNotAvailable:
             connection.close()
@@ -238,6 +245,23 @@ class Postgres:
             connection.close()
             raise OperationalError(_LOCK, None, error) from error
         return connection
+
+    def _enter(self, driver: psycopg.Connection[Any]) -> None:
+        """Begin the first transaction of a session that shares the database. Raises conflict and LockNotAvailable."""
+        driver.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_ENTERING}'")
+        if self._claimed:
+            return
+        try:
+            driver.execute(f"SET LOCAL lock_timeout = '{_ENTER_PATIENCE}'")
+            driver.execute(_ENTER)
+        except psycopg.errors.LockNotAvailable:
+            raise Entering(self._shown, _ENTER_PATIENCE) from None
+        try:
+            driver.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
+            driver.execute(_SHARE)
+        except psycopg.errors.LockNotAvailable:
+            raise Locked(self._shown) from None
+        driver.execute(f"SET LOCAL lock_timeout = '{_STILL}'")
 
     def prepare_migration(self, connection: Connection, *, expands: bool) -> None:
         """Raises conflict."""
@@ -278,11 +302,13 @@ class Postgres:
 
     @contextmanager
     def writing(self, connection: Connection) -> Generator[None]:
-        """Raises OperationalError and IntegrityError of SQLAlchemy."""
+        """Raises conflict, and OperationalError and IntegrityError of SQLAlchemy."""
         driver = _driver(connection)
         self._committing = False
         try:
             driver.execute("BEGIN")
+            if self._entering:
+                self._enter(driver)
             yield
             self._commits += 1
             number = str(self._commits)
@@ -292,10 +318,7 @@ class Postgres:
             driver.execute(cast("LiteralString", end), prepare=False)
             self._counted = number
             _commit(connection, driver)
-            self._committing = False
-            if self._entering:
-                driver.execute(_ENTERED)
-                self._entering = False
+            self._committing = self._entering = False
         except BaseException as error:
             self._committing = self._committing and driver.closed
             _roll_back(connection, driver)

@@ -7,10 +7,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequ
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar, cast
 
+import psycopg
 import pytest
 from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
 
 from babelgate.canonical import Answers, FaultCode, FaultError, Message, RunStatus, Submission, TaskState
 from babelgate.canonical.event import InterruptRaised, ThreadChanged, encode_event
@@ -26,6 +28,7 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.transaction import Erased, Transaction
 from tests.gateway.hubs import turned, within
 from tests.gateway.invariant import check_database
+from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, new_schema, url_of
 
 T = TypeVar("T")
@@ -569,6 +572,75 @@ async def test_a_gateway_that_stands_still_in_a_transaction_does_not_hold_up_the
             await within(standing)
         await within(turned(lambda: still.failure is None), "the connection")
         assert await within(still.write(change("t"))) == 3
+
+
+async def test_a_gateway_frozen_as_it_starts_does_not_hold_up_the_others(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still where it holds the lock of those that start."""
+    monkeypatch.setattr(postgres, "_ENTERING", "300ms")
+    with Wire(url).running() as wire:
+        async with opened(url) as one:
+            await within(one.write(create("t")))
+            wire.freeze_after = b"babelgate enters"
+            starting = asyncio.ensure_future(Journal(wire.url, shared=True).open())
+            assert await asyncio.to_thread(wire.frozen.wait, 10)
+            end_writer(one)
+            await within(written(one))
+            async with opened(url) as other:
+                await within(other.write(change("t")))
+        wire.cut()
+        with pytest.raises(OperationalError):
+            await within(starting)
+
+
+async def test_a_gateway_frozen_as_it_reconnects_does_not_hold_up_the_others(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still where it holds the row of the last writer."""
+    monkeypatch.setattr(postgres, "_ENTERING", "300ms")
+    with Wire(url).running() as wire:
+        async with opened(url) as one, opened(wire.url) as still:
+            await within(one.write(create("t")))
+            wire.freeze_after = b"INSERT INTO meta"
+            end_writer(still)
+            standing = still.write(change("t"))
+            assert await asyncio.to_thread(wire.frozen.wait, 10)
+            end_writer(one)
+            await within(written(one))
+            async with opened(url) as other:
+                await within(other.write(change("t")))
+            wire.cut()
+            with pytest.raises(FaultError):
+                await within(standing)
+
+
+async def test_a_start_that_waits_for_another_one_does_not_blame_a_gateway_alone(
+    url: str, postgres_tables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_ENTER_PATIENCE", "100ms")
+    with connect(postgres_tables) as other:
+        with other.transaction():
+            other.execute(cast("LiteralString", postgres._ENTER))  # pyright: ignore[reportPrivateUsage]
+            with pytest.raises(FaultError, match="another gateway of the cluster is starting") as error:
+                await within(Journal(url, shared=True).open())
+            assert error.value.fault.code is FaultCode.CONFLICT
+        async with opened(url) as after:
+            await within(after.write(create("t")))
+
+
+def end_writer(journal: Journal) -> None:
+    """End its session at the server."""
+    connection = journal._connection  # pyright: ignore[reportPrivateUsage]
+    assert connection is not None
+    driver = cast("psycopg.Connection[Any]", connection.connection.dbapi_connection)
+    with connect() as other:
+        other.execute("SELECT pg_terminate_backend(%s, 10000)", (driver.info.backend_pid,))
+
+
+async def written(journal: Journal) -> int:
+    """Change the thread as soon as that can be stored."""
+    return await journal.write_patiently(change("t"))
 
 
 async def test_sqlite_is_for_one_gateway(tmp_path: Path) -> None:
