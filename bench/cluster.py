@@ -7,7 +7,8 @@ how long a long log takes to be shown, and what 1, 2 and 3 of them do in a secon
 
 Everything is in a schema of its own, which is dropped in the end. Callers speak ACP, where nothing else is said. The
 nodes, their callers and the server of the database share the machine's cores, and none is pinned to one: the share of
-all cores that was at work stands beside each rate.
+all cores that was at work stands beside each rate. The last column is the median of a call where a flush of the server
+takes some milliseconds longer (`--flush`); it needs a C compiler.
 """
 
 import argparse
@@ -21,13 +22,14 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import psycopg
 
-from bench import server, work
+from bench import server, slow_flush, work
 from bench.client import Connection
 from bench.cluster_figures import DISPATCH, FAN_OUT, SAME_NODE, ClusterFigures, Load, Rate, Waits, load, report, save
 from bench.compare import choose_jobs, machine, own_version, write_block
@@ -40,6 +42,7 @@ AIMS: Final[Mapping[str, float]] = {DISPATCH: 8, FAN_OUT: 10, "replay": 100, "ev
 _SSE: Final = "Accept: text/event-stream\r\n"
 _SAID: Final = re.compile(rb'"type":"message.part","part":\{[^{}]*"content":"\s*(\d+)"')
 """Not the whole message, which comes in the end."""
+_RUNS: Final = "runs of the echo agent, A2A"
 _WORDS: Final = 1000
 """Of a run that nobody follows."""
 
@@ -78,7 +81,22 @@ def measure(database: str, folder: Path, options: argparse.Namespace) -> Cluster
         for count in range(1, len(nodes) + 1):
             _say(f"runs a second, {count} nodes")
             figures.loads.append(_runs(nodes[:count], options))
+    if options.flush:
+        return _add_slow_flush(figures, folder / "slow", options)
     return figures
+
+
+def _add_slow_flush(figures: ClusterFigures, folder: Path, options: argparse.Namespace) -> ClusterFigures:
+    """Repeat the runs on a server of the bench's own whose flushes are slow."""
+    if not slow_flush.has_compiler():
+        return replace(figures, flush=options.flush, without_flush=f"needs a C compiler ({slow_flush.COMPILER})")
+    folder.mkdir()
+    with slow_flush.slow_server(options.flush) as database, running(database.url, folder, options.nodes) as nodes:
+        for each in figures.loads:
+            if each.name == _RUNS:
+                _say(f"runs a second, {each.nodes} nodes, flush {options.flush:g} ms")
+                each.slow.extend(_runs(nodes[: each.nodes], options).rounds)
+    return replace(figures, flush=options.flush)
 
 
 def _server_of(database: str) -> str:
@@ -190,7 +208,7 @@ def _events(database: str, nodes: Sequence[Server], options: argparse.Namespace)
 
 
 def _runs(nodes: Sequence[Server], options: argparse.Namespace) -> Load:
-    found = Load("runs of the echo agent, A2A", len(nodes))
+    found = Load(_RUNS, len(nodes))
     found.rounds.extend(rate for rate, _, _ in _rounds(nodes, work.a2a_1_0(), options))
     return found
 
@@ -278,6 +296,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--replays", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4, help="about how long one round takes (4)")
+    parser.add_argument(
+        "--flush",
+        type=float,
+        default=3,
+        metavar="MS",
+        help="repeat the runs on a server of the bench's own whose flushes take so much longer; 0 = do not (3)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure, the versions and the machine")
     parser.add_argument("--page", type=Path, metavar="FILE", help=f"put the tables where the page says {MARK}")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: show what --json has written")

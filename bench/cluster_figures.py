@@ -55,6 +55,8 @@ class Load:
     rounds: list[Rate] = field(default_factory=list[Rate])
     aim: float | None = None
     """A second."""
+    slow: list[Rate] = field(default_factory=list[Rate])
+    """Rounds on a server with a slow flush."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,10 @@ class ClusterFigures:
     """The machine's load average before all this: what else was at work."""
     waits: list[Waits] = field(default_factory=list[Waits])
     loads: list[Load] = field(default_factory=list[Load])
+    flush: float = 0.0
+    """Milliseconds that a flush takes longer in the column of slow flushes; 0 = there is none."""
+    without_flush: str = ""
+    """Why the column of slow flushes is empty."""
 
 
 def load(path: Path) -> ClusterFigures:
@@ -98,29 +104,35 @@ def _lines(figures: ClusterFigures) -> Iterator[str]:
         )
         yield line.rstrip()
     yield ""
-    yield f"{'':36}{'nodes':>6}{'a second':>10}{'aim':>8}{'median ms':>11}{'CPU ms/job':>12}{'busy':>7}{'x 1 node':>10}"
+    slow = f"{f'flush {figures.flush:g} ms':>14}" if figures.flush else ""
+    heads = f"{'nodes':>6}{'a second':>10}{'aim':>8}{'median ms':>11}{'CPU ms/job':>12}{'busy':>7}{'x 1 node':>10}"
+    yield f"{'':36}{heads}{slow}"
     name = ""
     for each in figures.loads:
-        yield _row(each, figures.loads, "" if each.name == name else each.name)
+        yield _row(each, figures, "" if each.name == name else each.name)
         name = each.name
+    if figures.without_flush:
+        yield ""
+        yield f"flush {figures.flush:g} ms: not measured: {figures.without_flush}"
 
 
-def _row(each: Load, loads: Sequence[Load], name: str) -> str:
-    found = _median(each)
-    alone = next((other for other in loads if other.name == each.name and other.nodes == 1), None)
-    factor = "" if alone is None or alone is each else f"{found.per_second / _median(alone).per_second:.2f}"
+def _row(each: Load, figures: ClusterFigures, name: str) -> str:
+    median = _median(each.rounds)
+    alone = next((other for other in figures.loads if other.name == each.name and other.nodes == 1), None)
+    factor = "" if alone is None or alone is each else f"{median.per_second / _median(alone.rounds).per_second:.2f}"
+    slow = f"{_median(each.slow).median:.1f}" if each.slow else ""
     return (
-        f"{name:36}{each.nodes:>6}{found.per_second:>10.0f}{_aim(each.aim):>8}{found.median:>11.1f}{found.cpu:>12.2f}"
-        f"{found.busy:>7.0%}{factor:>10}"
+        f"{name:36}{each.nodes:>6}{median.per_second:>10.0f}{_aim(each.aim):>8}{median.median:>11.1f}"
+        f"{median.cpu:>12.2f}{median.busy:>7.0%}{factor:>10}{slow:>14}"
     ).rstrip()
 
 
-def _median(load: Load) -> Rate:
+def _median(rounds: Sequence[Rate]) -> Rate:
     return Rate(
-        statistics.median(each.per_second for each in load.rounds),
-        statistics.median(each.median for each in load.rounds),
-        statistics.median(each.cpu for each in load.rounds),
-        statistics.median(each.busy for each in load.rounds),
+        statistics.median(each.per_second for each in rounds),
+        statistics.median(each.median for each in rounds),
+        statistics.median(each.cpu for each in rounds),
+        statistics.median(each.busy for each in rounds),
     )
 
 
