@@ -81,7 +81,7 @@ class Database(Protocol):
         ...
 
     def notify(self, connection: Connection, notices: Sequence[str]) -> None:
-        """Send notices to all who listen, in a transaction of their own. Raises OperationalError."""
+        """Send notices to all who listen, in transactions of their own. Raises OperationalError."""
         ...
 
     def is_lost(self, connection: Connection) -> bool:

@@ -1,12 +1,17 @@
 """What is shown of figures of several gateways. They are measured by hand: figures are no assertion."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 
+from bench import slow_flush
 from bench.cluster import MARK, main
 from bench.cluster_figures import ClusterFigures, Load, Rate, Waits, load, report, save
+from tests.skip import missing
 
 FIGURES: Final = ClusterFigures(
     date="2026-01-02T03:04:05+00:00",
@@ -23,14 +28,37 @@ FIGURES: Final = ClusterFigures(
     ],
     loads=[
         Load("events", 2, [Rate(10_000, 40, 20, 0.9), Rate(30_000, 60, 30, 1)], aim=20_000),
-        Load("runs", 1, [Rate(500, 30, 0.7, 0.8)]),
-        Load("runs", 2, [Rate(750, 20, 0.75, 0.995), Rate(650, 20, 0.75, 0.995)]),
+        Load("runs", 1, [Rate(500, 30, 0.7, 0.8)], slow=[Rate(400, 40, 0.7, 0.8)]),
+        Load("runs", 2, [Rate(750, 20, 0.75, 0.995), Rate(650, 20, 0.75, 0.995)], slow=[Rate(300, 55.25, 0.7, 0.8)]),
     ],
+    flush=3,
 )
 
 
 def test_the_report_has_a_line_of_each_figure_with_its_aim_and_what_more_nodes_are_worth() -> None:
     assert report(FIGURES) == (Path(__file__).parent / "cluster.txt").read_text(encoding="utf-8")
+
+
+def test_the_column_of_slow_flushes_says_that_it_needs_a_compiler() -> None:
+    loads = [replace(each, slow=[]) for each in FIGURES.loads]
+    shown = report(replace(FIGURES, loads=loads, without_flush="needs a C compiler (cc)")).splitlines()
+    assert shown[-1] == "flush 3 ms: not measured: needs a C compiler (cc)"
+    assert shown[-3].endswith("1.40")
+
+
+def test_figures_without_slow_flushes_have_no_column_of_them() -> None:
+    assert "flush" not in report(replace(FIGURES, loads=[Load("runs", 1, [Rate(1, 1, 1, 1)])], flush=0))
+
+
+@pytest.mark.slow
+def test_a_commit_on_the_slow_server_takes_as_long_as_its_flush() -> None:
+    if not slow_flush.has_compiler():
+        missing("a C compiler")
+    with slow_flush.slow_server(50) as server, psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (n INTEGER)")
+        begun = time.monotonic()
+        connection.execute("INSERT INTO t VALUES (1)")
+        assert time.monotonic() - begun >= 0.05
 
 
 def test_the_slowest_of_a_hundred_is_found_among_few() -> None:
