@@ -1,17 +1,13 @@
 """What is shown of figures of several gateways. They are measured by hand: figures are no assertion."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import psycopg
 import pytest
 
-from bench import slow_flush
 from bench.cluster import MARK, main
 from bench.cluster_figures import ClusterFigures, Load, Rate, Waits, load, report, save
-from tests.skip import missing
 
 FIGURES: Final = ClusterFigures(
     date="2026-01-02T03:04:05+00:00",
@@ -48,17 +44,6 @@ def test_the_column_of_slow_flushes_says_that_it_needs_a_compiler() -> None:
 
 def test_figures_without_slow_flushes_have_no_column_of_them() -> None:
     assert "flush" not in report(replace(FIGURES, loads=[Load("runs", 1, [Rate(1, 1, 1, 1)])], flush=0))
-
-
-@pytest.mark.slow
-def test_a_commit_on_the_slow_server_takes_as_long_as_its_flush() -> None:
-    if not slow_flush.has_compiler():
-        missing("a C compiler")
-    with slow_flush.slow_server(50) as server, psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute("CREATE TABLE t (n INTEGER)")
-        begun = time.monotonic()
-        connection.execute("INSERT INTO t VALUES (1)")
-        assert time.monotonic() - begun >= 0.05
 
 
 def test_the_slowest_of_a_hundred_is_found_among_few() -> None:
