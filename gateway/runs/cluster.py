@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from babelgate.canonical.event import TaskChanged
@@ -36,6 +37,9 @@ _AT_ONCE: Final = 16
 """Runs that are taken over at a time."""
 _PAUSED: Final = 10_000
 """Threads with questions that are remembered."""
+_PAUSED_AT_ONCE: Final = 50
+"""Threads with questions at which each look at everything looks, in turn. It finds those whose notice was lost. Chosen:
+one query each, every ten seconds."""
 
 
 class Cluster:
@@ -219,6 +223,7 @@ class Cluster:
             self._tasks.spawn(self._look_at_paused(), "look")
 
     async def _look_at_all(self) -> None:
+        self._stirred.update(islice(self._paused, _PAUSED_AT_ONCE))
         self._look_soon_at_paused()
         pumps = self._engine.pumps()  # before the rows: who is at work by now has a row that says so
         try:

@@ -35,7 +35,7 @@ def test_the_report_has_a_line_of_each_figure_with_its_aim_and_what_more_nodes_a
     assert report(FIGURES) == (Path(__file__).parent / "cluster.txt").read_text(encoding="utf-8")
 
 
-def test_the_column_of_slow_flushes_says_that_it_needs_a_compiler() -> None:
+def test_the_flush_column_says_that_it_needs_a_compiler() -> None:
     loads = [replace(each, slow=[]) for each in FIGURES.loads]
     shown = report(replace(FIGURES, loads=loads, without_flush="needs a C compiler (cc)")).splitlines()
     assert shown[-1] == "flush 3 ms: not measured: needs a C compiler (cc)"

@@ -8,7 +8,8 @@ import pytest
 
 from babelgate.canonical import FaultError, Scope, TaskState
 from babelgate.gateway.storage import postgres
-from tests.cluster.nodes import Nodes, ended
+from tests.cluster.nodes import Nodes, ended, reached
+from tests.cluster.test_questions import agent, parked
 from tests.gateway.hubs import OWNER, Scripted, follow, log, registered, submit, turned, within
 from tests.gateway.storage.wire import Wire
 from tests.postgres import url_of
@@ -59,7 +60,21 @@ async def test_an_erasure_stops_the_agent_where_its_notice_is_lost(wire: Wire, c
         await within(erasing)
 
 
-async def test_readers_elsewhere_see_lost_words_once_the_run_is_taken_over(wire: Wire, cluster: Nodes) -> None:
+async def test_a_paused_generator_is_closed_where_the_notice_is_lost(wire: Wire, cluster: Nodes) -> None:
+    a = await cluster.start("a", agent(), database=wire.url)
+    b = await cluster.start("b", agent())
+    receipt = await submit(b, "ask")
+    await reached(b, receipt, TaskState.INPUT_REQUIRED)
+    await within(turned(lambda: parked(b) == 1), "the generator that waits")
+    wire.cut_before = _NOTICE
+    cancelling = asyncio.ensure_future(a.cancel(OWNER, receipt.task_id))
+    await within(turned(lambda: parked(b) == 0), "the end of the generator")
+    wire.mend()
+    with suppress(FaultError):
+        await within(cancelling)
+
+
+async def test_readers_see_lost_words_once_the_run_is_taken_over(wire: Wire, cluster: Nodes) -> None:
     """The records of the takeover are behind those whose notices were lost."""
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine, idempotent=True), database=wire.url)

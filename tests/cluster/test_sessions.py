@@ -63,7 +63,7 @@ async def test_the_server_probes_every_session_of_a_node(cluster: Nodes, postgre
     await within(look([port for port, _ in rows]), "a probe of each session")
 
 
-async def test_a_node_frozen_as_it_takes_over_does_not_keep_others_from_it(
+async def test_a_node_frozen_in_a_takeover_holds_up_no_other(
     cluster: Nodes, postgres_tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nodes, "GONE", 0.4)

@@ -155,7 +155,7 @@ async def test_readers_of_every_gateway_see_what_all_of_them_write_in_one_order(
     assert await within(asyncio.gather(*reading)) == [list(range(1, 82))] * 6
 
 
-async def test_notices_of_a_thread_are_heard_in_the_order_of_its_commits(nodes: Sequence[Node]) -> None:
+async def test_notices_of_a_thread_come_in_order_of_commits(nodes: Sequence[Node]) -> None:
     """Several commits may be in one notice."""
     a, b = nodes
     pk = await within(a.write(create()))

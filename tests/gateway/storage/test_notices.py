@@ -20,7 +20,7 @@ def test_what_is_no_notice_is_none(said: str) -> None:
     assert decode_notice(said) is None
 
 
-def test_two_notices_of_a_thread_are_one_with_the_flags_of_both() -> None:
+def test_two_notices_of_a_thread_merge_with_both_flags() -> None:
     first, second = Remote(1, 4, created=True), Remote(1, 3, rewritten=True)
     assert merge(first, second) == merge(second, first) == Remote(1, 4, rewritten=True, created=True)
     assert merge(Remote(1, 4, erased=True), Remote(1, 5)) == Remote(1, 5, erased=True)

@@ -45,7 +45,7 @@ def server() -> Generator[PostgresServer]:
 
 
 @pytest.mark.slow
-async def test_a_commit_does_not_wait_for_the_flush_of_another_node(server: PostgresServer, tmp_path: Path) -> None:
+async def test_a_commit_waits_for_no_flush_of_another_node(server: PostgresServer, tmp_path: Path) -> None:
     """The other one has sent a notice within its transaction, and so holds the lock until its commit is flushed."""
     url = server.add_schema("flush")
     async with opened(url, tmp_path) as a, opened(url, tmp_path) as b:
@@ -182,9 +182,7 @@ async def test_a_commit_whose_node_dies_before_its_notice_reaches_readers(wire: 
 
 
 @pytest.mark.usefixtures("looks")
-async def test_readers_of_a_thread_end_where_the_notice_of_its_erasure_is_lost(
-    wire: Wire, url: str, tmp_path: Path
-) -> None:
+async def test_readers_end_where_the_notice_of_an_erasure_is_lost(wire: Wire, url: str, tmp_path: Path) -> None:
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         pk = await within(b.write(create()))
         reader = b.records()
@@ -207,7 +205,7 @@ async def test_an_awaited_thread_is_found_where_its_notice_is_lost(
         assert await within(waiting) is True
 
 
-async def test_a_commit_whose_answer_is_lost_is_told_to_others_once_it_is_settled(
+async def test_a_settled_commit_is_announced_to_the_other_gateways(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("babelgate.gateway.storage.journal._AGAIN", 0.05)

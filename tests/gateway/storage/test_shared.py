@@ -574,9 +574,7 @@ async def test_a_gateway_that_stands_still_in_a_transaction_does_not_hold_up_the
         assert await within(still.write(change("t"))) == 3
 
 
-async def test_a_gateway_frozen_as_it_starts_does_not_hold_up_the_others(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_gateway_frozen_as_it_starts_holds_up_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands still where it holds the lock of those that start."""
     monkeypatch.setattr(postgres, "_ENTERING", "300ms")
     with Wire(url).running() as wire:
@@ -594,9 +592,7 @@ async def test_a_gateway_frozen_as_it_starts_does_not_hold_up_the_others(
             await within(starting)
 
 
-async def test_a_gateway_frozen_as_it_reconnects_does_not_hold_up_the_others(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_gateway_frozen_as_it_reconnects_holds_up_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands still where it holds the row of the last writer."""
     monkeypatch.setattr(postgres, "_ENTERING", "300ms")
     with Wire(url).running() as wire:
@@ -615,7 +611,7 @@ async def test_a_gateway_frozen_as_it_reconnects_does_not_hold_up_the_others(
                 await within(standing)
 
 
-async def test_a_start_that_waits_for_another_one_does_not_blame_a_gateway_alone(
+async def test_a_start_that_waits_names_the_other_start(
     url: str, postgres_tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "_ENTER_PATIENCE", "100ms")
