@@ -115,13 +115,12 @@ async def test_the_newest_notices_are_kept_beyond_the_bound(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "_MOST", 3)
-    monkeypatch.setattr(notifier, "_ANSWER", 0.1)
-    monkeypatch.setattr(notifier, "_AGAIN", 0.2)
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         wire.freeze_after = _NOTICE
         await within(a.write(create("lost")))
         await frozen(wire)
         pks = [await within(a.write(create(f"t{number}"))) for number in range(6)]
+        monkeypatch.setattr(notifier, "_ANSWER", 0.1)
         while not a_hung_up(a):
             await within(a.write(change("t5")))
         await within(turned(lambda: pks[-1] in {remote.pk for remote in b.heard}), "the notices")
