@@ -130,6 +130,8 @@ class Nodes:
         """When the loop was told of a beat last."""
         self._beaten = monotonic()
         """When a heartbeat succeeded last."""
+        self._aborted = 0.0
+        """When the connection of a hanging heartbeat was aborted last."""
 
     async def join(self) -> Adopted:
         """Be there; what is nobody's is this node's from now on. Raises OperationalError."""
@@ -209,8 +211,9 @@ class Nodes:
             return
         if monotonic() - self._beaten >= GONE - BEAT:
             self._tell(None)
-            if (engine := self._engine) is not None:  # a new connection may get through
-                self._database.abort(engine)
+            if monotonic() - self._aborted >= GONE - BEAT and (engine := self._engine) is not None:
+                self._aborted = monotonic()
+                self._database.abort(engine)  # a new connection may get through
         self._loop.call_later(BEAT / 2, self._watch_beats)
 
     def _hear(self, look: Look) -> None:

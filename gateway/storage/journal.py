@@ -59,6 +59,8 @@ _READERS = 4
 """Threads, each with a connection of its own. Chosen, not measured."""
 _AGAIN: Final = 1.0
 """Seconds after which a lost connection is tried again, where nobody writes."""
+_NOTICES: Final = 2.0
+"""Seconds that the last notices may take when the gateway stops. Chosen: other gateways look every ten seconds."""
 _TRIES: Final = 12
 """How often a command is done that meets those of other gateways. Nothing is waited for in between: whoever comes
 second has waited for the commit of the first already."""
@@ -223,7 +225,7 @@ class Journal:
                 return
             self._thread = None
         if self._notifier is not None:
-            await self._notifier.close()
+            await self._notifier.close(min(_NOTICES, seconds / 4))
         if await until_ended(self._pool.shutdown, self._give_up_reading, seconds / 2):
             self._dispose()
 

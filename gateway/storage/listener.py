@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlalchemy.exc import OperationalError
 
+from babelgate.gateway.background import Failures
 from babelgate.gateway.storage.notices import Remote, decode_notice
 from babelgate.gateway.storage.unavailable import reason_of
 
@@ -50,6 +51,7 @@ class Listener:
     async def _run(self) -> None:
         """Raises OperationalError, where it is lost before it began."""
         begun = False
+        failures = Failures("the listener")
         while True:
             try:
                 async with aclosing(self._listen()) as said:
@@ -67,6 +69,11 @@ class Listener:
                     raise
                 if self.listens.is_set():
                     log.error("the connection that hears of other gateways was lost: %s", reason_of(error))
+                self.listens.clear()
+            except Exception as error:
+                if not begun:
+                    raise
+                failures.note(error)
                 self.listens.clear()
             await asyncio.sleep(_AGAIN)
 

@@ -8,7 +8,6 @@ Nothing depends on a notice. It is lost if its gateway stops between the commit 
 to drop it. The listeners of the other gateways look every ten seconds for what they missed.
 """
 
-import asyncio
 import logging
 import queue
 import threading
@@ -20,6 +19,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from babelgate.gateway.background import Failures, until_ended
 from babelgate.gateway.storage.database import Database
 from babelgate.gateway.storage.notices import Remote, encode_notices, merge
 from babelgate.gateway.storage.unavailable import reason_of
@@ -54,7 +54,9 @@ class Notifier:
         condition variable."""
         self._sent_at = 0.0
         self._ends = threading.Event()
+        self._engine: Engine | None = None
         self._connection: Connection | None = None
+        self._failures = Failures("the notifier")
         self._asked_at: float | None = None
         """When the statement was sent that the server has not answered yet."""
         self._is_lost = False
@@ -73,16 +75,14 @@ class Notifier:
         if asked_at is not None and monotonic() - asked_at > _ANSWER:
             self._hang_up()
 
-    async def close(self) -> None:
-        """Send what is left, for `_CLOSING` seconds at most."""
+    async def close(self, seconds: float = _CLOSING) -> None:
+        """Send what is left, for at most `seconds`."""
         if self._thread is None:
             return
         self._ends.set()
         self._wakes.put(None)
-        await asyncio.to_thread(self._thread.join, _CLOSING)
-        if self._thread.is_alive():
-            log.warning("last notices not sent: the database did not answer within seconds=%g", _CLOSING)
-            self._hang_up()  # a thread that is connecting ends by itself, and holds nothing up
+        if not await until_ended(self._thread.join, self._hang_up, seconds):
+            log.warning("last notices not sent: the database did not answer within seconds=%g", seconds)
 
     def _merge_all(self, remotes: Sequence[Remote], *, before: bool = False) -> None:
         """Add notices to those that are pending; `before` = they are older than these."""
@@ -106,19 +106,23 @@ class Notifier:
             self._is_full = True
 
     def _hang_up(self) -> None:
-        if (connection := self._connection) is not None:
-            self._database.abort(connection)
+        if (engine := self._engine) is not None:
+            self._database.abort(engine)
 
     # In the thread
 
     def _run(self) -> None:
-        engine = self._database.open_writer()
+        engine = self._engine = self._database.open_writer()
         try:
             while (remotes := self._take()) or not self._ends.is_set():
                 try:
                     self._send(engine, remotes)
-                except DBAPIError as error:
-                    self._note_loss(error)
+                except Exception as error:
+                    if isinstance(error, DBAPIError):
+                        self._note_loss(error)
+                    else:
+                        self._failures.note(error)
+                        self._disconnect()
                     self._merge_all(remotes, before=True)  # the server may have sent them, which does no harm
                     if self._ends.wait(_AGAIN):
                         return

@@ -3,7 +3,8 @@
 Requests go to one node after the other, as a load balancer sends them that leaves out who does not answer. In each
 round, as the seed will have it, one node is killed (SIGKILL), or stopped for longer than the others wait for it
 (SIGSTOP) and let go on, or the server of the database is killed, or stopped for some seconds; or the connections
-between a node and the database are harmed; or all are restarted one after the other (SIGTERM). What must be true then is what `tests.crash.check` says of one gateway.
+between a node and the database are harmed; or all are restarted one after the other (SIGTERM). What must be true then
+is what `tests.crash.check` says of one gateway.
 """
 
 import asyncio

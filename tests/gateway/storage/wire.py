@@ -47,7 +47,7 @@ class Wire:
         """The fates of the next commits; later ones pass."""
         self._whole = True
         self._answered = False
-        self._frozen = frozenset[Way]()
+        self._frozen: frozenset[Way] = frozenset()
         self._late: Callable[[], None] | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
@@ -63,11 +63,11 @@ class Wire:
     def freeze(self, *ways: Way) -> None:
         """Swallow all that is sent these ways, both by default, as a network that drops packets does: neither end
         notices."""
-        self._frozen = frozenset(ways or ("asked", "answered"))
+        self._frozen = frozenset[Way](ways or ("asked", "answered"))
 
     def thaw(self) -> None:
         """Let new connections through. Those from which something was swallowed are aborted."""
-        self._frozen = frozenset()
+        self._frozen = frozenset[Way]()
         self._call(self._abort)
 
     @property
