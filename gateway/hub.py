@@ -311,16 +311,21 @@ class Hub:
 
     async def _sweep_forever(self) -> None:
         failures = Failures("the sweep of files and items")
-        sweeps = (self.sweep_files, self._items.sweep)
+
+        async def run(sweep: Callable[[], Awaitable[object]]) -> None:
+            try:
+                await sweep()
+            except FaultError:
+                pass  # logged where it was raised
+            except Exception as error:
+                failures.note(error)
+
         while True:
-            for sweep in sweeps if self._leads() else ():
-                try:
-                    await sweep()
-                except FaultError:
-                    continue  # logged where it was raised
-                except Exception as error:
-                    failures.note(error)
+            if self._leads():
+                await run(self.sweep_files)
             await asyncio.sleep(_SWEEP)
+            if self._leads():
+                await run(self._items.sweep)
 
     async def sweep_files(self) -> int:
         """Remove the files that no event names, but for those that may be on their way into one. Returns how many."""

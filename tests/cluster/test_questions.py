@@ -58,6 +58,7 @@ async def test_a_generator_that_waits_where_it_was_asked_first_is_not_taken_for_
     b = await cluster.start("b", agent())
     assert a.cluster is not None
     monkeypatch.setattr(a.cluster, "handle_remotes", hear_nothing)  # it hears of nothing in time
+    cluster.look_no_more(a)
     receipt = await submit(a, "ask")
     await reached(a, receipt, TaskState.INPUT_REQUIRED)
     await answer(b, receipt.task_id, "one")
