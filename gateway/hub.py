@@ -146,20 +146,7 @@ class Hub:
             on_remote=self._handle_remotes,
         )
         self.reads = Reads(self.journal, blobs, limits.inline, limits.thread)
-        self.engine = Engine(
-            self.journal,
-            blobs,
-            self.reads,
-            registry.get,
-            registry.get_reachable,
-            run_timeout=limits.run,
-            cancel_grace=limits.cancel_grace,
-            event_limit=limits.event,
-            output_limit=limits.output,
-            attempts=limits.attempts,
-            patience=patience,
-            window=limits.window if cluster is None or "window" in limits.model_fields_set else _SHARED_WINDOW,
-        )
+        self.engine = self._make_engine(is_shared=cluster is not None, patience=patience)
         signer = None if webhook_secret is None else Signer(webhook_secret)
         schedule = RetrySchedule(webhook_retries)
         self._deliverer = Deliverer(
@@ -183,6 +170,23 @@ class Hub:
         self.crons = Crons(self.journal, self._clock, limits, by_protocol, fetcher.check, self._leads)
         self.cluster = None if cluster is None else self._make_cluster(cluster)
         """None = the database is this gateway's alone."""
+
+    def _make_engine(self, *, is_shared: bool, patience: float) -> Engine:
+        limits = self._limits
+        return Engine(
+            self.journal,
+            self._blobs,
+            self.reads,
+            self.registry.get,
+            self.registry.get_reachable,
+            run_timeout=limits.run,
+            cancel_grace=limits.cancel_grace,
+            event_limit=limits.event,
+            output_limit=limits.output,
+            attempts=limits.attempts,
+            patience=patience,
+            window=limits.window if not is_shared or "window" in limits.model_fields_set else _SHARED_WINDOW,
+        )
 
     def _make_cluster(self, name: str) -> Cluster:
         return Cluster(

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from babelgate.gateway.cli.serve import _PATIENCE  # pyright: ignore[reportPrivateUsage]
+from babelgate.gateway.settings.model import Shutdown
 from babelgate.gateway.settings.load import load
 
 ROOT: Final = Path(__file__).parents[2]
@@ -55,7 +55,10 @@ def test_probes_ask_for_paths_that_are_served() -> None:
 def test_pods_are_given_the_time_that_the_gateway_takes_to_stop() -> None:
     assert workloads()
     for workload in workloads():
-        assert workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > _PATIENCE + 10
+        pod = workload["spec"]["template"]["spec"]
+        hooks = [container.get("lifecycle", {}).get("preStop", {}) for container in pod["containers"]]
+        before = max(hook.get("sleep", {}).get("seconds", 0) for hook in hooks)
+        assert pod["terminationGracePeriodSeconds"] > Shutdown().grace + before
 
 
 def test_services_find_the_pods() -> None:
