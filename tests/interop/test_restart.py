@@ -164,7 +164,7 @@ CALLS: Final[dict[str, tuple[str, dict[str, Any], str, Call]]] = {
 RECONNECTING: Final = frozenset(name for name in CALLS if name.startswith("langgraph"))
 """Clients that connect again and get the rest of the same run."""
 REPEATING: Final = frozenset({"openai chat", "openai response"})
-"""Clients that send the request again, which is another run (openai 2.x, `max_retries`)."""
+"""Clients that send the request again, which is another run (openai 3.52, `max_retries`)."""
 
 
 @pytest.mark.parametrize("name", CALLS)
