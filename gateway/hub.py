@@ -615,7 +615,7 @@ class Hub:
         """What readers still had in memory of the log as it was is not shown any more."""
         if done.exception() is None and (pk := done.result()) is not None:
             self.journal.channels.get(pk).forget()
-            self.reads.snapshots.forget(pk)
+            self.reads.forget_log(pk)
 
     # Webhooks
 

@@ -32,7 +32,7 @@ from babelgate.gateway.storage.database import migrate, open_database
 from babelgate.gateway.storage.listener import Listener
 from babelgate.gateway.storage.live import Channels
 from babelgate.gateway.storage.locked import Locked
-from babelgate.gateway.storage.log_pages import CreatedIds, read_ends, read_page
+from babelgate.gateway.storage.log_pages import CreatedIds, read_ends, read_page, read_sized_page
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.notifier import Notifier
 from babelgate.gateway.storage.row_cache import Row, RowCache, RowChange
@@ -61,6 +61,8 @@ _AGAIN: Final = 1.0
 """Seconds after which a lost connection is tried again, where nobody writes."""
 _NOTICES: Final = 2.0
 """Seconds that the last notices may take when the gateway stops. Chosen: other gateways look every ten seconds."""
+_ROOM: Final = 256 * 1024
+"""Bytes of records that are read at once for readers that share them. Chosen: three times as many as 512 tokens have."""
 _TRIES: Final = 12
 """How often a command is done that meets those of other gateways. Nothing is waited for in between: whoever comes
 second has waited for the commit of the first already."""
@@ -684,6 +686,11 @@ class Journal:
         only where there are no more."""
         return await self.query(read_page, pk, after, limit, until, self._created)
 
+    async def sized_page(self, pk: int, after: int, until: int) -> tuple[Sequence[Record], Sequence[int], bool]:
+        """Return records after a seq and up to another, the size of each in bytes, and whether there are fewer because
+        they are large. Raises as `query`."""
+        return await self.query(read_sized_page, pk, after, until, _ROOM, self._created)
+
 
 def _discard(connection: Connection) -> None:
     """Close one that is of no use any more."""
@@ -716,7 +723,7 @@ def _read_row(connection: Connection, kind: type[Row], owner: str, row_id: str) 
 
 
 _OF_ONE_MOMENT: Final = frozenset[Callable[..., object]](
-    (queries.thread_key, queries.standing, queries.task, queries.run, _read_row, read_page)
+    (queries.thread_key, queries.standing, queries.task, queries.run, _read_row, read_page, read_sized_page)
 )
 """Reads of one statement, or of what never changes beside it: they need no transaction, which would be two more trips
 to a server."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from babelgate.canonical.event import Record
+from babelgate.gateway.storage.page_cache import fitting
 
 _BYTES: Final = 2**20
 """Of the events that one thread has in memory: larger ones are read from the journal."""
@@ -68,15 +69,20 @@ class Channel:
             self.seq = seq
             self.wake()
 
-    def after(self, cursor: int) -> list[Record] | None:
-        """The records after `cursor`; None if the ring does not reach back that far."""
+    def after(self, cursor: int, limit: int | None = None, room: int | None = None) -> list[Record] | None:
+        """Return the records after `cursor`: at most `limit`, and as many as `room` bytes hold, but at least one.
+        Return None if the ring does not reach back that far."""
         records = self._records
         behind = self.seq - cursor
         if behind <= 0 and self.seq:
             return []
         if not records or cursor + 1 < records[0].seq:
             return None
-        return records[-behind:]
+        begin = len(records) - behind
+        end = len(records) if limit is None else min(len(records), begin + limit)
+        if room is not None:
+            end = fitting(self._sizes, begin, end, room)
+        return records[begin:end]
 
     def forget(self) -> None:
         """The log was changed under records that are in memory: readers take pages from the journal."""

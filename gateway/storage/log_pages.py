@@ -1,6 +1,6 @@
 """Pages of the log: rows of threads → records."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -71,6 +71,29 @@ def read_ends(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
         rows = connection.execute(select(thread.c.pk, last).where(thread.c.pk.in_(some)))
         found.update((pk, seq) for pk, seq in rows)
     return found
+
+
+def read_sized_page(
+    connection: Connection, pk: int, after: int, until: int, room: int, created: "CreatedIds"
+) -> tuple[list[Record], list[int], bool]:
+    """Return the records of a thread after a seq and up to another, the size of each in bytes, and whether there are
+    fewer because they are larger than `room` bytes together."""
+    sizes: list[int] = []
+    with closing(sql_of(connection.dialect).page.iterate(connection, (pk, after, until))) as rows:
+        try:
+            records = decode_records(connection, pk, _measured(rows, sizes, room), None, created)
+        except _Erased:
+            return [], [], False
+    return records, sizes, sum(sizes) > room
+
+
+def _measured(rows: Iterable[tuple[Any, ...]], sizes: list[int], room: int) -> Iterator[tuple[Any, ...]]:
+    for row in rows:
+        sizes.append(len(row[-1]))
+        room -= sizes[-1]
+        yield row
+        if room < 0:
+            return
 
 
 CreatedIds = dict[tuple[int, int], str]

@@ -92,7 +92,7 @@ class Reads(LogReader):
         after, has_more = 0, True
         while has_more:
             records, has_more = await self._journal.query(read_turns, pk, wanted, after)
-            async for batch in self._batches(records, inline=inline):
+            async for batch in self._with_files(records, inline=inline):
                 yield batch
             after = records[-1].seq if records else after
 

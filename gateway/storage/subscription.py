@@ -31,20 +31,24 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.live import Channel
 from babelgate.gateway.storage.log_pages import read_ends, read_tasks
 from babelgate.gateway.storage.notices import Remote
+from babelgate.gateway.storage.page_cache import Page, PageCache
 from babelgate.gateway.storage.shared import REWRITES
 from babelgate.gateway.storage.transaction import Erased, Published
 
 S = TypeVar("S", bound=Snapshot)
 
-_PAGE: Final = 2048
-"""Records that are read at once from a log that is read to its end."""
+_FRESH: Final = 30.0
+"""Seconds for which a page is shared where another gateway may have rewritten its log unheard. Chosen."""
 _LOOK: Final = 10.0
 """Seconds from one look for an awaited thread to the next. Another gateway may have created it, and its notice may be
 lost. Chosen: the same as the listener's interval."""
 _BATCH: Final = 128
 """Records that a reader is given at once. Chosen, not measured: as many as a pump stores together (`runs.pump`)."""
-_FILES: Final = 4 * 2**20
-"""Bytes of files in them."""
+_ROOM: Final = 16 * 1024
+"""Bytes, as in the log, of the records that a reader is given at once, unless it is one: decoded and encoded they take
+several times as much, and the reader holds that until its client has taken it."""
+_FILES: Final = 64 * 1024
+"""Bytes of the files in records that a reader is given at once, unless it is one record."""
 Kind = Literal["task", "run"]
 
 _WITH_FILES: Final = frozenset((PartAdded, ArtifactAdded, RunCreated, InterruptRaised))
@@ -72,6 +76,7 @@ class LogReader:
         self._closed = False
         self._shared = journal.is_shared
         """Other gateways write to the same threads: what is open, and where threads are, is asked of the database."""
+        self._pages = PageCache(journal.sized_page)
         self.snapshots = SnapshotCache(largest, rewrites=REWRITES if self._shared else ())
         if self._shared:
             journal.add_hearer(self._handle_remotes)
@@ -114,12 +119,17 @@ class LogReader:
             del self._keys[owner, thread_id]
         self._live.difference_update((erased.pk, "task", task_id) for task_id in erased.tasks)
         self._live.difference_update((erased.pk, "run", run_id) for run_id in erased.runs)
-        self.snapshots.forget(erased.pk)
+        self.forget_log(erased.pk)
+
+    def forget_log(self, pk: int) -> None:
+        """Drop what is in memory of a thread that was erased, or whose log was rewritten."""
+        self._pages.forget(pk)
+        self.snapshots.forget(pk)
 
     def _handle_remotes(self, remotes: Sequence[Remote]) -> None:
         for remote in remotes:
             if remote.erased or remote.rewritten:
-                self.snapshots.forget(remote.pk)
+                self.forget_log(remote.pk)
         if any(remote.created for remote in remotes):  # which ones is not told
             for owner, thread_id in list(self._awaited):
                 self._tell(owner, thread_id)
@@ -150,11 +160,26 @@ class LogReader:
             task = await self._task(owner, scope)
             after = max(after, task.first_seq - 1)
             until = task.last_seq if task.is_terminal else None
-        while page := await self._journal.page(pk, after, _PAGE, until):
-            after = page[-1].seq
-            held = [record for record in page if scope.has_record(record)]
-            async for batch in self._batches(held, inline=inline):
+        begun, turns = self._now(), Turns()
+        while page := await self._read_page(pk, after, until, begun):
+            some = page.select(after, until, _BATCH, _ROOM)
+            del page  # it is not held while the reader is suspended
+            after = some[-1].seq
+            held = [record for record in some if scope.has_record(record)]
+            del some
+            async for batch in self._with_files(held, inline=inline):
                 yield batch
+            if turns.is_over:
+                await turns.give()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _read_page(self, pk: int, after: int, until: int | None, begun: float) -> Page | None:
+        """Return the page with the next record, or None if there is none. `begun`: when the reading did."""
+        since = max(begun, self._now() - _FRESH) if self._shared else None
+        page = await self._pages.get(pk, after, until, since=since)
+        return page if page.last > after and (until is None or after < until) else None
 
     async def logs(
         self, owner: str, task_ids: Sequence[str], *, inline: bool = False
@@ -165,18 +190,12 @@ class LogReader:
             read = {task_id: records for task_id, records in filled.items() if len(records) == len(read[task_id])}
         return read
 
-    async def _batches(self, records: Sequence[Record], *, inline: bool) -> AsyncGenerator[Sequence[Record]]:
-        """The records some at a time, so that whoever reads does not hold the loop for long; with `inline`, as many as
-        their files allow."""
-        turns = Turns()
-        for start in range(0, len(records), _BATCH):
-            some = records[start : start + _BATCH]
-            while some:
-                if turns.is_over:
-                    await turns.give()
-                told = await self._fill_files(some) if inline else some
-                yield told
-                some = some[len(told) :]
+    async def _with_files(self, records: Sequence[Record], *, inline: bool) -> AsyncGenerator[Sequence[Record]]:
+        """The records, with `inline` as many at a time as their files allow."""
+        while records:
+            filled = await self._fill_files(records) if inline else records
+            records = records[len(filled) :]
+            yield filled
 
     async def _fill_files(self, records: Sequence[Record]) -> Sequence[Record]:
         """As many of them as their files allow, with the bytes of these."""
@@ -202,13 +221,16 @@ class LogReader:
         inline: bool = False,
     ) -> S:
         pk = await self.key(owner, thread_id)
-        page = partial(self._page, pk, inline=inline)
+        page = partial(self._page, pk, self._now(), inline=inline)
         return await self.snapshots.get(pk, (name, inline), empty, page, until)
 
-    async def _page(self, pk: int, after: int, until: int | None, *, inline: bool) -> Sequence[Record]:
+    async def _page(
+        self, pk: int, begun: float, after: int, until: int | None, *, inline: bool
+    ) -> Sequence[Record]:
         recent = None if self._shared else self._journal.channels.get(pk).after(after)
         if recent is None:
-            records = await self._journal.page(pk, after, _PAGE, until)
+            page = await self._read_page(pk, after, until, begun)
+            records = () if page is None else page.select(after, until)
         else:
             records = recent if until is None else [record for record in recent if record.seq <= until]
         return await self._fill_files(records) if inline else records
@@ -217,15 +239,18 @@ class LogReader:
         self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
         pk, channel, may_grow = await self._enter(owner, scope)
+        begun, turns = self._now(), Turns()
         try:
             while True:
-                batch = channel.after(after)
+                batch: Sequence[Record] | None = channel.after(after, _BATCH, _ROOM)
                 if batch is None:
                     closed = channel.closed
                     if closed and self._journal.is_closed:
                         hang_up()  # a response without the rest must not look whole
                         return
-                    batch = await self._journal.page(pk, after)
+                    page = await self._read_page(pk, after, None, begun)
+                    batch = () if page is None else page.select(after, None, _BATCH, _ROOM)
+                    del page  # it is not held while the reader is suspended
                     if not batch and channel.seq > after and not closed:
                         if self._shared and not await self._journal.query(read_ends, [pk]):
                             return  # erased by another gateway, which will be heard of
@@ -233,11 +258,10 @@ class LogReader:
                 if batch:
                     after = batch[-1].seq
                     held, ended = await self._select_in_scope(owner, pk, scope, batch)
-                    if len(held) <= _BATCH and not (inline and _name_files(held)):
-                        if held:  # most commits: one more generator for each would cost as much as all else here
-                            yield held
-                    else:
-                        async for some in self._batches(held, inline=inline):
+                    if held and not (inline and _name_files(held)):
+                        yield held  # most commits: one more generator for each would cost as much as all else here
+                    elif held:
+                        async for some in self._with_files(held, inline=inline):
                             yield some
                             if channel.closed and not self._closed:
                                 break
@@ -245,6 +269,8 @@ class LogReader:
                         return  # erased meanwhile: what was read before is shown no further
                     if ended:
                         return
+                    if turns.is_over:
+                        await turns.give()
                     continue
                 if not (may_grow and self._is_open(pk, scope)):
                     return

@@ -1,0 +1,21 @@
+"""Agents whose runs are read by clients that take nothing."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Final
+
+TOKENS: Final = 16_000
+WORD: Final = "token"
+
+
+async def ended(text: str) -> AsyncGenerator[str]:
+    """Say all tokens and end."""
+    for number in range(TOKENS):
+        yield f"{WORD}{number} "
+
+
+async def open_ended(text: str) -> AsyncGenerator[str]:
+    """Say all tokens and keep the run open."""
+    for number in range(TOKENS):
+        yield f"{WORD}{number} "
+    await asyncio.Event().wait()
