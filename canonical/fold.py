@@ -31,6 +31,7 @@ from babelgate.canonical.event import (
     UpstreamBound,
     encode_event,
 )
+from babelgate.canonical.growing import GrowingText, grow
 from babelgate.canonical.message import FilePart, Message, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 from babelgate.canonical.state import RunStatus, TaskState
 from babelgate.canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thread
@@ -202,15 +203,15 @@ class _OpenMessage:
     given: bool = False
     """Of the run's input."""
     parts: list[Part] = field(default_factory=list[Part])
-    deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    deltas: dict[int, GrowingText] = field(default_factory=dict[int, GrowingText])
     whole: Message | None = None
     """The message with its parts, once it has ended."""
 
     def value(self) -> Message:
         if self.whole is not None:
             return self.whole
-        for index, pieces in self.deltas.items():
-            self.parts[index] = extend_part(self.parts[index], "".join(pieces))
+        for index, said in self.deltas.items():
+            self.parts[index] = extend_part(self.parts[index], said.join())
         self.deltas.clear()
         made = self.message.replace(parts=tuple(self.parts))
         if self.ended:
@@ -221,7 +222,7 @@ class _OpenMessage:
         """One that has ended does not change any more, and is its own copy."""
         if self.ended:
             return self
-        return replace(self, parts=list(self.parts), deltas={at: list(said) for at, said in self.deltas.items()})
+        return replace(self, parts=list(self.parts), deltas={at: said.copy() for at, said in self.deltas.items()})
 
 
 class Fold:
@@ -266,7 +267,7 @@ class Fold:
         if said is not None:
             self.size += sum(map(len, texts))
             index = len(said.parts) - 1 if event.index is None else event.index
-            said.deltas.setdefault(index, []).extend(texts)
+            grow(said.deltas, index).extend(texts)
 
     def _apply_other(self, record: Record) -> None:
         event = record.event

@@ -62,6 +62,11 @@ class _Line:
         """By seq; of a record of a passage, its frame."""
         self._size = 0
 
+    @property
+    def oldest(self) -> int:
+        """The seq of the oldest record that is kept."""
+        return next(iter(self._kept), self.seq + 1)
+
     def get(self, record: Record) -> EncodedRecord | None:
         """None if it is kept no longer. Whoever asks has asked for, or was told of, all records before."""
         if record.seq <= self.seq:
@@ -112,10 +117,13 @@ class Follower:
         told: list[tuple[Sequence[Record], EncodedRecord]] = []
         for passage, texts in split_passages(records):
             frames = self._line.get_passage(passage, texts) if texts else None
+            if frames is not None:
+                self._own = None
+            elif texts and self._own is not None and passage[-1].seq < self._line.oldest:
+                frames = self._own.write_passage(passage, texts)
             if frames is None:
                 told += [((record,), await self.write_record(record)) for record in passage]
             else:
-                self._own = None
                 told.append((passage, EncodedRecord(frames)))
         return told
 

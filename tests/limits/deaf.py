@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final
 
-TOKENS: Final = 16_000
+TOKENS: Final = 8_000
 WORD: Final = "token"
 
 

@@ -76,6 +76,7 @@ from babelgate.canonical.event import (
     ToolStarted,
 )
 from babelgate.canonical.fold import extend_part
+from babelgate.canonical.growing import GrowingText, grow
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Extra, Json, JsonObject
@@ -103,13 +104,13 @@ class _OpenArtifact:
     origin: _Origin
     void: bool = False
     parts: list[Part] = field(default_factory=list[Part])
-    deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    deltas: dict[int, GrowingText] = field(default_factory=dict[int, GrowingText])
     gathered: list[Part] = field(default_factory=list[Part])
     """Parts of a piece that is not complete."""
 
     def value(self) -> Artifact:
-        for index, pieces in self.deltas.items():
-            self.parts[index] = extend_part(self.parts[index], "".join(pieces))
+        for index, said in self.deltas.items():
+            self.parts[index] = extend_part(self.parts[index], said.join())
         self.deltas.clear()
         return self.piece(*self.parts or (_EMPTY,))
 
@@ -125,7 +126,7 @@ class _OpenMessage:
     started: MessageStarted
     origin: _Origin
     parts: list[Part] = field(default_factory=list[Part])
-    deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    deltas: dict[int, GrowingText] = field(default_factory=dict[int, GrowingText])
     artifact: _OpenArtifact | None = None
     """Where it shows, from its first piece on; None for what is no answer."""
     places: dict[int, int] = field(default_factory=dict[int, int])
@@ -139,8 +140,8 @@ class _OpenMessage:
     """A whole part that is no text, kept until it is known whether it is the last: then it can say so itself."""
 
     def message(self) -> Message:
-        for index, pieces in self.deltas.items():
-            self.parts[index] = extend_part(self.parts[index], "".join(pieces))
+        for index, said in self.deltas.items():
+            self.parts[index] = extend_part(self.parts[index], said.join())
         self.deltas.clear()
         said = self.started
         shown = [part for part in (shown_part(part)[0] for part in self.parts) if part is not None]
@@ -465,7 +466,7 @@ class EventWriter:
         index, saying.activity = saying.activity, None
         if index is None:
             return ()
-        part = extend_part(saying.parts[index], "".join(saying.deltas.pop(index, ())))
+        part = extend_part(saying.parts[index], saying.deltas.pop(index, GrowingText()).join())
         saying.parts[index] = part
         match part:
             case ReasoningPart(text="") | ToolCallPart(name=""):
@@ -529,7 +530,7 @@ class EventWriter:
         if saying is None or not saying.parts:
             return ()
         index = len(saying.parts) - 1 if event.index is None else event.index
-        saying.deltas.setdefault(index, []).append(event.text)
+        grow(saying.deltas, index).append(event.text)
         part = saying.parts[index]
         if not event.text or not isinstance(part, TextPart | RefusalPart) or not self._is_answer(saying):
             return ()
@@ -556,8 +557,8 @@ class EventWriter:
         place = saying.places.get(index)
         if place is None or not _is_more_text(event, saying.parts[index]):
             return None
-        saying.deltas.setdefault(index, []).extend(texts)
-        saying.artifact.deltas.setdefault(place, []).extend(texts)
+        grow(saying.deltas, index).extend(texts)
+        grow(saying.artifact.deltas, place).extend(texts)
         return saying.artifact.artifact
 
     def _write_message_end(self, event: MessageEnded, record: Record) -> Sequence[Update]:
@@ -681,7 +682,7 @@ class EventWriter:
             saying.places[index] = len(growing.parts)
             growing.parts.append(part)
         elif isinstance(part, TextPart):
-            growing.deltas.setdefault(place, []).append(part.text)
+            grow(growing.deltas, place).append(part.text)
 
     def _as_it_came(self, saying: _OpenMessage, index: int, part: Part, mark: JsonObject) -> Sequence[ArtifactUpdate]:
         """A piece of another server's artifact: all its parts, once they are there."""

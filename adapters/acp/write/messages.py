@@ -7,7 +7,7 @@ activity) joins the open one, or opens one with which the next message of the sa
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from pydantic_core import to_json
 
@@ -52,10 +52,24 @@ from babelgate.canonical.event import (
     ToolStarted,
 )
 from babelgate.canonical.fold import extend_part
+from babelgate.canonical.growing import GrowingText, GrowingTexts
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Extra, Json, JsonObject
 
 _Key = tuple[str, int]
+_TEXT: Final = {"content_type", "content"}
+"""Members of a part of plain text."""
+
+
+@dataclass(slots=True)
+class _Texts:
+    """Parts of plain text that follow each other. As models they would take twenty times as much."""
+
+    content_type: str
+    texts: GrowingTexts = field(default_factory=GrowingTexts)
+
+    def parts(self) -> list[w.MessagePart]:
+        return [w.MessagePart(content_type=self.content_type, content=text) for text in self.texts]
 
 
 @dataclass(slots=True)
@@ -69,10 +83,23 @@ class _Floor:
     created_at: str
     members: dict[str, Any] = field(default_factory=dict[str, Any])
     """What the agent's own ACP server says of the message."""
-    parts: list[w.MessagePart] = field(default_factory=list[w.MessagePart])
+    parts: list[w.MessagePart | _Texts] = field(default_factory=list[w.MessagePart | _Texts])
+
+    def add_texts(self, content_type: str, texts: Sequence[str]) -> None:
+        last = self.parts[-1] if self.parts else None
+        if not isinstance(last, _Texts) or last.content_type != content_type:
+            last = _Texts(content_type)
+            self.parts.append(last)
+        last.texts.extend(texts)
+
+    def shown_parts(self) -> list[w.MessagePart]:
+        shown: list[w.MessagePart] = []
+        for part in self.parts:
+            shown += part.parts() if isinstance(part, _Texts) else (part,)
+        return shown
 
     def message(self, completed_at: str | None = None) -> w.Message:
-        made = w.Message(role=self.role, parts=list(self.parts), created_at=self.created_at, completed_at=completed_at)
+        made = w.Message(role=self.role, parts=self.shown_parts(), created_at=self.created_at, completed_at=completed_at)
         return made.model_copy(update=self.members) if self.members else made
 
 
@@ -93,7 +120,7 @@ class MessageEncoder:
         self._speakers: dict[str, MessageStarted] = {}
         self._progress: dict[str, list[Part]] = {}
         self._open: dict[_Key, Part] = {}
-        self._held: dict[_Key, list[str]] = {}
+        self._held: dict[_Key, GrowingText] = {}
         """Text of open parts that are shown whole."""
         self._calls: dict[str, tuple[str, Json]] = {}
         self._pieces: dict[str, list[ArtifactAdded]] = {}
@@ -182,7 +209,10 @@ class MessageEncoder:
             role = encode_role("agent", None, self.view.agent)
             self._start(_Floor(None, self.run_id, role, encode_time(self.at)))
         assert self._floor is not None
-        self._floor.parts.append(part)
+        if type(part) is w.MessagePart and part.model_fields_set == _TEXT and part.content is not None:
+            self._floor.add_texts(part.content_type or "", (part.content,))
+        else:
+            self._floor.parts.append(part)
         self.tell(lambda: w.PartEvent(part=part))
 
     def close(self, extra: Extra | None = None, usage: JsonObject | None = None) -> None:
@@ -212,7 +242,7 @@ class MessageEncoder:
             self._open[key] = part
             empty = isinstance(part, TextPart | RefusalPart) and not part.text and not has_part(event.extra)
             if empty or isinstance(part, ReasoningPart | ToolCallPart):
-                self._held[key] = []
+                self._held[key] = GrowingText()
                 return
         self._show(part, event.extra)
 
@@ -249,7 +279,7 @@ class MessageEncoder:
             return None
         self._held.pop(key, None)
         media_type = part.media_type or "text/plain"
-        floor.parts += [w.MessagePart(content_type=media_type, content=text) for text in texts]
+        floor.add_texts(media_type, texts)
         return media_type
 
     def _part_ended(self, event: PartEnded) -> None:
@@ -260,7 +290,7 @@ class MessageEncoder:
         if part is None or held is None:
             return
         self._take_floor(message_id)
-        self._show(extend_part(part, "".join(held)))
+        self._show(extend_part(part, held.join()))
 
     def _show(self, part: Part, extra: Extra | None = None) -> None:
         """`extra` = of the event that brings it."""

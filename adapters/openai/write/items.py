@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from babelgate.canonical.growing import GrowingText
 from babelgate.canonical.value import JsonObject
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -23,7 +24,7 @@ class OutputItem:
     """Parts of it that are whole: of the content, or of the summary."""
     open: Literal["", "output_text", "refusal", "summary_text", "reasoning_text"] = ""
     """The part that grows."""
-    pieces: list[str] = field(default_factory=list[str])
+    pieces: GrowingText = field(default_factory=GrowingText)
     annotations: list[JsonObject] = field(default_factory=list[JsonObject])
     started_at: int = 0
     """Characters of the message before the part."""
@@ -65,7 +66,7 @@ class OutputItem:
         return {**self.parts[number], **part} if number < len(self.parts) else part
 
     def show_part(self) -> JsonObject:
-        text = "".join(self.pieces)
+        text = self.pieces.join()
         match self.open:
             case "refusal":
                 return {"type": "refusal", "refusal": text}
@@ -146,7 +147,7 @@ class ItemWriter:
         started_at: int = 0,
     ) -> None:
         self.end_part(item)
-        item.open, item.pieces, item.annotations, item.started_at = kind, [], [], started_at
+        item.open, item.pieces, item.annotations, item.started_at = kind, GrowingText(), [], started_at
         item.tokens = []
         name = "reasoning_summary_part" if kind == "summary_text" else "content_part"
         self._tell(f"response.{name}.added", {**self._at(item), "part": item.show_part()})
@@ -167,7 +168,7 @@ class ItemWriter:
         if not item.open:
             return
         part, at, kind = item.with_own(len(item.closed), item.show_part()), self._at(item), item.open
-        text = "".join(item.pieces)
+        text = item.pieces.join()
         told: JsonObject = {"refusal": text} if kind == "refusal" else {"text": text}
         if kind == "output_text":
             told["logprobs"] = list(item.tokens)
