@@ -16,12 +16,12 @@ from babelgate.adapters._server.listed import Pieces
 
 T = TypeVar("T")
 
-_LARGE: Final = 256 * 1024
+_LARGE: Final = 64 * 1024
 """Characters, and as values count, that are encoded at once."""
 _VALUE: Final = 64
 """Characters as which a value counts."""
-_PIECE: Final = 64 * 1024
-"""Bytes that are sent at once, at least."""
+_PIECE: Final = 32 * 1024
+"""Bytes that are sent at once, at least. A client that reads nothing has three times as much in memory."""
 _WEIGHT: Final = 2**20
 _TOGETHER: Final = 256
 """Values of a list that are looked at, and encoded, at once."""

@@ -11,10 +11,10 @@ from litestar import Response
 
 from babelgate.adapters._aside import Turns
 
-_WHOLE: Final = 256 * 1024
+_WHOLE: Final = 64 * 1024
 """Bytes up to which an answer is sent whole, and with its length."""
-_PIECE: Final = 64 * 1024
-"""Bytes that are sent at once, at least."""
+_PIECE: Final = 32 * 1024
+"""Bytes that are sent at once, at least. A client that reads nothing has three times as much in memory."""
 
 
 class Large(Protocol):
@@ -50,10 +50,9 @@ async def list_response(
     except BaseException:
         await pieces.aclose()
         raise
-    start = b"".join(begun)
     if size <= _WHOLE:
-        return Response(start, media_type=media_type, headers=told)
-    return Pieces(_after(start, pieces), told, media_type=media_type)
+        return Response(b"".join(begun), media_type=media_type, headers=told)
+    return Pieces(_after(begun, pieces), told, media_type=media_type)
 
 
 async def each(items: Iterable[bytes | Large]) -> AsyncGenerator[bytes | Large]:
@@ -90,9 +89,10 @@ async def _pieces(
     yield b"".join([*ready, tail])
 
 
-async def _after(start: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def _after(begun: list[bytes], rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     async with aclosing(rest):
-        yield start
+        while begun:
+            yield begun.pop(0)  # which is not held while the rest is sent
         async for piece in rest:
             yield piece
 

@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 MARK: Final = uuid4().hex
 """Stands in a value in the place of its list."""
-_PIECE: Final = 64 * 1024
+_PIECE: Final = 32 * 1024
 """Bytes that are sent at once, at least."""
 _TOGETHER: Final = 128
 """Items that are put together in one step, where they have no more bytes than `_MOST_BYTES`."""
-_MOST_BYTES: Final = 512 * 1024
+_MOST_BYTES: Final = 64 * 1024
 
 
 class SharedList(Generic[T]):

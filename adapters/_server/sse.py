@@ -19,6 +19,8 @@ from babelgate.adapters._server.heartbeat import Monitor
 from babelgate.canonical import FaultCode, FaultError
 
 HEARTBEAT: Final = b": heartbeat\n\n"
+_PIECE: Final = 32 * 1024
+"""Bytes of frames that are sent at once, at least, if there are as many."""
 
 
 class _Source:
@@ -209,13 +211,19 @@ async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[byte
     """What is sent for some frames: those that are small at once."""
     turns = Turns()
     ready: list[bytes] = []
+    size = 0
     for each in frames:
         if isinstance(each, bytes):
             ready.append(each)
-            continue
+            size += len(each)
+            if size < _PIECE:
+                continue
         if ready:
-            yield b"".join(ready)
+            joined, size = b"".join(ready), 0
             ready.clear()
+            yield joined
+        if isinstance(each, bytes):
+            continue
         if turns.is_over:
             await turns.give()
         async with aclosing(each.pieces()) as pieces:

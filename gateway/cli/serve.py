@@ -1,7 +1,6 @@
 """`babelgate serve`: startup, from the settings to a gateway that listens, and graceful shutdown on a signal."""
 
 import asyncio
-import ctypes
 import gc
 import logging
 import os
@@ -24,6 +23,7 @@ from babelgate.gateway.cli.banner import banner
 from babelgate.gateway.cli.errors import USAGE, CliError
 from babelgate.gateway.cli.listener import base_url, bind, is_loopback, listen
 from babelgate.gateway.cli.log import set_up_logging
+from babelgate.gateway.cli.memory import Trimmer, give_back_blocks
 from babelgate.gateway.cli.stop import Stop
 from babelgate.gateway.cli.target import read_targets
 from babelgate.gateway.cli.workers import serve_by_workers
@@ -133,18 +133,6 @@ def _calm_collector() -> None:
     gc.set_threshold(100_000, 20, 100)
 
 
-def _give_back_blocks() -> None:
-    """What a large value took goes back to the system with it. Once glibc has freed a block of some size it keeps all
-    of that size to itself, up to 32 MB (mallopt(3), M_MMAP_THRESHOLD): a run that said 63 MB took 100 MB more with
-    AIEF, 45 MB with webhooks."""
-    with suppress(AttributeError, OSError, TypeError):  # another libc
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 2**20)
-
-
-_MMAP_THRESHOLD: Final = -3
-"""M_MMAP_THRESHOLD in glibc's malloc.h."""
-
-
 @dataclass(frozen=True, slots=True)
 class Gateway:
     """One that is up."""
@@ -172,7 +160,7 @@ async def _serve(
         ) as gateway:
             handlers.enter_context(stop.capture_signals())
             _calm_collector()
-            _give_back_blocks()
+            give_back_blocks()
             await server_of(gateway, listener, lambda: ready(gateway), stop).serve(sockets=[listener])
 
 
@@ -263,9 +251,11 @@ class Server(uvicorn.Server):
         self._ready()
 
     async def main_loop(self) -> None:
-        """Once a second, for the Date header (RFC 9110 §6.6.1)."""
+        """Once a second, for the Date header (RFC 9110 §6.6.1), and for the memory of closed connections."""
+        trimmer = Trimmer(asyncio.get_running_loop().time)
         while not self._stop.is_requested:
             await self.on_tick(0)
+            trimmer.look(len(self.server_state.connections))
             await self._stop.wait(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -40,6 +40,9 @@ _MAX_LINE: Final = 8190
 """Bytes of one line of the head of a WebSocket: what `websockets` takes."""
 _MAX_PIPELINED: Final = 16
 """Requests that a caller may send before the answer to an earlier one."""
+_HIGH_WATER: Final = 32 * 1024
+"""Bytes that wait for a caller to take them, beyond what the kernel holds, before the answer goes no further. asyncio
+has 64 KiB, and a piece of an answer comes on top."""
 _MAX_FRAGMENTS: Final = 4096
 """Of one WebSocket message; empty ones count for nothing in its size."""
 _MIN_BODY: Final = 1024
@@ -236,6 +239,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=_HIGH_WATER)
         self._answering = _Answering(self, transport)
         self._sending = _SendWatch(self.loop, transport, self._limits.send_timeout)
         if self._table.enter(transport, self.client[0] if self.client else None, self.loop.time()):
@@ -499,6 +503,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.transport.set_write_buffer_limits(high=_HIGH_WATER)
         self._sending = _SendWatch(self.loop, self.transport, self._limits.send_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
