@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _LARGE: Final = 64 * 1024
 """Characters, and as values count, that are encoded at once."""
-_VALUE: Final = 64
+_VALUE: Final = 16
 """Characters as which a value counts."""
 _PIECE: Final = 32 * 1024
 """Bytes that are sent at once, at least. A client that reads nothing has three times as much in memory."""
