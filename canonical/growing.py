@@ -103,6 +103,14 @@ class GrowingTexts:
                 self._tail = []
             begin = end
 
+    def __len__(self) -> int:
+        return len(self._chunks) * _PIECES + len(self._tail)
+
+    def copy(self) -> "GrowingTexts":
+        made = GrowingTexts()
+        made._chunks, made._tail = list(self._chunks), list(self._tail)
+        return made
+
     def __iter__(self) -> Iterator[str]:
         for chunk in self._chunks:
             yield from chunk.value

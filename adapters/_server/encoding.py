@@ -1,8 +1,10 @@
 """Incremental JSON encoding of one large value: all of it at once would block the event loop for everybody else, and
 take twice the memory."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, TypeVar, cast
 from uuid import uuid4
 
@@ -64,6 +66,13 @@ async def as_bytes(data: bytes | LargeJson) -> bytes:
 async def size_of(data: bytes | LargeJson) -> int:
     """Bytes, for who has to tell before they are sent. Others have the loop in between."""
     return len(data) if isinstance(data, bytes) else sum([len(piece) async for piece in data.pieces()])
+
+
+class LazyList(ABC):
+    """Items of a large list, each made when it is encoded and not before. It does not change."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 def encode(value: Any) -> bytes | LargeJson:
@@ -129,6 +138,8 @@ def _subtract_weight(value: Any, left: int) -> int:
                 continue
             if kind is str:
                 left -= len(item)
+            elif kind is LazyList:
+                return -1
             elif kind is BaseModel:
                 fields = item.__dict__
                 left -= _VALUE * len(fields)
@@ -149,7 +160,7 @@ class _Kinds(dict[type, type | None]):
 
     def __missing__(self, kind: type) -> type | None:
         found = str if kind is str else None
-        for each, known in ((list, list), (tuple, list), (dict, dict), (BaseModel, BaseModel)):
+        for each, known in ((list, list), (tuple, list), (dict, dict), (BaseModel, BaseModel), (LazyList, LazyList)):
             if issubclass(kind, each):
                 found = known
         self[kind] = found
@@ -167,6 +178,13 @@ def _pieces(value: Any) -> Iterator[bytes]:
         # A character is written alike whatever stands beside it.
         yield from (to_json(value[start : start + _LARGE])[1:-1] for start in range(0, len(value), _LARGE))
         yield b'"'
+    elif isinstance(value, LazyList):
+        items, before = iter(value), b"["
+        while some := list(islice(items, _TOGETHER)):
+            yield before
+            before = b","
+            yield from _items(some)
+        yield b"[]" if before == b"[" else b"]"
     elif not isinstance(value, dict | list | tuple) or not is_large(value):
         yield to_json(value)
     elif isinstance(value, dict):
@@ -182,15 +200,21 @@ def _pieces(value: Any) -> Iterator[bytes]:
                 yield from _pieces(member)
         yield b"}"
     else:
-        before = b"["
-        for some in _split(cast("Sequence[Any]", value)):
-            yield before
-            before = b","
-            if len(some) > 1:
-                yield to_json(some)[1:-1]
-            else:
-                yield from _pieces(some[0])
+        yield b"["
+        yield from _items(cast("Sequence[Any]", value))
         yield b"]"
+
+
+def _items(values: Sequence[Any]) -> Iterator[bytes]:
+    """The items of a list, with commas between them."""
+    before = b""
+    for some in _split(values):
+        yield before
+        before = b","
+        if len(some) > 1:
+            yield to_json(some)[1:-1]
+        else:
+            yield from _pieces(some[0])
 
 
 def _split(items: Sequence[T]) -> Iterator[Sequence[T]]:

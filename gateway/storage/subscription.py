@@ -191,9 +191,14 @@ class LogReader:
         return read
 
     async def _with_files(self, records: Sequence[Record], *, inline: bool) -> AsyncGenerator[Sequence[Record]]:
-        """The records, with `inline` as many at a time as their files allow."""
+        """The records, a few at a time, so that the reader does not hold the loop for long; with `inline`, as many as
+        their files allow."""
+        turns = Turns()
         while records:
-            filled = await self._fill_files(records) if inline else records
+            if turns.is_over:
+                await turns.give()
+            some = records[:_BATCH]
+            filled = await self._fill_files(some) if inline else some
             records = records[len(filled) :]
             yield filled
 

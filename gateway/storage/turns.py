@@ -16,7 +16,7 @@ from babelgate.canonical.stored import decode_event
 from babelgate.gateway.storage.log_pages import decode_records
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, lengthen, refer
-from babelgate.gateway.storage.statements import PAGE, Position, of_kind, table_of
+from babelgate.gateway.storage.statements import Position, of_kind, table_of
 from babelgate.gateway.storage.tables import EventRow, RunRow, TaskRow
 
 _TASK, _RUN, _EVENT = table_of(TaskRow), table_of(RunRow), table_of(EventRow)
@@ -24,8 +24,9 @@ _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id,
 _OF_NO_RUN: Final = (_EVENT.c.run_id.is_(None), _EVENT.c.task_id.is_(None))
 _SPAN: Final = 8192
 """Records over which the turns of one answer reach, unless the first reaches further."""
-_MOST_RECORDS: Final = 2048
-"""Records that are read at once."""
+_MOST_RECORDS: Final = 512
+"""Records that are read at once, and bytes of them: several readers may hold as many each."""
+_ROOM: Final = 256 * 1024
 _ENDED: Final = frozenset(map(str, ENDED))
 _CALL: Final = b'"kind":"tool_call"'
 _FORGETS: Final = b'"forgets":['
@@ -181,7 +182,7 @@ def read_turns(connection: Connection, pk: int, wanted: TurnRecords, after: int)
             if wanted.has_row(row):
                 kept.append(tuple(row))
                 size += len(row.body)
-            if size > PAGE or len(kept) == _MOST_RECORDS:
+            if size > _ROOM or len(kept) == _MOST_RECORDS:
                 return decode_records(connection, pk, kept), True
     return decode_records(connection, pk, kept), False
 

@@ -5,12 +5,13 @@ message that speaks has the floor: a part of another one closes it. What belongs
 activity) joins the open one, or opens one with which the next message of the same speaker goes on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from pydantic_core import to_json
 
+from babelgate.adapters._server.encoding import LazyList
 from babelgate.adapters._time import encode_time
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.carries import CARRIES
@@ -57,6 +58,8 @@ from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Extra, Json, JsonObject
 
 _Key = tuple[str, int]
+_LONG: Final = 256
+"""Parts of plain text from which on they are made while they are sent. Chosen: as models they take 300 kB."""
 _TEXT: Final = {"content_type", "content"}
 """Members of a part of plain text."""
 
@@ -68,8 +71,21 @@ class _Texts:
     content_type: str
     texts: GrowingTexts = field(default_factory=GrowingTexts)
 
-    def parts(self) -> list[w.MessagePart]:
-        return [w.MessagePart(content_type=self.content_type, content=text) for text in self.texts]
+    def __iter__(self) -> Iterator[w.MessagePart]:
+        return (w.MessagePart(content_type=self.content_type, content=text) for text in self.texts)
+
+
+class _LazyParts(LazyList):
+    """Parts of a message as they are now."""
+
+    def __init__(self, parts: Sequence[w.MessagePart | _Texts]) -> None:
+        self._parts = [
+            _Texts(part.content_type, part.texts.copy()) if isinstance(part, _Texts) else part for part in parts
+        ]
+
+    def __iter__(self) -> Iterator[w.MessagePart]:
+        for part in self._parts:
+            yield from part if isinstance(part, _Texts) else (part,)
 
 
 @dataclass(slots=True)
@@ -92,15 +108,13 @@ class _Floor:
             self.parts.append(last)
         last.texts.extend(texts)
 
-    def shown_parts(self) -> list[w.MessagePart]:
-        shown: list[w.MessagePart] = []
-        for part in self.parts:
-            shown += part.parts() if isinstance(part, _Texts) else (part,)
-        return shown
-
     def message(self, completed_at: str | None = None) -> w.Message:
-        made = w.Message(role=self.role, parts=self.shown_parts(), created_at=self.created_at, completed_at=completed_at)
-        return made.model_copy(update=self.members) if self.members else made
+        parts = _LazyParts(self.parts)
+        is_long = sum(len(part.texts) for part in self.parts if isinstance(part, _Texts)) > _LONG
+        shown: list[w.MessagePart] = [] if is_long else list(parts)
+        made = w.Message(role=self.role, parts=shown, created_at=self.created_at, completed_at=completed_at)
+        more = {**self.members, "parts": parts} if is_long else self.members
+        return made.model_copy(update=more) if more else made
 
 
 class MessageEncoder:
