@@ -41,6 +41,36 @@ def _share_texts(texts: tuple[str, ...]) -> _Chunk[tuple[str, ...]]:
     return found  # pyright: ignore[reportReturnType] - the key says which it is
 
 
+_SHARED_BYTES: Final = 8 * 2**20
+"""Characters of the long texts that are shared. All are dropped when there are more. Chosen."""
+_SHORT: Final = 4096
+"""Characters of a text that is not worth sharing."""
+
+
+class _SharedTexts:
+    """Long texts that were joined lately. An answer that is sent holds its whole text, so those of one text share it."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._size = 0
+
+    def get(self, text: str) -> str:
+        found = self._texts.setdefault(text, text)  # one step, because threads join texts, too
+        if found is text:
+            self._size += len(text)
+            if self._size > _SHARED_BYTES:
+                self._texts, self._size = {text: text}, len(text)
+        return found
+
+
+_shared: Final = _SharedTexts()
+
+
+def share(text: str) -> str:
+    """Return an equal text that is in memory already, or this one."""
+    return text if len(text) < _SHORT else _shared.get(text)
+
+
 class GrowingText:
     """Deltas, of which the whole text is asked for."""
 
@@ -75,7 +105,7 @@ class GrowingText:
 
     def join(self) -> str:
         chunks = [chunk.value for chunks in (self._large, self._small) for chunk in chunks]
-        return "".join([*chunks, *self._tail])
+        return share("".join([*chunks, *self._tail]))
 
     def copy(self) -> "GrowingText":
         made = GrowingText()

@@ -3,6 +3,7 @@ take twice the memory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
@@ -36,10 +37,16 @@ def json_response(
     status: int = 200,
     media_type: str = "application/json",
 ) -> Response[Any]:
-    """An answer with the JSON of a value or of a model."""
+    """An answer with the JSON of a value or of a model.
+
+    A value takes up to ten times as much as its JSON. So it is held while it is sent only if the JSON is long.
+    """
     data = encode(value)
     if isinstance(data, LargeJson):
-        return Pieces(data.pieces(), headers or {}, status=status, media_type=media_type)
+        begun = _Begun(_pieces(value))
+        if begun.is_long:
+            return Pieces(begun.pieces(), headers or {}, status=status, media_type=media_type)
+        data = begun.whole()
     return Response(data, status_code=status, media_type=media_type, headers=dict(headers or {}))
 
 
@@ -105,12 +112,44 @@ class TextTemplate:
         return [before + encode_text(text) + after for text in texts]
 
 
-async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
+class _Begun:
+    """JSON of which the beginning is made."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._begin: list[bytes] = []
+        self.is_long = False
+        """Whether there is more than the beginning."""
+        size = 0
+        for piece in pieces:
+            self._begin.append(piece)
+            size += len(piece)
+            if size > _LARGE:
+                self.is_long = True
+                return
+
+    def whole(self) -> bytes:
+        return b"".join(self._begin)
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        while self._begin:
+            yield self._begin.pop(0)
+        async with aclosing(_join(self._pieces)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
     """The JSON of a value. Others have the loop in between."""
+    return _join(_pieces(value))
+
+
+async def _join(pieces: Iterator[bytes]) -> AsyncGenerator[bytes]:
+    """Pieces that are sent at once."""
     turns = Turns()
     ready: list[bytes] = []
     size = 0
-    for piece in _pieces(value):
+    for piece in pieces:
         ready.append(piece)
         size += len(piece)
         if size > _PIECE:

@@ -81,13 +81,13 @@ def read_sized_page(
     sizes: list[int] = []
     with closing(sql_of(connection.dialect).page.iterate(connection, (pk, after, until))) as rows:
         try:
-            records = decode_records(connection, pk, _measured(rows, sizes, room), None, created)
+            records = decode_records(connection, pk, _take_until_full(rows, sizes, room), None, created)
         except _Erased:
             return [], [], False
     return records, sizes, sum(sizes) > room
 
 
-def _measured(rows: Iterable[tuple[Any, ...]], sizes: list[int], room: int) -> Iterator[tuple[Any, ...]]:
+def _take_until_full(rows: Iterable[tuple[Any, ...]], sizes: list[int], room: int) -> Iterator[tuple[Any, ...]]:
     for row in rows:
         sizes.append(len(row[-1]))
         room -= sizes[-1]

@@ -36,6 +36,7 @@ from babelgate.canonical.event import (
     ToolEnded,
     ToolStarted,
 )
+from babelgate.canonical.growing import share
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Json, JsonObject
 
@@ -99,7 +100,7 @@ class Segment:
 
     @property
     def output(self) -> str:
-        return "\n".join("".join(texts) for _, texts in self._said)
+        return share("\n".join("".join(texts) for _, texts in self._said))
 
     @property
     def data(self) -> list[Json]:

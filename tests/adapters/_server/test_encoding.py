@@ -70,4 +70,7 @@ def test_what_is_large_is_answered_in_pieces() -> None:
         assert not isinstance(json_response(small), Pieces)
     for large in (LARGE, LONG, [0] * 5000, {"a": [{"b": "x" * 300_000}]}, dict.fromkeys(map(str, range(5000)))):
         assert is_large(large)
-        assert isinstance(json_response(large), Pieces)
+    for long in (LARGE, LONG, {"a": [{"b": "x" * 300_000}]}):
+        assert isinstance(json_response(long), Pieces)
+    for many in ([0] * 5000, dict.fromkeys(map(str, range(5000)))):
+        assert json_response(many).content == to_json(many)

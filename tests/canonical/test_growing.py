@@ -1,0 +1,74 @@
+"""Text that grows by deltas: the same however it was added, and shared by all who hold the same."""
+
+import gc
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from babelgate.canonical.growing import GrowingText, GrowingTexts, grow, share
+
+DELTAS = st.lists(st.text(max_size=3), max_size=300)
+LONG = [f"token{number} " for number in range(10_000)]
+
+
+def cut(texts: Sequence[str], places: Sequence[int]) -> list[Sequence[str]]:
+    ends = [*sorted(place % (len(texts) + 1) for place in places), len(texts)]
+    return [texts[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+@given(DELTAS, st.lists(st.integers(0, 300), max_size=5))
+def test_text_is_the_same_however_it_was_added(texts: list[str], places: list[int]) -> None:
+    one, some, each = GrowingText(), GrowingText(), GrowingTexts()
+    for text in texts:
+        one.append(text)
+    for group in cut(texts, places):
+        some.extend(group)
+        each.extend(group)
+    assert one.join() == some.join() == "".join(texts)
+    assert list(each) == texts
+    assert len(each) == len(texts)
+
+
+def test_a_copy_goes_on_by_itself() -> None:
+    text, texts = GrowingText(), GrowingTexts()
+    text.extend(LONG)
+    texts.extend(LONG)
+    more, others = text.copy(), texts.copy()
+    more.append("more")
+    others.extend(["more"])
+    assert text.join() == "".join(LONG) and more.join() == "".join(LONG) + "more"
+    assert list(texts) == LONG and list(others) == [*LONG, "more"]
+
+
+def test_equal_texts_share_their_chunks() -> None:
+    one, other = GrowingTexts(), GrowingTexts()
+    one.extend(LONG)
+    for begin in range(0, len(LONG), 7):
+        other.extend([text + "" for text in LONG[begin : begin + 7]])
+    shared = {id(text) for text in one} & {id(text) for text in other}
+    assert len(shared) >= len(LONG) - 64
+
+
+def test_one_long_text_is_in_memory_once() -> None:
+    one, other = GrowingText(), GrowingText()
+    one.extend(LONG)
+    other.extend(LONG)
+    assert one.join() is other.join()
+    assert share("short") == "short"
+
+
+def test_long_texts_that_nobody_joins_again_are_dropped() -> None:
+    first = share("a" * 2**20)
+    for number in range(20):
+        share(f"{number}" * 2**20)
+    again = "a" * 2**20
+    assert share(again) is again and again is not first
+    gc.collect()
+
+
+def test_a_part_has_one_text() -> None:
+    deltas: dict[int, GrowingText] = {}
+    grow(deltas, 1).append("a")
+    grow(deltas, 1).append("b")
+    assert {index: text.join() for index, text in deltas.items()} == {1: "ab"}
