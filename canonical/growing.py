@@ -48,7 +48,7 @@ _SHORT: Final = 4096
 
 
 class _SharedTexts:
-    """Long texts that were joined lately. An answer that is sent holds its whole text, so those of one text share it."""
+    """Long texts that were joined lately. An answer holds its whole text while it is sent, and equal ones share it."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}

@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final, TypeVar, cast
 from uuid import uuid4
 
@@ -80,6 +79,10 @@ class LazyList(ABC):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]: ...
+
+    @abstractmethod
+    def encode(self) -> Iterator[bytes]:
+        """Return the JSON of some items at a time, with commas between them."""
 
 
 def encode(value: Any) -> bytes | LargeJson:
@@ -218,11 +221,10 @@ def _pieces(value: Any) -> Iterator[bytes]:
         yield from (to_json(value[start : start + _LARGE])[1:-1] for start in range(0, len(value), _LARGE))
         yield b'"'
     elif isinstance(value, LazyList):
-        items, before = iter(value), b"["
-        while some := list(islice(items, _TOGETHER)):
-            yield before
+        before = b"["
+        for some in value.encode():
+            yield before + some
             before = b","
-            yield from _items(some)
         yield b"[]" if before == b"[" else b"]"
     elif not isinstance(value, dict | list | tuple) or not is_large(value):
         yield to_json(value)

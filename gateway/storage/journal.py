@@ -62,7 +62,7 @@ _AGAIN: Final = 1.0
 _NOTICES: Final = 2.0
 """Seconds that the last notices may take when the gateway stops. Chosen: other gateways look every ten seconds."""
 _ROOM: Final = 256 * 1024
-"""Bytes of records that are read at once for readers that share them. Chosen: three times as many as 512 tokens have."""
+"""Bytes of records that are read at once for readers that share them. Chosen: 512 tokens have a third of it."""
 _TRIES: Final = 12
 """How often a command is done that meets those of other gateways. Nothing is waited for in between: whoever comes
 second has waited for the commit of the first already."""

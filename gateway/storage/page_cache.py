@@ -20,10 +20,10 @@ BLOCK: Final = 512
 """Records of one page. Pages begin at multiples of it, so readers that began at different places share them."""
 _MOST_BYTES: Final = 16 * 2**20
 """Estimated bytes of all pages that are kept. Chosen: 25,000 tokens."""
-_RECORD: Final = 600
-"""Estimated bytes of a decoded record without its content. Measured: a token takes 560 bytes, 2026-11."""
+_RECORD: Final = 450
+"""Estimated bytes of a decoded record without its content. Measured: a token takes 430 bytes, 2026-11."""
 _CONTENT: Final = 3
-"""Estimated bytes of decoded content for each byte of it in the log. Measured: 1 for text, up to 10 for small values."""
+"""Estimated bytes of decoded content for each byte in the log. Chosen: text takes one, JSON of small values ten."""
 _SEQ: Final = attrgetter("seq")
 
 
@@ -46,7 +46,9 @@ class Page:
     def last(self) -> int:
         return self.records[-1].seq if self.records else self.after
 
-    def select(self, after: int, until: int | None = None, limit: int | None = None, room: int | None = None) -> Sequence[Record]:
+    def select(
+        self, after: int, until: int | None = None, limit: int | None = None, room: int | None = None
+    ) -> Sequence[Record]:
         """Return the records after a seq and not after `until`: at most `limit`, and as many as `room` bytes hold, but
         at least one."""
         records = self.records

@@ -12,7 +12,7 @@ from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.gateway.storage.log_pages import decode_records
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import beginnings, refer
-from babelgate.gateway.storage.statements import PAGE, of_kind, table_of
+from babelgate.gateway.storage.statements import of_kind, table_of
 from babelgate.gateway.storage.tables import OPEN, EventRow, RunRow, TaskRow
 
 _TASK, _RUN, _EVENT = table_of(TaskRow), table_of(RunRow), table_of(EventRow)
@@ -27,6 +27,9 @@ _EARLIER_STEP: Final = b'"kind":"step_started"'
 """The same in a record of an earlier release, where it is not the first member. What is only said in these words falls
 back on the whole log, too."""
 _TERMINAL: Final = frozenset(map(str, TERMINAL))
+
+_ROOM: Final = 256 * 1024
+"""Bytes of the records of a page. Beyond them the whole thread is read, which readers share."""
 
 
 def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: int) -> RunPage | None:
@@ -53,7 +56,7 @@ def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: in
                 if row.seq not in kept and (row.task_id is None or row.task_id in names):
                     kept[row.seq] = tuple(row)
                     size += len(row.body)
-                if size > PAGE:
+                if size > _ROOM:
                     return None
     records = decode_records(connection, pk, [kept[seq] for seq in sorted(kept)])
     return RunPage(run_ids=[run.run_id for run in runs], total=total, records=records)

@@ -229,9 +229,7 @@ class LogReader:
         page = partial(self._page, pk, self._now(), inline=inline)
         return await self.snapshots.get(pk, (name, inline), empty, page, until)
 
-    async def _page(
-        self, pk: int, begun: float, after: int, until: int | None, *, inline: bool
-    ) -> Sequence[Record]:
+    async def _page(self, pk: int, begun: float, after: int, until: int | None, *, inline: bool) -> Sequence[Record]:
         recent = None if self._shared else self._journal.channels.get(pk).after(after)
         if recent is None:
             page = await self._read_page(pk, after, until, begun)

@@ -24,9 +24,9 @@ _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id,
 _OF_NO_RUN: Final = (_EVENT.c.run_id.is_(None), _EVENT.c.task_id.is_(None))
 _SPAN: Final = 8192
 """Records over which the turns of one answer reach, unless the first reaches further."""
-_MOST_RECORDS: Final = 512
+_MOST_RECORDS: Final = 128
 """Records that are read at once, and bytes of them: several readers may hold as many each."""
-_ROOM: Final = 256 * 1024
+_ROOM: Final = 64 * 1024
 _ENDED: Final = frozenset(map(str, ENDED))
 _CALL: Final = b'"kind":"tool_call"'
 _FORGETS: Final = b'"forgets":['

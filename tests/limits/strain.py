@@ -80,7 +80,7 @@ class Strained:
         found = dict(line.split(":", 1) for line in status.splitlines() if line.startswith("Vm"))
         return tuple(int(found[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
 
-    def _begin(self) -> int:
+    def reset_peak(self) -> int:
         """The memory now; the peak begins here (proc(5), clear_refs)."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
         return self.memory()[0]
@@ -90,7 +90,7 @@ class Strained:
         """Measure from here to the end of the block."""
         found = Strain()
         assert await self._probe.ask("begin") == "ready\n"
-        before = self._begin()
+        before = self.reset_peak()
         try:
             async with asyncio.timeout(BOUND):
                 yield found

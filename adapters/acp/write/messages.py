@@ -7,11 +7,13 @@ activity) joins the open one, or opens one with which the next message of the sa
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
 from typing import Any, ClassVar, Final
 
 from pydantic_core import to_json
 
-from babelgate.adapters._server.encoding import LazyList
+from babelgate.adapters._server.encoding import LazyList, TextTemplate
 from babelgate.adapters._time import encode_time
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.carries import CARRIES
@@ -60,6 +62,8 @@ from babelgate.canonical.value import Extra, Json, JsonObject
 _Key = tuple[str, int]
 _LONG: Final = 256
 """Parts of plain text from which on they are made while they are sent. Chosen: as models they take 300 kB."""
+_TOGETHER: Final = 64
+"""Parts that are encoded at once. Chosen: what a client has not taken of them stays in memory."""
 _TEXT: Final = {"content_type", "content"}
 """Members of a part of plain text."""
 
@@ -86,6 +90,21 @@ class _LazyParts(LazyList):
     def __iter__(self) -> Iterator[w.MessagePart]:
         for part in self._parts:
             yield from part if isinstance(part, _Texts) else (part,)
+
+    def encode(self) -> Iterator[bytes]:
+        for part in self._parts:
+            if not isinstance(part, _Texts):
+                yield w.dump(part)
+                continue
+            template, texts = text_template(part.content_type), iter(part.texts)
+            while encoded := b",".join(template.encode_all(islice(texts, _TOGETHER))):
+                yield encoded
+
+
+@lru_cache(maxsize=64)
+def text_template(content_type: str) -> TextTemplate:
+    """Return the JSON of a part of plain text, without its text."""
+    return TextTemplate(lambda text: w.MessagePart(content_type=content_type, content=text))
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ def record(seq: int, name: str = "") -> Record:
 class Log:
     """A log in memory, of which each query is counted and may be held up."""
 
-    def __init__(self, end: int, size: int = 10, room: int = 10_000) -> None:
+    def __init__(self, end: int, size: int = 10, room: int = 10_000, most: int = 2**24) -> None:
         self.end = end
         self.name = ""
         self.queries: list[tuple[int, int]] = []
@@ -32,7 +32,7 @@ class Log:
         self.fails = False
         self._size = size
         self._room = room
-        self.cache = PageCache(self._load)
+        self.cache = PageCache(self._load, most)
 
     async def _load(self, pk: int, after: int, until: int) -> tuple[Sequence[Record], Sequence[int], bool]:
         self.queries.append((after, until))
@@ -107,7 +107,9 @@ async def test_a_log_that_was_rewritten_is_read_again() -> None:
     await log.read()
     log.name = "new"
     log.cache.forget(PK)
-    assert {each.event.name for each in (await log.cache.get(PK, 0)).records if isinstance(each.event, Custom)} == {"new"}
+    assert {each.event.name for each in (await log.cache.get(PK, 0)).records if isinstance(each.event, Custom)} == {
+        "new"
+    }
 
 
 async def test_a_query_that_began_before_a_log_was_rewritten_is_not_kept() -> None:
@@ -145,9 +147,8 @@ async def test_a_failed_query_fails_for_all_who_wait_and_is_tried_again() -> Non
 
 
 async def test_the_pages_that_are_kept_have_a_bound() -> None:
-    log = Log(10 * BLOCK)
-    weight = (await log.cache.get(PK, 0)).weight
-    log.cache = PageCache(log._load, 3 * weight)
+    weight = (await Log(BLOCK).cache.get(PK, 0)).weight
+    log = Log(10 * BLOCK, most=3 * weight)
     for number in range(10):
         await log.cache.get(PK, number * BLOCK)
     kept = [number for number in range(10) if log.cache.find(PK, number * BLOCK) is not None]

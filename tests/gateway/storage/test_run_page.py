@@ -71,5 +71,5 @@ async def test_there_is_no_page_of_more_than_is_read_at_once(hubs: House, monkey
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", "x" * 500)
     await ends(hub, receipt)
-    monkeypatch.setattr(run_page, "PAGE", 500)
+    monkeypatch.setattr(run_page, "_ROOM", 500)
     assert await hub.reads.run_page(OWNER, receipt.thread_id, "echo", limit=10) is None
