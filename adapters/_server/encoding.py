@@ -3,7 +3,6 @@ take twice the memory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 from uuid import uuid4
@@ -20,6 +19,9 @@ T = TypeVar("T")
 
 _LARGE: Final = 64 * 1024
 """Characters, and as values count, that are encoded at once."""
+_WHOLE: Final = 128 * 1024
+"""Bytes of JSON that is made at once rather than held as a value while it is sent. Chosen: half of what a client that
+reads nothing may hold."""
 _VALUE: Final = 16
 """Characters as which a value counts."""
 _PIECE: Final = 32 * 1024
@@ -42,10 +44,10 @@ def json_response(
     """
     data = encode(value)
     if isinstance(data, LargeJson):
-        begun = _Begun(_pieces(value))
-        if begun.is_long:
-            return Pieces(begun.pieces(), headers or {}, status=status, media_type=media_type)
-        data = begun.whole()
+        whole = _encode_whole(value)
+        if whole is None:
+            return Pieces(data.pieces(), headers or {}, status=status, media_type=media_type)
+        data = whole
     return Response(data, status_code=status, media_type=media_type, headers=dict(headers or {}))
 
 
@@ -85,6 +87,19 @@ class LazyList(ABC):
         """Return the JSON of some items at a time, with commas between them."""
 
 
+class EncodedList(LazyList):
+    """Items of which the JSON is made."""
+
+    def __init__(self, items: Sequence[bytes]) -> None:
+        self._items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(msgspec.json.decode, self._items)
+
+    def encode(self) -> Iterator[bytes]:
+        yield from self._items
+
+
 def encode(value: Any) -> bytes | LargeJson:
     """The JSON of a value or of a model."""
     if is_large(value):
@@ -115,44 +130,24 @@ class TextTemplate:
         return [before + encode_text(text) + after for text in texts]
 
 
-class _Begun:
-    """JSON of which the beginning is made."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._begin: list[bytes] = []
-        self.is_long = False
-        """Whether there is more than the beginning."""
-        size = 0
-        for piece in pieces:
-            self._begin.append(piece)
-            size += len(piece)
-            if size > _LARGE:
-                self.is_long = True
-                return
-
-    def whole(self) -> bytes:
-        return b"".join(self._begin)
-
-    async def pieces(self) -> AsyncGenerator[bytes]:
-        while self._begin:
-            yield self._begin.pop(0)
-        async with aclosing(_join(self._pieces)) as pieces:
-            async for piece in pieces:
-                yield piece
+def _encode_whole(value: Any) -> bytes | None:
+    """Return the JSON of a value. Return None if it is long."""
+    pieces: list[bytes] = []
+    size = 0
+    for piece in _pieces(value):
+        pieces.append(piece)
+        size += len(piece)
+        if size > _WHOLE:
+            return None
+    return b"".join(pieces)
 
 
-def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
+async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
     """The JSON of a value. Others have the loop in between."""
-    return _join(_pieces(value))
-
-
-async def _join(pieces: Iterator[bytes]) -> AsyncGenerator[bytes]:
-    """Pieces that are sent at once."""
     turns = Turns()
     ready: list[bytes] = []
     size = 0
-    for piece in pieces:
+    for piece in _pieces(value):
         ready.append(piece)
         size += len(piece)
         if size > _PIECE:

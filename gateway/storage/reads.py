@@ -92,9 +92,11 @@ class Reads(LogReader):
         after, has_more = 0, True
         while has_more:
             records, has_more = await self._journal.query(read_turns, pk, wanted, after)
-            async for batch in self._with_files(records, inline=inline):
-                yield batch
             after = records[-1].seq if records else after
+            batches = self._with_files(records, inline=inline)
+            del records  # they are not held while the next are read
+            async for batch in batches:
+                yield batch
 
     async def removed_messages(self, owner: str, thread_id: str) -> Set[str]:
         pk = await self.key(owner, thread_id)

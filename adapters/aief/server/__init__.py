@@ -28,7 +28,7 @@ from babelgate.adapters._extension import (
 from babelgate.adapters._extension import Request as ExtensionRequest
 from babelgate.adapters._json import ABSENT, read_bytes, read_json, validate
 from babelgate.adapters._server.caller import Caller, caller, loss_header, run_headers
-from babelgate.adapters._server.encoding import LargeJson, encode, json_response
+from babelgate.adapters._server.encoding import EncodedList, LargeJson, encode, json_response
 from babelgate.adapters._server.extended import answer_file, confirm, is_asked
 from babelgate.adapters._server.fault_headers import fault_headers
 from babelgate.adapters._server.handlers import Handlers
@@ -265,7 +265,7 @@ class Server(Handlers):
             async for records in batches:
                 for record in records:
                     page.add(record)
-        return page.envelope()
+        return page.envelope(EncodedList)
 
     async def execute_step(self, request: AnyRequest) -> Response[Any]:
         """Raises conflict."""
