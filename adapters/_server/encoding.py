@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 _LARGE: Final = 64 * 1024
 """Characters, and as values count, that are encoded at once."""
-_WHOLE: Final = 128 * 1024
-"""Bytes of JSON that is made at once rather than held as a value while it is sent. Chosen: half of what a client that
-reads nothing may hold."""
+_WHOLE: Final = 64 * 1024
+"""Bytes of JSON that is made at once rather than held as a value while it is sent. Chosen: a quarter of what a client
+that reads nothing may hold."""
 _VALUE: Final = 16
 """Characters as which a value counts."""
 _PIECE: Final = 32 * 1024

@@ -265,6 +265,8 @@ class Server(Handlers):
             async for records in batches:
                 for record in records:
                     page.add(record)
+                if page.is_full:
+                    break
         return page.envelope(EncodedList)
 
     async def execute_step(self, request: AnyRequest) -> Response[Any]:
