@@ -179,7 +179,7 @@ async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.Monk
     items = await check(hub, thread_id, 1, 20)
 
     # Whatever is read at once.
-    for name, value in (("PAGE", 300), ("_MOST_RECORDS", 2), ("_SPAN", 5)):
+    for name, value in (("_ROOM", 300), ("_MOST_RECORDS", 2), ("_SPAN", 5)):
         monkeypatch.setattr(turns, name, value)
     await check_walk(hub, thread_id, items)
     with pytest.raises(FaultError) as caught:
