@@ -249,7 +249,7 @@ class LogReader:
                 if batch is None:
                     closed = channel.closed
                     if closed and self._journal.is_closed:
-                        hang_up()  # a response without the rest must not look whole
+                        self._cut_short()
                         return
                     page = await self._read_page(pk, after, None, begun)
                     batch = () if page is None else page.select(after, None, _BATCH, _ROOM)
@@ -278,12 +278,17 @@ class LogReader:
                 if not (may_grow and self._is_open(pk, scope)):
                     return
                 if channel.closed:
-                    if self._closed:
-                        hang_up()  # a response without the rest must not look whole
+                    self._cut_short()
                     return
                 await channel.more()
         finally:
             channel.readers -= 1
+
+    def _cut_short(self) -> None:
+        """Close the connection of a reader that waits for more, if the gateway stops: a response without the rest must
+        not look whole."""
+        if self._closed:
+            hang_up()
 
     async def await_thread(self, owner: str, thread_id: str) -> bool:
         while (found := await self._await_thread(owner, thread_id)) is None:

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from babelgate.gateway.settings.model import Shutdown
 from babelgate.gateway.settings.load import load
+from babelgate.gateway.settings.model import Shutdown
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
