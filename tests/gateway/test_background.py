@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -42,6 +43,13 @@ async def test_a_task_that_does_not_end_is_left_behind(caplog: pytest.LogCapture
     await within(shrugging)
 
 
+def wait_for(event: threading.Event) -> Callable[[], None]:
+    def wait() -> None:
+        event.wait()
+
+    return wait
+
+
 async def test_a_thread_that_hangs_is_interrupted() -> None:
     go, gave_up = threading.Event(), threading.Event()
 
@@ -49,13 +57,13 @@ async def test_a_thread_that_hangs_is_interrupted() -> None:
         gave_up.set()
         go.set()
 
-    assert await within(until_ended(lambda: go.wait() and None, give_up, 0.05))
+    assert await within(until_ended(wait_for(go), give_up, 0.05))
     assert gave_up.is_set()
 
 
 async def test_a_thread_that_cannot_be_interrupted_is_left_behind() -> None:
     go = threading.Event()
-    assert not await within(until_ended(lambda: go.wait() and None, lambda: None, 0.05))
+    assert not await within(until_ended(wait_for(go), lambda: None, 0.05))
     go.set()
 
 
