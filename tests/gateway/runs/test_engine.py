@@ -13,6 +13,7 @@ from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Echo,
+    Held,
     House,
     answer,
     asked,
@@ -24,6 +25,7 @@ from tests.gateway.hubs import (
     follow,
     log,
     reaches,
+    refused,
     registered,
     say,
     states,
@@ -286,3 +288,36 @@ async def test_an_agent_whose_run_was_begun_anew_elsewhere_is_let_go_of_and_ends
     hub.engine.slots.release("a")
     await within(hub.engine.recover(begun))
     await fails(hub, receipt, FaultCode.GATEWAY_RESTARTED)
+
+
+async def test_a_run_whose_start_is_committed_during_the_stop_does_not_begin(hubs: House) -> None:
+    """Nobody would release it: its agent's server would be told to cancel it when the loop ends."""
+    hub, agent = await hubs.scripted()
+    async with Held(hub) as writer:
+        asking = asyncio.ensure_future(submit(hub, "a"))
+        await writer.queued(asking)
+        stopping = asyncio.ensure_future(hub.engine.stop())
+        await asyncio.sleep(0)  # it has begun
+    receipt = await within(asking)
+    await within(stopping)
+    assert not agent.calls
+    assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
+    await within(hub.stop())
+    again = await hubs.start(registered("a", agent))
+    await fails(again, receipt, FaultCode.GATEWAY_RESTARTED)
+
+
+async def test_a_hub_that_drains_waits_for_runs_and_refuses_new_ones(hubs: House) -> None:
+    hub, agent = await hubs.scripted(concurrency=1)
+    receipt, going = await begin(hub, agent)
+    waiting = await submit(hub, "a")
+    draining = asyncio.ensure_future(hub.drain())
+    await asyncio.sleep(0)
+    with refused(FaultCode.SHUTTING_DOWN):
+        await submit(hub, "a")
+    assert await hub.ready() == "the gateway is shutting down"
+    assert not draining.done()
+    going.end()
+    await within(draining)
+    assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.COMPLETED
+    assert (await hub.reads.run(OWNER, waiting.run_id)).status is RunStatus.PENDING
