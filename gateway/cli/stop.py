@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,8 @@ _STOPPING: Final = 10.0
 """Seconds of the grace, at most, that are for stopping runs which did not end. Chosen, not measured."""
 _AT_ONCE: Final = 1.0
 """Seconds from the second signal to the end of the process. Chosen: a commit on its way is stored in that time."""
+_LEAST: Final = 0.001
+"""Seconds of the shortest timeout: zero would mean not to wait at all."""
 _LOGGING: Final = 0.5
 """Seconds that the last line of the log may take, where another thread holds its lock."""
 
@@ -24,8 +27,8 @@ _LOGGING: Final = 0.5
 class Stop:
     """The end of a gateway, which one signal requests and a second one hurries.
 
-    Signals are handled between two instructions of the main thread, and the deadline by a thread of its own. So an
-    agent that blocks the event loop cannot keep the process alive.
+    Signals and the deadline are handled by a thread of its own. So an agent that blocks the event loop cannot keep the
+    process alive.
     """
 
     def __init__(self, grace: float, *, expire: Callable[[], Any] | None = None) -> None:
@@ -37,7 +40,6 @@ class Stop:
         """By the monotonic clock, in seconds."""
         self._is_hurried = False
         self._changed = asyncio.Event()
-        self._timer: threading.Timer | None = None
 
     @property
     def is_requested(self) -> bool:
@@ -58,12 +60,6 @@ class Stop:
         """
         self._is_hurried = self._deadline is not None
         self._deadline = monotonic() + (min(_AT_ONCE, self._grace) if self._is_hurried else self._grace)
-        if self._expire is not None:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = threading.Timer(self.remaining(), self._end)
-            self._timer.daemon = True
-            self._timer.start()
 
     def notify(self) -> None:
         """Wake those who wait for a signal."""
@@ -96,21 +92,45 @@ class Stop:
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Handle SIGTERM and SIGINT, and ignore SIGHUP. Must run in the main thread."""
-        loop = asyncio.get_running_loop()
+        """Handle SIGTERM and SIGINT, and ignore SIGHUP. Must run in the main thread, on the event loop.
 
-        def handle(number: int, _: object) -> None:
-            self.request()
-            loop.call_soon_threadsafe(self.notify)
-
-        before = {number: signal.signal(number, handle) for number in _SIGNALS}
+        A thread reads the numbers of signals from the descriptor to which Python writes them at once. Handlers of
+        Python run only when the main thread looks, which it does not while an agent blocks it.
+        """
+        reads, wakes = socket.socketpair()
+        wakes.setblocking(False)
+        before = {number: signal.signal(number, _do_nothing) for number in _SIGNALS}
         if _HANG_UP is not None:
             before[_HANG_UP] = signal.signal(_HANG_UP, signal.SIG_IGN)
+        descriptor = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._watch, args=(reads, loop), name="babelgate-stop", daemon=True).start()
         try:
             yield
         finally:
-            for number in before:
-                signal.signal(number, before[number])
+            signal.set_wakeup_fd(descriptor)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            wakes.close()
+
+    def _watch(self, reads: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        """Obey signals, and end the process at the deadline."""
+        with reads:
+            while True:
+                is_bound = self.is_requested and self._expire is not None
+                reads.settimeout(max(_LEAST, self.remaining()) if is_bound else None)
+                try:
+                    numbers = reads.recv(64)
+                except TimeoutError:
+                    if self.remaining() == 0:
+                        self._end()
+                    continue
+                if not numbers:
+                    return
+                for _ in filter(_SIGNALS.__contains__, numbers):
+                    self.request()
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(self.notify)
 
     def _end(self) -> None:
         words = "the second signal" if self._is_hurried else f"shutdown.grace ({self._grace:g} s)"
@@ -126,3 +146,7 @@ class Stop:
         telling.join(_LOGGING)
         assert self._expire is not None
         self._expire()
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    """Handle a signal of which a thread has read the number."""
