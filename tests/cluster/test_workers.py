@@ -41,7 +41,7 @@ async def strings() -> AsyncGenerator[Puppets]:
 def gateway(postgres_tables: str, tmp_path: Path, strings: Puppets) -> Generator[Served]:
     empty(postgres_tables)
     (tmp_path / "babelgate.yaml").write_text(SETTINGS.format(database=url_of(postgres_tables)))
-    with served(tmp_path) as running:
+    with served(tmp_path, BABELGATE_SHUTDOWN__GRACE="60") as running:
         yield running
 
 
@@ -156,13 +156,18 @@ async def test_a_signal_ends_all_workers_when_they_have_answered(
         )
         for pid, http in workers.items()
     ]
-    for pid in workers:
-        (await strings.called(str(pid))).say(2)
-    log = await asyncio.to_thread(gateway.stop, number)
-    assert gateway.process.returncode == 0, log
-    assert "Traceback" not in log
+    puppets = [await strings.called(str(pid)) for pid in workers]
+    for puppet in puppets:
+        puppet.say(2)
+    gateway.process.send_signal(number)
+    for puppet in puppets:
+        puppet.end()
     for answer in await asyncio.gather(*waiting):
         assert answer.status_code == 200
+        assert "run.completed" in answer.text
+    log = await asyncio.to_thread(gateway.end)
+    assert gateway.process.returncode == 0, log
+    assert "Traceback" not in log
     for pid in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
