@@ -75,9 +75,13 @@ def _takes_text(schema: JsonObject) -> bool:
 def encode_input(call: Invocation, shape: InputSchema, history: Sequence[Message] = ()) -> Json:
     """LangGraph's: messages are a member of it. `history` = what was said before, to a server that did not hear it.
 
+    Return None for a run without an input. An empty object starts the graph from its beginning (langgraph-api 0.16.7).
+
     Raises:
         FaultError: invalid, if the agent has no place for what the caller said.
     """
+    if not call.messages and call.data is None and not history:
+        return None
     made = _encode_input(call, shape, history)
     if isinstance(made, dict):
         return {**encode_tools(call.config, shape.members, made), **made}
@@ -202,8 +206,9 @@ def is_lossy(message: Message) -> bool:
 
 
 def encode_messages(call: Invocation, history: Sequence[Message] = ()) -> JsonObject:
-    """The Agent Protocol's: messages stand beside the input."""
-    made: JsonObject = {"messages": [encode_said(message) for message in (*history, *call.messages)]}
+    """The Agent Protocol's: messages stand beside the input. A run without an input has neither."""
+    messages = [encode_said(message) for message in (*history, *call.messages)]
+    made: JsonObject = {"messages": messages} if messages else {}
     return made if call.data is None else {**made, "input": call.data}
 
 

@@ -291,10 +291,7 @@ class Run(UpstreamRun):
         if call.answers:
             asked = encode_answers(call, past)
         elif self._work.route.layout == "langgraph":
-            given = encode_input(call, self._server.shape or InputSchema(), self._work.history)
-            asked = {"input": given}
-            if not call.messages and call.data is None and call.config.get("command"):
-                asked = {"input": None}
+            asked = {"input": encode_input(call, self._server.shape or InputSchema(), self._work.history)}
         else:
             asked = encode_messages(call, self._work.history)
         command = {**encode_command(call), **as_object(asked.get("command"))}

@@ -404,6 +404,36 @@ async def test_an_answer_for_a_thread_that_was_never_told_is_the_agents_fault(ag
     assert (await fault_of(agent.run(given)))[0] is FaultCode.AGENT_INVALID
 
 
+# Inputs
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"messages": ()}, None),
+        ({"messages": (), "data": {}}, {}),
+        ({"messages": (), "data": {"topic": "cats"}}, {"topic": "cats"}),
+        ({"messages": (), "config": {"command": {"goto": "x"}}}, None),
+        ({"messages": (), "data": {}, "config": {"command": {"goto": "x"}}}, {}),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"checkpoint": "c1", "upstream": {"thread": THREAD}}])
+async def test_no_input_reaches_the_server_as_null_and_an_empty_one_as_empty(
+    far: Far, agent: Client, given: dict[str, Any], sent: Any, more: dict[str, Any]
+) -> None:
+    far.set("GET /threads/T", {"thread_id": THREAD, "status": "idle"})
+    await all_of(agent.run(call(**given, **more)))
+    [body] = far.bodies(CREATE)
+    assert (body["input"], body.get("checkpoint_id")) == (sent, more.get("checkpoint"))
+
+
+async def test_a_thread_that_waits_is_asked_again_in_place(far: Far, agent: Client) -> None:
+    far.set("GET /threads/T", {"thread_id": THREAD, "status": "interrupted"})
+    events = await all_of(agent.run(call(messages=(), upstream={"thread": THREAD})))
+    assert of(UpstreamBound, events)[0].ids["thread"] == THREAD
+    assert "POST /threads/T/copy" not in far.calls()
+
+
 # Threads
 
 
