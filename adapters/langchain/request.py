@@ -249,9 +249,13 @@ def callers_configurable(theirs: JsonObject) -> JsonObject:
 
 
 def encode_command(call: Invocation) -> JsonObject:
-    """What a caller wants done to the state (`update`) and where the graph is to go (`goto`)."""
+    """What a caller wants done to the state (`update`) and where the graph is to go (`goto`).
+
+    `resume` = the answer to a question that no run has raised.
+    """
     given = as_object(call.config.get("command"))
-    return {name: given[name] for name in ("update", "goto") if given.get(name)}
+    made = {name: given[name] for name in ("update", "goto") if given.get(name)}
+    return made if given.get("resume") is None else {**made, "resume": given["resume"]}
 
 
 # States
