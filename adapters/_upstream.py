@@ -41,5 +41,8 @@ class Upstream:
     does not."""
     alone: bool = False
     """A server has one agent, whatever it is called."""
+    assume: Callable[[str], AgentInfo] | None = None
+    """Describes an agent by the server's own name for it. Used if the operator names protocol and agent, and the server
+    lists no agents."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further arguments of `client`, with the values that each may have."""

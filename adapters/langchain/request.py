@@ -18,6 +18,8 @@ from babelgate.canonical.value import Json, JsonObject
 MODES: Final[Mapping[str, tuple[str, ...]]] = {
     "langgraph": ("values", "updates", "messages-tuple", "custom", "tasks", "checkpoints"),
     "langgraph-basic": ("values", "updates", "messages-tuple", "custom"),
+    "langgraph-early": ("values", "updates", "messages"),
+    "langgraph-least": ("values",),
     # The README's list has no `messages`, that of OpenAPI 0.1.6 nothing else for it.
     "readme": ("values", "updates", "messages-tuple", "custom"),
     "readme-debug": ("values", "updates", "messages-tuple", "custom", "debug"),
@@ -25,6 +27,9 @@ MODES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What is asked for, by the form of the server; `basic` = where tasks and checkpoints are not known, `debug` = of a
 gateway like this one. Others say nothing in `debug` that is read here, and the whole state again and again."""
+FEWER_MODES: Final = ("langgraph-basic", "langgraph-early", "langgraph-least")
+"""Forms to try in turn on a server that refuses the modes of `langgraph`. @langchain/langgraph-api before 1.0 takes
+those of `basic`, handwritten servers often fewer."""
 
 _TEXT_MEMBERS: Final = ("input", "question", "query", "prompt", "message", "text", "task", "topic", "user_input")
 """Names under which graphs take a text, the likeliest first."""

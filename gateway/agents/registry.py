@@ -23,6 +23,7 @@ from uuid import UUID, uuid5
 import httpx
 
 from babelgate._renamed import describe_import_error
+from babelgate.adapters import UPSTREAMS
 from babelgate.adapters._client.agent_name import legal_name
 from babelgate.adapters._upstream import Client, Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
@@ -310,7 +311,7 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
     missing: _Broken | None = None
     for url in settings.servers:
         try:
-            there = await _detect_agents(detector, url, headers, settings.protocol)
+            there = await _detect_named(detector, url, headers, settings)
             found[url] = (*_pick_agent(name, settings.agent, url, there), there)
         except _Broken as error:
             missing = error
@@ -325,6 +326,18 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
         servers.append(Server(at, _client(there.upstream, at, mine, settings, headers)))
     log.info("%s: %s", name, detected.because)
     return RegisteredAgent(info, server_pool(servers), instance=detected.instance, because=detected.because)
+
+
+async def _detect_named(detector: Detector, url: str, headers: Mapping[str, str], settings: AgentSettings) -> Detected:
+    """Detect the agents of a server. One that lists none has the agent that the settings name with its protocol."""
+    try:
+        return await detector.detect(url, headers, settings.protocol)
+    except Undetected as error:
+        upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
+        if not error.answers or upstream is None or upstream.assume is None or settings.agent is None:
+            raise _Broken(str(error), error.instance) from None
+        because = f"{upstream.title} at {url}: {settings.agent}, which the server does not list ({error})"
+        return Detected(upstream, [(upstream.assume(settings.agent), url)], because, error.instance)
 
 
 async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str], protocol: str | None) -> Detected:

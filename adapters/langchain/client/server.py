@@ -32,6 +32,8 @@ class Server:
         self.layout: Layout | None = None
         self.modes: str | None = None
         """The stream modes that it takes, where these are not all."""
+        self.has_run = False
+        """It has taken a run, so it takes these modes."""
         self.debugs: bool | None = None
         """The server is a gateway like this one, which tells of tools in the mode `debug`."""
         self.extended = False
