@@ -61,8 +61,10 @@ class Undetected(Exception):
 class Detector:
     """Asks servers; one server once."""
 
-    def __init__(self, upstreams: Sequence[Upstream] = UPSTREAMS) -> None:
+    def __init__(self, upstreams: Sequence[Upstream] = UPSTREAMS, *, bound: float = _BOUND) -> None:
+        """`bound` = seconds for all that one protocol asks."""
         self._upstreams = upstreams
+        self._bound = bound
         self._made: httpx.AsyncClient | None = None
         self._instances: dict[str, str] = {}
         self._asked: dict[tuple[str, str, str | None], asyncio.Future[Detected]] = {}
@@ -71,6 +73,9 @@ class Detector:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
         if self._made is not None:
             await self._made.aclose()
 
@@ -118,12 +123,12 @@ class Detector:
     async def _ask(self, upstream: Upstream, url: str, headers: Mapping[str, str]) -> "Sequence[AgentInfo] | _Refusal":
         """The agents, or why there are none."""
         try:
-            async with asyncio.timeout(_BOUND):
+            async with asyncio.timeout(self._bound):
                 infos = await upstream.discover(url, self._http, headers)
         except FaultError as error:
             return _Refusal(error.fault.message, answers=_answers(error.fault))
         except TimeoutError:
-            return _Refusal(f"no answer within {_BOUND:g} seconds")
+            return _Refusal(f"no answer within {self._bound:g} seconds")
         except UnicodeError:
             return _Refusal("its host is not a name")
         return infos or _Refusal("it has no agents", answers=True)
