@@ -73,7 +73,13 @@ def change_run(tx: Transaction, owner: str, run_id: str, metadata: JsonObject) -
 
 
 def _change_event(asked: ThreadChange) -> ThreadChanged:
-    return ThreadChanged(metadata=asked.metadata, config=asked.config, ttl=asked.ttl, extra=asked.extra)
+    return ThreadChanged(
+        metadata=asked.metadata,
+        config=asked.config,
+        ttl=asked.ttl,
+        keeps_latest=asked.keeps_latest,
+        extra=asked.extra,
+    )
 
 
 def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, after: int | None = None) -> Record:
@@ -145,7 +151,13 @@ def copy(
     copies: `names` has their new ids. Those that a graph keeps stay under the ids that it knows."""
     source = tx.need_thread(owner, thread_id).thread
     extra = source.extra
-    made = ThreadChanged(metadata=source.metadata, config=source.config, ttl=source.ttl, extra=extra)
+    made = ThreadChanged(
+        metadata=source.metadata,
+        config=source.config,
+        ttl=source.ttl,
+        keeps_latest=source.keeps_latest or None,
+        extra=extra,
+    )
     state = tx.create_thread(owner, new_id, made)
     names = {**names, **{kept: kept for kept in checkpoints.copy_thread(tx.connection, owner, thread_id, new_id)}}
     by_id: dict[str, Revision] = {}

@@ -47,7 +47,7 @@ class ModeRefused(FaultError):
 _MODE: Final = re.compile(r"stream[ _-]?mode|messages-tuple|[\"'`](tasks|checkpoints)[\"'`]", re.IGNORECASE)
 
 
-def names_mode(status: int, answer: Json) -> bool:
+def is_mode_refusal(status: int, answer: Json) -> bool:
     """Return whether an error response is about the stream modes of a request.
 
     @langchain/langgraph-api before 1.0 answers 400 with the path and the value (zod), FastAPI 422 with the location.

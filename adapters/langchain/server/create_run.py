@@ -302,6 +302,9 @@ async def _submission(common: _Common, checkpoint: str | None, resume: Json = No
         messages = (*messages, *state.decode_messages(body.messages))
     messages = with_uploads(common.told, given_messages(common.told) or messages)
     messages = await resolve_own_files(common.hub, common.who, messages)
+    # langgraph-api 0.16.7 passes over the member of a run on a thread.
+    if body.on_completion not in (None, "delete", "keep") and (thread_id is None or common.dialect == "agent-protocol"):
+        raise FaultError(FaultCode.INVALID, "on_completion: must be delete or keep")
     if body.on_completion == "delete" and thread_id is not None and common.dialect == "agent-protocol":
         raise FaultError(
             FaultCode.UNSUPPORTED,
