@@ -31,7 +31,7 @@ from babelgate.adapters.langchain.client.resume import NOT_THERE, ResumableStrea
 from babelgate.adapters.langchain.client.server import Server
 from babelgate.adapters.langchain.client.thread import place
 from babelgate.adapters.langchain.client.urls import Layout, Route, check_id
-from babelgate.adapters.langchain.codec.stream_modes import RECORDS
+from babelgate.adapters.langchain.codec.stream_modes import EVENTS, RECORDS, has_events_mode
 from babelgate.adapters.langchain.errors.decode import ModeRefused, decode_error, status_of
 from babelgate.adapters.langchain.read.run_frames import EventReader, saved_checkpoints
 from babelgate.adapters.langchain.request import (
@@ -327,12 +327,15 @@ class Run(UpstreamRun):
             form = self._server.modes or form
         elif form == "readme" and self._server.debugs:
             form = "readme-debug"
+        modes = MODES[form]
+        if form in ("langgraph", "langgraph-basic") and has_events_mode(self._call.input):
+            modes = (*modes, EVENTS)
         body = encode_run(
             self._native,
             self._asked,
             dialect="langgraph" if route.layout == "langgraph" else "agent-protocol",
             agent=self._server.agent,
-            modes=MODES[form],
+            modes=modes,
             thread_id=route.thread_id if route.layout == "openapi" else None,
             checkpoint=self._work.checkpoint,
             told=self._extended_request(),

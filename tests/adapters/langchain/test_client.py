@@ -18,6 +18,7 @@ from babelgate.canonical.event import (
     InterruptRaised,
     LossNoted,
     MessageStarted,
+    Native,
     PartAdded,
     PartDelta,
     RunEnded,
@@ -174,10 +175,20 @@ async def test_a_run_that_is_refused_in_every_form_is_told_why(
     assert len(far.bodies(CREATE)[-1]["stream_mode"]) == 6
 
 
+@pytest.mark.parametrize("modes", ["events", ["values", "events"], ["values"]])
+async def test_events_are_asked_for_where_the_caller_wants_them(far: Far, agent: Client, modes: Any) -> None:
+    told: Any = {"event": "on_chain_start", "name": "graph", "data": {}}
+    far.set(CREATE, Frames([*STREAM[:2], ("events", told), *STREAM[2:]]))
+    events = await all_of(agent.run(call(extra={"langgraph": {"kwargs": {"stream_mode": modes}}})))
+    assert ("events" in far.bodies(CREATE)[0]["stream_mode"]) is ("events" in modes)
+    assert [(native.event, native.data) for native in of(Native, events)] == [("events", told)]
+    assert words(events) == "one two three"
+
+
 async def test_where_no_checkpoints_are_streamed_the_thread_tells_the_newest(far: Far, agent: Client) -> None:
     far.answers[CREATE] = [(400, ZOD), (200, Frames(STREAM))]
     place = {"thread_id": THREAD, "checkpoint_ns": ""}
-    told = {
+    told: Any = {
         "values": {"messages": [human("Hello"), ai("one two three")]},
         "next": [],
         "metadata": {"source": "loop", "step": 1, "run_id": RUN},

@@ -265,6 +265,23 @@ async def test_of_a_graph_that_is_told_to_stop_only_updates_tell_and_its_state_s
     assert (shown["status"], shown["interrupts"]) == ("interrupted", {})
 
 
+@pytest.mark.parametrize("modes", [["events"], ["events", "values"]])
+async def test_the_mode_events_tells_the_events_of_langchain(graphs: Caller, modes: list[str]) -> None:
+    """As langgraph-api 0.16.7: what the graph itself streams is told by the other modes."""
+    thread = await begin(graphs, "steps")
+    frames = await thread.stream({"items": []}, *modes)
+    told = [data for mode, _, data in frames if mode == "events"]
+    assert [(each["event"], each["name"]) for each in told] == [
+        ("on_chain_start", "steps"),
+        *((f"on_chain_{kind}", node) for node in ("one", "two", "three") for kind in ("start", "stream", "end")),
+        ("on_chain_end", "steps"),
+    ]
+    assert told[-1]["data"]["output"] == {"items": ["one", "two", "three"]}
+    values = [data for mode, _, data in frames if mode == "values"]
+    assert values[-1:] == ([told[-1]["data"]["output"]] if "values" in modes else [])
+    assert (await thread.state())["values"] == told[-1]["data"]["output"]
+
+
 async def test_callers_of_other_protocols_are_asked_whether_the_graph_may_go_on(graphs: Caller) -> None:
     thread = await begin(graphs, "steps")
     await thread.wait({"items": []}, interrupt_before=["two"])
