@@ -260,7 +260,8 @@ def encode_command(call: Invocation) -> JsonObject:
     """
     given = as_object(call.config.get("command"))
     made = {name: given[name] for name in ("update", "goto") if given.get(name)}
-    return made if given.get("resume") is None else {**made, "resume": given["resume"]}
+    has_answer = call.cause != "answer" and given.get("resume") is not None
+    return {**made, "resume": given["resume"]} if has_answer else made
 
 
 # States

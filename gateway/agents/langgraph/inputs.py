@@ -107,7 +107,7 @@ def command_of(call: Invocation) -> JsonObject:
     answer. `resume` = the answer to a question that no run has raised."""
     given = as_object(call.config.get("command"))
     made = {name: value for name, value in given.items() if name in ("update", "goto") and value}
-    if given.get("resume") is not None:
+    if call.cause != "answer" and given.get("resume") is not None:
         made["resume"] = given["resume"]
     goto: Any = made.get("goto")
     if goto:
