@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import httpx
 
 from babelgate.canonical import AgentInfo, Event, Invocation
+from babelgate.canonical.value import JsonObject
 
 FORWARDED: ContextVar[Mapping[str, str]] = ContextVar("forwarded", default=MappingProxyType({}))
 """Headers of the caller's request that go along with every request of the run: set where the run is begun, and read
@@ -23,6 +24,9 @@ class Client(Protocol):
     def run(self, call: Invocation) -> AsyncGenerator[Event]: ...
 
     async def aclose(self) -> None: ...
+
+
+Describe = Callable[[str, httpx.AsyncClient, Mapping[str, str], AgentInfo], Awaitable[Mapping[str, JsonObject]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,5 +45,10 @@ class Upstream:
     does not."""
     alone: bool = False
     """A server has one agent, whatever it is called."""
+    assume: Callable[[str], AgentInfo] | None = None
+    """Describes an agent by the server's own name for it. Used if the operator names protocol and agent, and the server
+    lists no agents."""
+    describe: Describe | None = None
+    """Fetches the schemas of an agent that the server listed without them. Raises FaultError with what came back."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further arguments of `client`, with the values that each may have."""

@@ -135,7 +135,7 @@ class Invocation:
         for message in reversed(self.messages):
             if any(part.kind == "text" for part in message.parts):
                 return text_of(message.parts)
-        if self.data is not None:
+        if self.data not in (None, {}, []):
             return data_text(self.data)
         parts = [part for message in self.messages for part in message.parts if isinstance(part, DataPart)]
         return data_text(parts[-1].data) if parts else ""

@@ -34,6 +34,8 @@ class ThreadChanged(_Event):
     """Merged into the thread's metadata."""
     ttl: int | None = None
     """Seconds."""
+    keeps_latest: bool | None = None
+    """At the end of its `ttl` the thread loses all states but the newest, and is not erased."""
     config: JsonObject = {}
     ephemeral: bool | None = None
     """Hidden from lists at once, and erased soon after its task has ended."""

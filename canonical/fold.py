@@ -69,6 +69,7 @@ def _apply_thread_change(thread: Thread, record: Record, event: ThreadChanged) -
         metadata={**thread.metadata, **event.metadata},
         config={**thread.config, **event.config},
         ttl=thread.ttl if event.ttl is None else event.ttl,
+        keeps_latest=thread.keeps_latest if event.keeps_latest is None else event.keeps_latest,
         ephemeral=thread.ephemeral if event.ephemeral is None else event.ephemeral,
         extra={**thread.extra, **event.extra},
     )

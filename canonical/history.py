@@ -214,7 +214,7 @@ class StateHistory:
         run_id, task_id = record.run_id or "", record.task_id or ""
         spoken = self._spoken.pop(run_id, None)
         if self._is_stateful(task_id):
-            return self._rest(task_id, event)
+            return self._rest(run_id, task_id, event)
         if spoken is None:
             return None
         node = self._agent(task_id)
@@ -233,9 +233,18 @@ class StateHistory:
             fault=event.fault,
         )
 
-    def _rest(self, task_id: str, event: RunEnded) -> None:
-        """What a state of the agent's own is left with: it was saved before the agent asked, or failed."""
-        tip = self._tips.get(task_id, "")
+    def _rest(self, run_id: str, task_id: str, event: RunEnded) -> None:
+        """What a state of the agent's own is left with: it was saved before the agent asked, or failed.
+
+        A run without an input may ask in the state that it goes on from, and save none.
+        """
+        tip = self._tips.get(task_id)
+        if tip is None:
+            given = self._inputs.get(run_id)
+            tip = (given and given.checkpoint) or self._head() or ""
+            if tip not in self._nodes or not self._nodes[tip].made.next:
+                return
+            self._tips[task_id] = tip
         if (node := self._nodes.get(tip)) is not None:
             questions = tuple(self.fold.open_interrupts(task_id)) if event.status is RunStatus.PAUSED else ()
             self._nodes[tip] = replace(node, made=replace(node.made, questions=questions, fault=event.fault))

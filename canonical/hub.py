@@ -171,6 +171,8 @@ class ThreadChange(msgspec.Struct, frozen=True, kw_only=True):
     config: JsonObject = {}
     ttl: int | None = None
     """Seconds."""
+    keeps_latest: bool | None = None
+    """At the end of its `ttl` the thread loses all states but the newest, and is not erased."""
     extra: JsonObject = {}
 
 

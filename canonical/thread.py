@@ -34,7 +34,9 @@ class Thread(Value):
     metadata: JsonObject = {}
     config: JsonObject = {}
     ttl: int | None = None
-    """Seconds after its last change at which it is erased."""
+    """Seconds after its last change at which it is erased, or pruned."""
+    keeps_latest: bool = False
+    """It is pruned to its newest state then, and not erased."""
     ephemeral: bool = False
     uploads: tuple[FilePart, ...] = ()
     """Files that callers uploaded since the last input: the next one brings them."""

@@ -159,7 +159,7 @@ class Hub:
         """When a write was last tried for `ready`, by the monotonic clock."""
         self._probing: asyncio.Task[str | None] | None = None
         self._tasks = Tasks()
-        self._expiry = Expiry(self.journal, limits, self._erase_expired, self._clock)
+        self._expiry = Expiry(self.journal, limits, self._erase_expired, self.prune_thread, self._clock)
         self.retention = Retention(self.journal, retention, self._erase_idle, self._clock, self._leads)
         self._in_process_agents = [each.agent for each in registry.all() if isinstance(each.agent, InProcess)]
         self._items = items.Store(self.journal, self._clock, limits.input)

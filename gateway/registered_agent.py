@@ -1,9 +1,10 @@
 """A configured agent as the rest of the gateway sees it: what it says of itself, the agent, and its settings."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from babelgate.canonical.agent import Agent, AgentInfo
+from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.model import Timeout
 
 
@@ -13,9 +14,9 @@ class RegisteredAgent:
 
     info: AgentInfo
     agent: Agent | None
-    """None = broken."""
+    """None = broken, and it cannot be called."""
     broken: str | None = None
-    """Why, in one line."""
+    """Why, in one line. With an agent: its server did not describe it, and a call tries it."""
     concurrency: int | None = None
     timeout: Timeout = field(default_factory=Timeout)
     idempotent: bool = False
@@ -30,7 +31,11 @@ class RegisteredAgent:
     """The URL of the server that was given to be served whole, if it is one of its agents."""
     again: "Again | None" = field(default=None, repr=False)
     """Looks for a broken one behind a URL."""
+    describe: "Describe | None" = field(default=None, repr=False)
+    """Fetches what its server tells of it besides its name."""
 
 
+Describe = Callable[[], Awaitable[Mapping[str, JsonObject]]]
+"""The schemas of an agent. Raises what the server answers instead."""
 Again = Callable[[], Awaitable[Sequence[RegisteredAgent]]]
 """What there is in the place of a broken agent; if it still is, that one, with the reason of now."""

@@ -7,9 +7,9 @@ from typing import Final
 
 from babelgate.adapters._adapter import Adapter, Example
 from babelgate.adapters._upstream import Upstream
-from babelgate.adapters.langchain.agents import upstream_name
+from babelgate.adapters.langchain.agents import assume_agent, upstream_name
 from babelgate.adapters.langchain.carries import CARRIES, EXTENDED
-from babelgate.adapters.langchain.client import Client, discover
+from babelgate.adapters.langchain.client import Client, describe, discover
 from babelgate.adapters.langchain.server import answer_fault, routes
 from babelgate.adapters.langchain.server.crons import submit
 from babelgate.adapters.langchain.write.webhook import Writer
@@ -52,6 +52,8 @@ upstream = Upstream(
     client=partial(Client, dialect="langgraph"),
     name_of=upstream_name,
     own_path="",
+    assume=partial(assume_agent, dialect="langgraph"),
+    describe=describe,
     options=_OPTIONS,
 )
 
@@ -61,5 +63,6 @@ agent_protocol_upstream = Upstream(
     discover=partial(discover, dialect="agent-protocol"),
     client=partial(Client, dialect="agent-protocol"),
     name_of=upstream_name,
+    assume=partial(assume_agent, dialect="agent-protocol"),
     options=_OPTIONS,
 )

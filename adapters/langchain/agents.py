@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from babelgate.adapters._client.agent_name import free_name
+from babelgate.adapters._client.agent_name import free_name, legal_name
 from babelgate.adapters._json import validate
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.adapters.langchain.wire import replies as w
@@ -44,6 +44,11 @@ def decode_agents(answer: Json) -> list[AgentInfo]:
         name = free_name(agent.name or agent.agent_id, found)
         found[name] = _info(name, agent.agent_id, agent.description, "agent-protocol", agent.metadata or {})
     return list(found.values())
+
+
+def assume_agent(called: str, dialect: Dialect) -> AgentInfo:
+    """An agent that its server does not describe, by the server's own name for it."""
+    return _info(legal_name(called), called, None, dialect, {})
 
 
 def _info(name: str, called: str, description: str | None, dialect: Dialect, metadata: JsonObject) -> AgentInfo:

@@ -18,6 +18,8 @@ from babelgate.canonical.value import Json, JsonObject
 MODES: Final[Mapping[str, tuple[str, ...]]] = {
     "langgraph": ("values", "updates", "messages-tuple", "custom", "tasks", "checkpoints"),
     "langgraph-basic": ("values", "updates", "messages-tuple", "custom"),
+    "langgraph-early": ("values", "updates", "messages"),
+    "langgraph-least": ("values",),
     # The README's list has no `messages`, that of OpenAPI 0.1.6 nothing else for it.
     "readme": ("values", "updates", "messages-tuple", "custom"),
     "readme-debug": ("values", "updates", "messages-tuple", "custom", "debug"),
@@ -25,6 +27,9 @@ MODES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What is asked for, by the form of the server; `basic` = where tasks and checkpoints are not known, `debug` = of a
 gateway like this one. Others say nothing in `debug` that is read here, and the whole state again and again."""
+FEWER_MODES: Final = ("langgraph-basic", "langgraph-early", "langgraph-least")
+"""Forms to try in turn on a server that refuses the modes of `langgraph`. @langchain/langgraph-api before 1.0 takes
+those of `basic`, handwritten servers often fewer."""
 
 _TEXT_MEMBERS: Final = ("input", "question", "query", "prompt", "message", "text", "task", "topic", "user_input")
 """Names under which graphs take a text, the likeliest first."""
@@ -75,9 +80,13 @@ def _takes_text(schema: JsonObject) -> bool:
 def encode_input(call: Invocation, shape: InputSchema, history: Sequence[Message] = ()) -> Json:
     """LangGraph's: messages are a member of it. `history` = what was said before, to a server that did not hear it.
 
+    Return None for a run without an input. An empty object starts the graph from its beginning (langgraph-api 0.16.7).
+
     Raises:
         FaultError: invalid, if the agent has no place for what the caller said.
     """
+    if not call.messages and call.data is None and not history:
+        return None
     made = _encode_input(call, shape, history)
     if isinstance(made, dict):
         return {**encode_tools(call.config, shape.members, made), **made}
@@ -202,8 +211,9 @@ def is_lossy(message: Message) -> bool:
 
 
 def encode_messages(call: Invocation, history: Sequence[Message] = ()) -> JsonObject:
-    """The Agent Protocol's: messages stand beside the input."""
-    made: JsonObject = {"messages": [encode_said(message) for message in (*history, *call.messages)]}
+    """The Agent Protocol's: messages stand beside the input. A run without an input has neither."""
+    messages = [encode_said(message) for message in (*history, *call.messages)]
+    made: JsonObject = {"messages": messages} if messages else {}
     return made if call.data is None else {**made, "input": call.data}
 
 
@@ -244,9 +254,14 @@ def callers_configurable(theirs: JsonObject) -> JsonObject:
 
 
 def encode_command(call: Invocation) -> JsonObject:
-    """What a caller wants done to the state (`update`) and where the graph is to go (`goto`)."""
+    """What a caller wants done to the state (`update`) and where the graph is to go (`goto`).
+
+    `resume` = the answer to a question that no run has raised.
+    """
     given = as_object(call.config.get("command"))
-    return {name: given[name] for name in ("update", "goto") if given.get(name)}
+    made = {name: given[name] for name in ("update", "goto") if given.get(name)}
+    has_answer = call.cause != "answer" and given.get("resume") is not None
+    return {**made, "resume": given["resume"]} if has_answer else made
 
 
 # States

@@ -36,8 +36,9 @@ def decode_input(given: Json) -> tuple[tuple[Message, ...], Json]:
     if isinstance(given, list):
         return decode_messages(given), None
     if isinstance(given, dict) and isinstance(given.get("messages"), list):
-        rest = {name: value for name, value in given.items() if name != "messages"}
-        return decode_messages(given["messages"]), rest or None
+        rest: JsonObject = {name: value for name, value in given.items() if name != "messages"}
+        messages = decode_messages(given["messages"])
+        return messages, rest if rest or not messages else None
     return (), given
 
 

@@ -15,8 +15,9 @@ import httpx
 
 from babelgate.adapters import UPSTREAMS
 from babelgate.adapters._client.answers import LISTING_LIMIT, read_answer
+from babelgate.adapters._client.status import UNAVAILABLE
 from babelgate.adapters._upstream import Upstream
-from babelgate.canonical import AgentInfo, FaultError
+from babelgate.canonical import AgentInfo, Fault, FaultError
 
 _PATIENCE: Final = httpx.Timeout(5.0)
 _BOUND: Final = 10.0
@@ -35,19 +36,35 @@ class Detected:
     """Of the gateway that the server is, if it is one of ours."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a server listed no agents."""
+
+    reason: str
+    answers: bool = False
+    """The server is well: it answered, and not with a list of agents."""
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 class Undetected(Exception):
     """Nothing that is known answers. One line, with all that was tried."""
 
-    def __init__(self, reason: str, instance: str | None = None) -> None:
+    def __init__(self, reason: str, instance: str | None = None, *, answers: bool = False) -> None:
+        """`answers` = the server is well: it answered, and not with a list of agents."""
         super().__init__(" ".join(reason.split()))
         self.instance = instance
+        self.answers = answers
 
 
 class Detector:
     """Asks servers; one server once."""
 
-    def __init__(self, upstreams: Sequence[Upstream] = UPSTREAMS) -> None:
+    def __init__(self, upstreams: Sequence[Upstream] = UPSTREAMS, *, bound: float = _BOUND) -> None:
+        """`bound` = seconds for all that one protocol asks."""
         self._upstreams = upstreams
+        self._bound = bound
         self._made: httpx.AsyncClient | None = None
         self._instances: dict[str, str] = {}
         self._asked: dict[tuple[str, str, str | None], asyncio.Future[Detected]] = {}
@@ -56,6 +73,9 @@ class Detector:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
         if self._made is not None:
             await self._made.aclose()
 
@@ -84,11 +104,14 @@ class Detector:
         instance = self._instances.get(_origin(url))
         if instance is not None and protocol is None and (ours := await self._ours(url, headers, instance)) is not None:
             return ours
-        found = [(each, answer) for each, answer in zip(tried, answers, strict=True) if not isinstance(answer, str)]
+        found = [
+            (each, answer) for each, answer in zip(tried, answers, strict=True) if not isinstance(answer, _Refusal)
+        ]
         if not found:
             said = "; ".join(f"{each.title}: {answer}" for each, answer in zip(tried, answers, strict=True))
             if len(tried) == 1:
-                raise Undetected(f"{url}: {answers[0]}", instance)
+                answered = any(isinstance(each, _Refusal) and each.answers for each in answers)
+                raise Undetected(f"{url}: {answers[0]}", instance, answers=answered)
             raise Undetected(f"{url}: no agent protocol is spoken there that is known. Tried {said}", instance)
         upstream, infos = found[0]
         others = [each.title for each, _ in found[1:]]
@@ -97,18 +120,18 @@ class Detector:
         because = f"{upstream.title} at {url}: {names}{also}"
         return Detected(upstream, [(info, url) for info in infos], because, instance)
 
-    async def _ask(self, upstream: Upstream, url: str, headers: Mapping[str, str]) -> Sequence[AgentInfo] | str:
+    async def _ask(self, upstream: Upstream, url: str, headers: Mapping[str, str]) -> "Sequence[AgentInfo] | _Refusal":
         """The agents, or why there are none."""
         try:
-            async with asyncio.timeout(_BOUND):
+            async with asyncio.timeout(self._bound):
                 infos = await upstream.discover(url, self._http, headers)
         except FaultError as error:
-            return error.fault.message
+            return _Refusal(error.fault.message, answers=_answers(error.fault))
         except TimeoutError:
-            return f"no answer within {_BOUND:g} seconds"
+            return _Refusal(f"no answer within {self._bound:g} seconds")
         except UnicodeError:
-            return "its host is not a name"
-        return infos or "it has no agents"
+            return _Refusal("its host is not a name")
+        return infos or _Refusal("it has no agents", answers=True)
 
     async def _ours(self, url: str, headers: Mapping[str, str], instance: str) -> Detected | None:
         """Another gateway of this kind, by its table of URLs: each of its agents has a server of its own there, in the
@@ -125,11 +148,16 @@ class Detector:
             return None
         urls = [url.rstrip("/") + mine.own_path.format(agent=name) for name in names]
         answers = await asyncio.gather(*(self._ask(mine, each, headers) for each in urls))
-        agents = [(answer[0], at) for answer, at in zip(answers, urls, strict=True) if not isinstance(answer, str)]
+        agents = [(answer[0], at) for answer, at in zip(answers, urls, strict=True) if not isinstance(answer, _Refusal)]
         if not agents:
             return None
         because = f"another Babelgate at {url}: {mine.title} for each of {', '.join(names[:5])}"
         return Detected(mine, agents, because, instance)
+
+
+def _answers(fault: Fault) -> bool:
+    """Whether a server that is well refused, and not because of the key."""
+    return fault.code not in UNAVAILABLE and fault.details.get("status") not in (401, 500)
 
 
 def _origin(url: str) -> str:

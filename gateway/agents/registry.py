@@ -1,7 +1,8 @@
 """Agent registry: imports the configured agents, or asks their servers, when the gateway starts.
 
 An agent that cannot be had is listed as broken, with the reason in one line; the others serve. One behind a URL is
-looked for again when it is called, and when somebody asks whether the gateway is ready.
+looked for again when it is called, and when somebody asks whether the gateway is ready. One whose protocol and name the
+settings give is called meanwhile.
 """
 
 import asyncio
@@ -23,14 +24,16 @@ from uuid import UUID, uuid5
 import httpx
 
 from babelgate._renamed import describe_import_error
+from babelgate.adapters import UPSTREAMS
 from babelgate.adapters._client.agent_name import legal_name
 from babelgate.adapters._upstream import Client, Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.detection import Detected, Detector, Undetected
 from babelgate.gateway.agents.failover import Server, server_pool
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
 from babelgate.gateway.agents.python.agent import wrap
-from babelgate.gateway.registered_agent import Again, RegisteredAgent
+from babelgate.gateway.registered_agent import Again, Describe, RegisteredAgent
 from babelgate.gateway.settings.model import AgentSettings, Settings
 
 log = logging.getLogger("babelgate.registry")
@@ -38,7 +41,15 @@ log = logging.getLogger("babelgate.registry")
 _NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 """In which LangGraph Platform derives the id of the assistant that it makes for each graph: clients compute it too."""
 _PAUSE: Final = 5.0
-"""Seconds for which a broken agent is not looked for again."""
+"""Seconds for which a broken agent is not looked for again, unless it is called."""
+_LOOK: Final = 30.0
+"""Seconds that a call waits for a server to list its agents, if the agent has no `timeout.total`. Chosen."""
+_AGAIN: Final = (0.0, 5.0, 30.0, 120.0, 600.0)
+"""Seconds before each attempt to fetch what describes an agent that works. Chosen."""
+_DESCRIBED: Final = 50
+"""Agents of one server that are described so. Chosen."""
+_DESCRIBE: Final = 60.0
+"""Seconds that one such attempt may take. Chosen."""
 
 
 def agent_uuid(name: str) -> str:
@@ -57,6 +68,7 @@ class Registry:
         """For those that are broken."""
         self._looked: dict[str, float] = {}
         """When that had ended last."""
+        self._describing: set[asyncio.Task[None]] = set()
 
     def has_agent(self, name: str) -> bool:
         return name in self._agents
@@ -72,13 +84,13 @@ class Registry:
         return tuple(self._agents.values())
 
     async def get_reachable(self, name: str) -> RegisteredAgent:
-        """The same. One that is broken because of its server is looked for first, unless that was done just now; who
-        comes while it is looked for waits for what is found."""
+        """The same. One that is broken because of its server is looked for first; who comes while it is looked for
+        waits for what is found. One that can be called without that is called."""
         found = self.get(name)
-        looking = self._look(found)
-        if looking is None:
+        looking = self._look(found, now=found.agent is None)
+        if looking is None or found.agent is not None:
             return found
-        await asyncio.shield(looking)
+        await asyncio.wait((looking,), timeout=found.timeout.total or _LOOK)
         return self.get(found.info.name)
 
     def look(self) -> None:
@@ -86,13 +98,47 @@ class Registry:
         for each in self.all():
             self._look(each)
 
-    def _look(self, registered: RegisteredAgent) -> "asyncio.Future[None] | None":
-        """One look at a time; None where there is nothing to look for, or not yet."""
+    def follow(self, name: str, late: Again) -> None:
+        """Take what is found in the place of a broken agent, when it is."""
+        self._looking[name] = asyncio.ensure_future(self._refresh_agent(name, late))
+
+    def describe(self) -> None:
+        """Begin to fetch what describes the agents that have no description of their schemas yet."""
+        for each in self.all():
+            self._describe(each)
+
+    def _describe(self, registered: RegisteredAgent) -> None:
+        if registered.describe is None or registered.info.schemas:
+            return
+        task = asyncio.ensure_future(self._keep_description(registered.info.name, registered.describe))
+        self._describing.add(task)
+        task.add_done_callback(self._describing.discard)
+
+    async def _keep_description(self, name: str, describe: Describe) -> None:
+        for pause in _AGAIN:
+            await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout(_DESCRIBE):
+                    schemas = await describe()
+            except (FaultError, TimeoutError) as error:
+                log.debug("description failed agent=%s error=%s", name, error)
+                continue
+            known = self._agents.get(name)
+            if known is not None:
+                self._agents[name] = replace(known, info=known.info.replace(schemas=schemas))
+            return
+
+    async def settle(self) -> None:
+        """Wait until every look that has begun has ended."""
+        await asyncio.gather(*self._looking.values(), return_exceptions=True)
+
+    def _look(self, registered: RegisteredAgent, *, now: bool = False) -> "asyncio.Future[None] | None":
+        """One look at a time; None where there is nothing to look for, or not yet. `now` = without a pause."""
         name, again = registered.info.name, registered.again
         if again is None:
             return None
         looked = self._looked.get(name)
-        if name not in self._looking and (looked is None or time.monotonic() - looked >= _PAUSE):
+        if name not in self._looking and (now or looked is None or time.monotonic() - looked >= _PAUSE):
             self._looking[name] = asyncio.ensure_future(self._refresh_agent(name, again))
         return self._looking.get(name)
 
@@ -102,6 +148,12 @@ class Registry:
         finally:
             del self._looking[name]
             self._looked[name] = time.monotonic()
+        known = self._agents[name].agent
+        if (
+            known is not None and len(found) == 1 and found[0].agent is not None
+        ):  # it has been called meanwhile: its runs go on
+            await _close(found[0].agent)
+            found = [replace(found[0], agent=known)]
         self._put(name, found)
 
     def _put(self, name: str, found: Sequence[RegisteredAgent]) -> None:
@@ -115,6 +167,8 @@ class Registry:
         self._names |= {agent_uuid(each): each for each in put}
         if name not in put:
             self._names[name] = next(iter(put))
+        for each in put.values():
+            self._describe(each)
 
     def disown(self, instance: str) -> None:
         """Break the agents whose server is this very gateway: a call of them would call itself for ever."""
@@ -129,14 +183,18 @@ class Registry:
 
     async def aclose(self) -> None:
         """Let go of connections to upstreams, and of agents that wait for answers."""
-        looking = list(self._looking.values())
+        looking = [*self._looking.values(), *self._describing]
         for each in looking:
             each.cancel()
         await asyncio.gather(*looking, return_exceptions=True)
         for each in self._agents.values():
-            aclose = getattr(each.agent, "aclose", None)
-            if aclose is not None:
-                await aclose()
+            await _close(each.agent)
+
+
+async def _close(agent: Agent | None) -> None:
+    aclose = getattr(agent, "aclose", None)
+    if aclose is not None:
+        await aclose()
 
 
 async def connect(
@@ -145,21 +203,74 @@ async def connect(
     more: Mapping[str, object] = MappingProxyType({}),
     *,
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    patience: float | None = None,
 ) -> Registry:
     """The agents of the settings, those of the servers, each under its own name, and `more` that are objects of this
-    process. `headers` are sent to the server of each URL. Servers are asked all at once; one that does not answer
-    within seconds is broken."""
+    process. `headers` are sent to the server of each URL. Servers are asked all at once. `patience` =
+    seconds after which one that has not answered is broken until it does; None = as long as a look takes."""
     if (cwd := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, cwd)
-    async with Detector() as detector:
-        named, listed = await asyncio.gather(
-            asyncio.gather(*(_front(name, each, detector) for name, each in settings.agents.items())),
-            asyncio.gather(*(_front_all(url, headers.get(url, {}), detector) for url in servers)),
-        )
-    found = {each.info.name: each for agents in named for each in agents}
+    detector = Detector()
+    named = {name: asyncio.ensure_future(_front(name, each, detector)) for name, each in settings.agents.items()}
+    listed = [asyncio.ensure_future(_front_all(url, headers.get(url, {}), detector)) for url in servers]
+    imported = [look for name, look in named.items() if settings.agents[name].target is not None]
+    try:
+        if looks := [*named.values(), *listed]:
+            await asyncio.wait(looks, timeout=patience)
+        await asyncio.gather(*imported)
+    except BaseException:
+        for look in (*named.values(), *listed):
+            look.cancel()
+        await detector.aclose()
+        raise
+    late = _Late(detector)
+    found: dict[str, RegisteredAgent] = {}
+    for name, look in named.items():
+        for each in late.take(look, partial(_wait_for, name, settings.agents[name])):
+            found[each.info.name] = each
     found |= {name: RegisteredAgent(*wrap(target, name)) for name, target in more.items()}
-    found |= _apart((each for agents in listed for each in agents), found)
-    return Registry(found.values(), settings.default_agent)
+    by_server = [
+        late.take(look, partial(_wait_for_all, url, headers.get(url, {})))
+        for url, look in zip(servers, listed, strict=True)
+    ]
+    found |= _apart((each for agents in by_server for each in agents), found)
+    registry = Registry(found.values(), settings.default_agent)
+    for name, each in found.items():
+        if each.again is not None and (look := late.looks.get(id(each.again))) is not None:
+            registry.follow(name, partial(late.finish, look))
+    await late.close_when_done()
+    registry.describe()
+    return registry
+
+
+class _Late:
+    """Looks that go on after the start, and the detector that they share."""
+
+    def __init__(self, detector: Detector) -> None:
+        self._detector = detector
+        self.looks: dict[int, asyncio.Future[Sequence[RegisteredAgent]]] = {}
+        """By the identity of what looks again for the agent that stands in the place of what will be found."""
+
+    def take(
+        self, look: "asyncio.Future[Sequence[RegisteredAgent]]", instead: Callable[[], RegisteredAgent]
+    ) -> Sequence[RegisteredAgent]:
+        """Return what a look has found, or what stands in its place while it has not ended."""
+        if look.done():
+            return look.result()
+        made = instead()
+        self.looks[id(made.again)] = look
+        return [made]
+
+    async def finish(self, look: "asyncio.Future[Sequence[RegisteredAgent]]") -> Sequence[RegisteredAgent]:
+        try:
+            return await look
+        finally:
+            self.looks = {again: each for again, each in self.looks.items() if each is not look}
+            await self.close_when_done()
+
+    async def close_when_done(self) -> None:
+        if not self.looks:
+            await self._detector.aclose()
 
 
 def _apart(agents: Iterable[RegisteredAgent], taken: Container[str]) -> dict[str, RegisteredAgent]:
@@ -174,8 +285,10 @@ def _apart(agents: Iterable[RegisteredAgent], taken: Container[str]) -> dict[str
     return found
 
 
-async def _look_again(look: Callable[[Detector], Awaitable[Sequence[RegisteredAgent]]]) -> Sequence[RegisteredAgent]:
-    async with Detector() as detector:
+async def _look_again(
+    bound: float, look: Callable[[Detector], Awaitable[Sequence[RegisteredAgent]]]
+) -> Sequence[RegisteredAgent]:
+    async with Detector(bound=bound) as detector:
         return await look(detector)
 
 
@@ -186,12 +299,37 @@ async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequ
         else:
             found = await _upstream(name, settings, detector)
     except _Broken as error:
-        again = None if settings.target is not None else partial(_look_again, partial(_front, name, settings))
-        found = RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance, again=again)
+        found = _stand_in(name, settings, error)
+    return [_apply_settings(name, settings, found)]
+
+
+def _wait_for(name: str, settings: AgentSettings) -> RegisteredAgent:
+    """What stands in the place of an agent whose server has not answered yet."""
+    return _apply_settings(name, settings, _stand_in(name, settings, _Broken("its server has not answered yet")))
+
+
+def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> RegisteredAgent:
+    """A broken agent. If the settings give its protocol and its name, it can be called all the same."""
+    if settings.target is not None:
+        return RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance)
+    again = partial(_look_again, settings.timeout.total or _LOOK, partial(_front, name, settings))
+    upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
+    info, agent = AgentInfo(name=name), None
+    if error.may_work and upstream is not None and upstream.assume is not None and settings.agent is not None:
+        info = upstream.assume(settings.agent)
+        headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
+        try:
+            agent = server_pool([Server(at, _client(upstream, at, info, settings, headers)) for at in settings.servers])
+        except _Broken as wrong:
+            error = wrong
+    return RegisteredAgent(info, agent, str(error), instance=error.instance, again=again)
+
+
+def _apply_settings(name: str, settings: AgentSettings, found: RegisteredAgent) -> RegisteredAgent:
     update = {"name": name, "continuable": settings.continuable or found.info.continuable}
     if settings.description is not None:
         update["description"] = settings.description
-    made = replace(
+    return replace(
         found,
         info=found.info.replace(**update),
         concurrency=settings.concurrency,
@@ -200,16 +338,13 @@ async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequ
         forward=frozenset(settings.forward) - {name.lower() for name in settings.headers},
         replay=settings.replay,
     )
-    return [made]
 
 
 async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -> Sequence[RegisteredAgent]:
     try:
         found = await _detect_agents(detector, url, headers, None)
     except _Broken as error:
-        info = AgentInfo(name=legal_name(urlsplit(url).netloc))
-        again = partial(_look_again, partial(_front_all, url, headers))
-        return [RegisteredAgent(info, None, str(error), instance=error.instance, server=url, again=again)]
+        return [_stand_in_for_all(url, headers, error)]
     log.info("%s", found.because)
     plain = AgentSettings(url=url)
     return [
@@ -219,15 +354,30 @@ async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -
             instance=found.instance,
             because=found.because,
             server=url,
+            describe=_describe_later(found, at, info, headers) if len(found.agents) <= _DESCRIBED else None,
         )
         for info, at in found.agents
     ]
 
 
+def _wait_for_all(url: str, headers: Mapping[str, str]) -> RegisteredAgent:
+    return _stand_in_for_all(url, headers, _Broken("its server has not answered yet"))
+
+
+def _stand_in_for_all(url: str, headers: Mapping[str, str], error: "_Broken") -> RegisteredAgent:
+    info = AgentInfo(name=legal_name(urlsplit(url).netloc))
+    again = partial(_look_again, _LOOK, partial(_front_all, url, headers))
+    return RegisteredAgent(info, None, str(error), instance=error.instance, server=url, again=again)
+
+
 class _Broken(Exception):
-    def __init__(self, reason: str, instance: str | None = None) -> None:
+    """Why an agent cannot be had, in one line."""
+
+    def __init__(self, reason: str, instance: str | None = None, *, may_work: bool = True) -> None:
+        """`may_work` = its server was not seen to have no such agent."""
         super().__init__(" ".join(reason.split())[:500])
         self.instance = instance
+        self.may_work = may_work
 
 
 # In this process
@@ -310,7 +460,7 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
     missing: _Broken | None = None
     for url in settings.servers:
         try:
-            there = await _detect_agents(detector, url, headers, settings.protocol)
+            there = await _detect_named(detector, url, headers, settings)
             found[url] = (*_pick_agent(name, settings.agent, url, there), there)
         except _Broken as error:
             missing = error
@@ -318,13 +468,43 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
         raise missing or _Broken("it has no URL")
     if missing is not None:  # one that is not there now may be there later
         log.warning("%s: %s", name, missing)
-    info, _, detected = next(iter(found.values()))
+    info, first, detected = next(iter(found.values()))
     servers: list[Server] = []
     for url in settings.servers:
         mine, at, there = found.get(url, (info, url, detected))
         servers.append(Server(at, _client(there.upstream, at, mine, settings, headers)))
     log.info("%s: %s", name, detected.because)
-    return RegisteredAgent(info, server_pool(servers), instance=detected.instance, because=detected.because)
+    return RegisteredAgent(
+        info,
+        server_pool(servers),
+        instance=detected.instance,
+        because=detected.because,
+        describe=_describe_later(detected, first, info, headers),
+    )
+
+
+def _describe_later(detected: Detected, url: str, info: AgentInfo, headers: Mapping[str, str]) -> Describe | None:
+    fetch = detected.upstream.describe
+    if fetch is None:
+        return None
+
+    async def describe() -> Mapping[str, JsonObject]:
+        async with httpx.AsyncClient(timeout=_DESCRIBE) as http:
+            return await fetch(url, http, headers, info)
+
+    return describe
+
+
+async def _detect_named(detector: Detector, url: str, headers: Mapping[str, str], settings: AgentSettings) -> Detected:
+    """Detect the agents of a server. One that lists none has the agent that the settings name with its protocol."""
+    try:
+        return await detector.detect(url, headers, settings.protocol)
+    except Undetected as error:
+        upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
+        if not error.answers or upstream is None or upstream.assume is None or settings.agent is None:
+            raise _Broken(str(error), error.instance) from None
+        because = f"{upstream.title} at {url}: {settings.agent}, which the server does not list ({error})"
+        return Detected(upstream, [(upstream.assume(settings.agent), url)], because, error.instance)
 
 
 async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str], protocol: str | None) -> Detected:
@@ -359,5 +539,5 @@ def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> t
         return detected.agents[0]
     names = ", ".join(name_of(info) for info, _ in detected.agents)
     if agent is not None:
-        raise _Broken(f"{url} has no agent {agent}; it has {names}")
+        raise _Broken(f"{url} has no agent {agent}; it has {names}", may_work=False)
     raise _Broken(f"{url} has several agents, and none is called {name}: pick one with {url}#agent; it has {names}")

@@ -47,6 +47,10 @@ _LOOK: Final = 0.02
 """Seconds between looks for responses that have not ended."""
 _HUB: Final = 20.0
 """Seconds that the hub has to stop, also after a long grace. Chosen, not measured."""
+_START: Final = 3.0
+"""Seconds that the start waits for servers to list their agents. Chosen: a server at work answers in less than one."""
+_MORE: Final = 0.1
+"""Seconds that it waits for each of them besides: they are asked at once, by one process."""
 _CLOSING: Final = 5.0
 """Seconds that connections to agents' servers have to close. Chosen, not measured."""
 
@@ -176,7 +180,10 @@ async def open_gateway(
     stop: Stop | None = None,
 ) -> AsyncGenerator[Gateway]:
     """The hub and its agents, at work; nobody listens yet. `stop` bounds the time of the end. Raises CliError."""
-    registry = await connect(settings, servers, more, headers=headers)
+    patience = _START + _MORE * (len(settings.agents) + len(servers))
+    registry = await connect(settings, servers, more, headers=headers, patience=patience)
+    if strict and all(each.broken is not None for each in registry.all()):
+        await registry.settle()
     broken = [f"{each.info.name}: {each.broken}" for each in registry.all() if each.broken is not None]
     if strict and len(broken) == len(registry.all()):
         raise CliError(f"no agent works: {'; '.join(broken)}")

@@ -41,14 +41,16 @@ class Expiry:
         journal: Journal,
         limits: Limits,
         erase: Callable[[Thread, int, int], Awaitable[bool]],
+        prune: Callable[[str, str], Awaitable[None]],
         clock: Clock,
     ) -> None:
         """`erase` takes a thread, its key, and the seq of its newest record, and says whether it still was that one, so
-        that the thread is gone."""
+        that the thread is gone. `prune` takes an owner and the id of a thread."""
         self._journal = journal
         self._ephemeral_ttl = round(limits.ephemeral_ttl * 1e6)
         self._input_ttl = round(limits.input_ttl * 1e6)
         self._erase = erase
+        self._prune = prune
         self._clock = clock
         self._changed: dict[int, int | None] = {}
         """By thread that expires, when something happened on it last, on the steady clock. None = in an earlier life of
@@ -150,6 +152,9 @@ class Expiry:
             await self._journal.write(_expire, thread.owner, thread.thread_id, pk)
         elif thread.ephemeral and await self._is_used(pk):
             self._look(pk, self._ephemeral_ttl)
+        elif thread.keeps_latest and thread.ttl is not None:
+            await self._prune(thread.owner, thread.thread_id)
+            self._look(pk, round(thread.ttl * 1e6))
         else:
             await self._erase_now(thread, pk, seq)
 

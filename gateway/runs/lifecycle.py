@@ -304,6 +304,13 @@ def close_questions(tx: Transaction, state: ThreadState, task_id: str) -> None:
         )
 
 
+def supersede(tx: Transaction, state: ThreadState, task_id: str) -> None:
+    """Cancel a task that waits for an answer: what it asked about is no longer what would be done."""
+    drop_waiting(tx, state, task_id, RunReason.SUPERSEDED)
+    close_questions(tx, state, task_id)
+    tx.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task_id)
+
+
 def drop_waiting(tx: Transaction, state: ThreadState, task_id: str, reason: RunReason) -> None:
     """End the runs of a task that wait for their turn: the task is over, and its further inputs go nowhere."""
     for run in live_of(state, task_id):

@@ -1,7 +1,7 @@
 """State updates (`update_state`): revisions that callers make, committed here, or made by the agent that keeps the
 state of the thread."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +10,7 @@ from babelgate.canonical.fault import FaultError
 from babelgate.canonical.history import StateHistory
 from babelgate.canonical.hub import RunFilter, StateUpdate
 from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.thread import Run
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import lifecycle, thread_commands
@@ -77,5 +78,12 @@ class StateUpdates:
         )
         change = history.difference(saved.parent_id or history.head_id, saved.values or {})
         shorter = None if change is None else saved.replace(values=None, change=change)
-        await self._journal.write(thread_commands.save, owner, update.thread_id, saved, shorter, history.seq)
+        save = partial(thread_commands.save, agent=name, elsewhere=_find_elsewhere(runs, call.upstream.get("thread")))
+        await self._journal.write(save, owner, update.thread_id, saved, shorter, history.seq)
         return saved.checkpoint_id or ""
+
+
+def _find_elsewhere(runs: Sequence[Run], thread: str | None) -> Set[str]:
+    """Return the tasks that wait in another thread of the agent's server than the one whose state is changed."""
+    threads = {run.task_id: run.upstream.get("task", thread) for run in runs}  # oldest first: the newest run decides
+    return {task_id for task_id, its in threads.items() if its != thread}

@@ -37,6 +37,7 @@ from babelgate.gateway.runs.lifecycle import (
     drop_waiting,
     live_of,
     next_pending,
+    supersede,
     use_blobs,
     waiting_reason,
     waiting_state,
@@ -284,9 +285,7 @@ def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> Stop | N
                 drop_pending(tx, state, run, reason)
     if ask.supersede:
         for task in [task for task in state.tasks.values() if task.is_waiting]:
-            drop_waiting(tx, state, task.task_id, RunReason.SUPERSEDED)
-            close_questions(tx, state, task.task_id)
-            tx.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task.task_id)
+            supersede(tx, state, task.task_id)
     return stop
 
 

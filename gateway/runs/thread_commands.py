@@ -3,7 +3,7 @@
 changes anything.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final, Literal
 
 from babelgate.canonical.difference import state_change
@@ -21,7 +21,7 @@ from babelgate.canonical.hub import StateUpdate, ThreadChange
 from babelgate.canonical.message import FilePart, Message
 from babelgate.canonical.thread import Run, Thread
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.runs.lifecycle import use_blob, use_blobs
+from babelgate.gateway.runs.lifecycle import supersede, use_blob, use_blobs
 from babelgate.gateway.storage import checkpoints
 from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.size import check_size
@@ -73,7 +73,13 @@ def change_run(tx: Transaction, owner: str, run_id: str, metadata: JsonObject) -
 
 
 def _change_event(asked: ThreadChange) -> ThreadChanged:
-    return ThreadChanged(metadata=asked.metadata, config=asked.config, ttl=asked.ttl, extra=asked.extra)
+    return ThreadChanged(
+        metadata=asked.metadata,
+        config=asked.config,
+        ttl=asked.ttl,
+        keeps_latest=asked.keeps_latest,
+        extra=asked.extra,
+    )
 
 
 def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, after: int | None = None) -> Record:
@@ -106,12 +112,28 @@ def update(tx: Transaction, owner: str, asked: StateUpdate, checkpoint_id: str) 
 
 
 def save(
-    tx: Transaction, owner: str, thread_id: str, saved: StateSaved, shorter: StateSaved | None = None, seq: int = 0
+    tx: Transaction,
+    owner: str,
+    thread_id: str,
+    saved: StateSaved,
+    shorter: StateSaved | None = None,
+    seq: int = 0,
+    *,
+    agent: str = "",
+    elsewhere: Container[str] = (),
 ) -> None:
     """Append a revision that was made by the agent whose state it is: the shorter form of it, if `seq` is still the
-    newest record, so that what it is told by is still there. Raises not_found, conflict."""
+    newest record, so that what it is told by is still there.
+
+    The questions of `agent` are about the state before, so their tasks are cancelled, except for those that are
+    `elsewhere`: in another state of the agent's server. Raises not_found, conflict.
+    """
     state = need_idle_thread(tx, owner, thread_id)
-    tx.append(state, saved if shorter is None or state.seq != seq else shorter)
+    chosen = saved if shorter is None or state.seq != seq else shorter
+    for task in list(state.tasks.values()):
+        if task.is_waiting and task.agent == agent and task.task_id not in elsewhere:
+            supersede(tx, state, task.task_id)
+    tx.append(state, chosen)
 
 
 def say(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> None:
@@ -129,7 +151,13 @@ def copy(
     copies: `names` has their new ids. Those that a graph keeps stay under the ids that it knows."""
     source = tx.need_thread(owner, thread_id).thread
     extra = source.extra
-    made = ThreadChanged(metadata=source.metadata, config=source.config, ttl=source.ttl, extra=extra)
+    made = ThreadChanged(
+        metadata=source.metadata,
+        config=source.config,
+        ttl=source.ttl,
+        keeps_latest=source.keeps_latest or None,
+        extra=extra,
+    )
     state = tx.create_thread(owner, new_id, made)
     names = {**names, **{kept: kept for kept in checkpoints.copy_thread(tx.connection, owner, thread_id, new_id)}}
     by_id: dict[str, Revision] = {}

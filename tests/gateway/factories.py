@@ -79,6 +79,10 @@ async def both(runtime: "ServerRuntime[Taste]", config: "RunnableConfig", spare:
     return says(f"both {flavour_of(config)} {runtime.access_context}").compile()
 
 
+def plain(config: dict[str, Any], runtime: "ServerRuntime[Taste]") -> Any:
+    return says(f"plain {config['configurable'].get('flavour')} {runtime.access_context}").compile()
+
+
 @contextmanager
 def blocking(config: RunnableConfig) -> Generator[Any]:
     LOG.append(f"in {threading.current_thread() is threading.main_thread()}")

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from babelgate.adapters._client.calls import Connection
 from babelgate.adapters._client.driver import ReattachableClient, UpstreamRun
-from babelgate.adapters.langchain.client.discovery import discover
+from babelgate.adapters.langchain.client.discovery import describe, discover
 from babelgate.adapters.langchain.client.http import HttpClient
 from babelgate.adapters.langchain.client.run import Run
 from babelgate.adapters.langchain.client.server import Server
@@ -18,7 +18,7 @@ from babelgate.canonical import FaultCode, FaultError, Invocation
 from babelgate.canonical.event import StateSaved
 from babelgate.canonical.value import JsonObject
 
-__all__ = ("Client", "discover")
+__all__ = ("Client", "describe", "discover")
 
 
 class Client(ReattachableClient[HttpClient]):
@@ -37,6 +37,10 @@ class Client(ReattachableClient[HttpClient]):
     ) -> None:
         super().__init__(HttpClient(url, **connection))
         self._server = Server(self._http, agent, dialect, extension=extension == "on")
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+        await super().aclose()
 
     def start(self, call: Invocation) -> UpstreamRun:
         return Run(self._server, call, is_attached=False)

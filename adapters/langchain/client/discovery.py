@@ -8,13 +8,14 @@ from typing import Any, Final
 import httpx
 
 from babelgate.adapters._client.answers import LISTING_LIMIT
-from babelgate.adapters.langchain.agents import decode_agents, decode_assistants, decode_schemas
+from babelgate.adapters.langchain.agents import decode_agents, decode_assistants, decode_schemas, upstream_name
 from babelgate.adapters.langchain.client.http import HttpClient
 from babelgate.adapters.langchain.client.resume import NOT_THERE
+from babelgate.adapters.langchain.codec.state import assistant_id
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.adapters.langchain.errors.decode import status_of
 from babelgate.canonical import AgentInfo, FaultCode, FaultError
-from babelgate.canonical.value import JsonObject
+from babelgate.canonical.value import JsonObject, is_uuid
 
 PAGE: Final = 100
 MOST: Final = 1000
@@ -23,6 +24,8 @@ DESCRIBED: Final = 50
 """Of them, those whose schemas are asked for."""
 AT_ONCE: Final = 8
 """Of these."""
+PATIENCE: Final = 2.0
+"""Seconds that a listing waits for schemas. Chosen: an agent can be called without them."""
 SCHEMAS_LIMIT: Final = 512 * 1024
 """Bytes."""
 
@@ -63,8 +66,27 @@ async def _graphs(http: HttpClient) -> list[AgentInfo]:
             return info
         return info.replace(schemas=schemas)
 
-    some = await asyncio.gather(*(add_schemas(called, info) for called, info in found[:DESCRIBED]))
+    looks = [asyncio.ensure_future(add_schemas(called, info)) for called, info in found[:DESCRIBED]]
+    try:
+        if looks:
+            await asyncio.wait(looks, timeout=PATIENCE)
+        some = [look.result() if look.done() else info for look, (_, info) in zip(looks, found, strict=False)]
+    finally:
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
     return [*some, *(info for _, info in found[DESCRIBED:])]
+
+
+async def describe(
+    url: str, http: httpx.AsyncClient, headers: Mapping[str, str], info: AgentInfo
+) -> Mapping[str, JsonObject]:
+    """Fetch the schemas of a graph. Raises what the server answers instead."""
+    client = HttpClient(url, headers=headers, http=http, timeout=http.timeout).within(SCHEMAS_LIMIT)
+    called = upstream_name(info)
+    return decode_schemas(
+        await client.get(f"/assistants/{called if is_uuid(called) else assistant_id(called)}/schemas")
+    )
 
 
 async def _agents(http: HttpClient) -> list[AgentInfo]:

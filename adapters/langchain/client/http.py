@@ -10,7 +10,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT, parse_whole, read_bytes
 from babelgate.adapters._client.calls import Calls
 from babelgate.adapters._client.error_response import response_error
-from babelgate.adapters.langchain.errors.decode import decode_error_response
+from babelgate.adapters.langchain.errors.decode import ModeRefused, decode_error_response, is_mode_refusal
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json
 
@@ -40,7 +40,8 @@ class HttpClient(Calls):
             answer = await self.json(response, ERROR_RESPONSE_LIMIT)
         except FaultError:  # a proxy's page, say
             answer = None
-        return response_error(decode_error_response(response.status_code, answer), response)
+        error = response_error(decode_error_response(response.status_code, answer), response)
+        return ModeRefused.of(error.fault) if is_mode_refusal(response.status_code, answer) else error
 
 
 def _encode_body(body: Any) -> bytes:

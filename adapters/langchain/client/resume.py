@@ -108,6 +108,11 @@ class ResumableStream:
         self._retold = False
         """There was a frame on this connection."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a connection broke, and nothing was heard since."""
+        return self._gap
+
     def connect(self, body: JsonObject | None) -> AbstractAsyncContextManager[httpx.Response]:
         """The next connection: to a run that the body creates, or to the one that is known, from where it was left."""
         self._before, self._answered, self._retold = self._cursor.total, False, False

@@ -27,14 +27,15 @@ from babelgate.adapters._extension import (
     without_start,
 )
 from babelgate.adapters.langchain.client.attempt import Attempt
-from babelgate.adapters.langchain.client.resume import ResumableStream
+from babelgate.adapters.langchain.client.resume import NOT_THERE, ResumableStream
 from babelgate.adapters.langchain.client.server import Server
 from babelgate.adapters.langchain.client.thread import place
-from babelgate.adapters.langchain.client.urls import Layout, Route
-from babelgate.adapters.langchain.codec.stream_modes import RECORDS
-from babelgate.adapters.langchain.errors.decode import decode_error, status_of
+from babelgate.adapters.langchain.client.urls import Layout, Route, check_id
+from babelgate.adapters.langchain.codec.stream_modes import EVENTS, RECORDS, has_events_mode
+from babelgate.adapters.langchain.errors.decode import ModeRefused, decode_error, status_of
 from babelgate.adapters.langchain.read.run_frames import EventReader, saved_checkpoints
 from babelgate.adapters.langchain.request import (
+    FEWER_MODES,
     MODES,
     InputSchema,
     encode_answers,
@@ -71,6 +72,8 @@ class Run(UpstreamRun):
         self._past: Sequence[Record] = ()
         self._joins = is_attached
         """Nothing was heard yet of a run that was not created on this connection."""
+        self._knows_modes = server.has_run
+        """The server has taken a run with these stream modes before."""
         self._refused: FaultError | None = None
         """How the server refused to create the run, before it had said anything."""
 
@@ -110,7 +113,7 @@ class Run(UpstreamRun):
                 refused, self._refused = self._refused, None
                 if refused is None:
                     break
-                if self._changes_form(refused):
+                if await self._changes_form(refused):
                     continue
                 if self._server.extended and has_start(self._call) and is_refusal(refused):
                     self._call = without_start(self._call)
@@ -128,7 +131,7 @@ class Run(UpstreamRun):
         yield self._begin()
         yield self._end()
         if not self._is_attached:
-            self._server.layout = self._work.route.layout
+            self._server.layout, self._server.has_run = self._work.route.layout, True
 
     async def _prepare_to_create(self) -> None:
         """What the request depends on: what the server is, and which of its threads the run goes into."""
@@ -271,19 +274,39 @@ class Run(UpstreamRun):
                 self._work.route.run_id = await self._find_run()
         return self._work.route.run_id is not None
 
-    def _changes_form(self, error: FaultError) -> bool:
+    async def _changes_form(self, error: FaultError) -> bool:
         """Whether the server may understand it in another form."""
-        status = status_of(error.fault)
+        status, layout = status_of(error.fault), self._work.route.layout
         # OpenAPI 0.1.6 creates runs at `/runs`, the README's layout below their thread.
-        if status in (404, 405) and self._work.route.layout == "readme" and self._server.layout is None:
+        if status in (404, 405) and layout == "readme" and self._server.layout is None:
             self._work.route.layout = "openapi"
             return True
-        # A server that does not know the modes `tasks` and `checkpoints` refuses the whole list.
-        if status == 422 and self._work.route.layout == "langgraph" and self._server.modes is None:
-            self._server.modes = "langgraph-basic"
+        if layout != "langgraph":
+            return False
+        if status in (400, 422) and self._asks_for_less(error):
             return True
-        if self._server.modes == "langgraph-basic":
-            self._server.modes = None
+        return status == 404 and self._work.fresh and await self._makes_thread(error)
+
+    def _asks_for_less(self, error: FaultError) -> bool:
+        """A server that does not know a stream mode refuses the whole list. What it takes is remembered."""
+        server = self._server
+        at = -1 if server.modes is None else FEWER_MODES.index(server.modes)
+        # A refusal that names no mode may be about one all the same, so it is tried once.
+        if at + 1 < len(FEWER_MODES) and (isinstance(error, ModeRefused) or (at < 0 and not self._knows_modes)):
+            server.modes = FEWER_MODES[at + 1]
+            return True
+        if not self._knows_modes:
+            server.modes = None
+        return False
+
+    async def _makes_thread(self, error: FaultError) -> bool:
+        """Create the thread of the run on a server that does not do so with the run (`if_not_exists`)."""
+        if "assistant" in error.fault.message.lower():  # langgraph-api 0.16.7: it knows no such agent
+            return False
+        with suppress(FaultError):
+            made = decode_reply(w.Thread, await self._server.http.post("/threads", {}))
+            self._work.route.thread_id, self._work.fresh = check_id(made.thread_id), False
+            return True
         return False
 
     def _encode_request(self, past: Sequence[Record]) -> JsonObject:
@@ -291,10 +314,7 @@ class Run(UpstreamRun):
         if call.answers:
             asked = encode_answers(call, past)
         elif self._work.route.layout == "langgraph":
-            given = encode_input(call, self._server.shape or InputSchema(), self._work.history)
-            asked = {"input": given}
-            if not call.messages and call.data is None and call.config.get("command"):
-                asked = {"input": None}
+            asked = {"input": encode_input(call, self._server.shape or InputSchema(), self._work.history)}
         else:
             asked = encode_messages(call, self._work.history)
         command = {**encode_command(call), **as_object(asked.get("command"))}
@@ -307,12 +327,15 @@ class Run(UpstreamRun):
             form = self._server.modes or form
         elif form == "readme" and self._server.debugs:
             form = "readme-debug"
+        modes = MODES[form]
+        if form in ("langgraph", "langgraph-basic") and has_events_mode(self._call.input):
+            modes = (*modes, EVENTS)
         body = encode_run(
             self._native,
             self._asked,
             dialect="langgraph" if route.layout == "langgraph" else "agent-protocol",
             agent=self._server.agent,
-            modes=MODES[form],
+            modes=modes,
             thread_id=route.thread_id if route.layout == "openapi" else None,
             checkpoint=self._work.checkpoint,
             told=self._extended_request(),
@@ -358,11 +381,12 @@ class Run(UpstreamRun):
         if reader.fault is not None:
             self._work.over = True
             raise FaultError.of(reader.fault)
-        if follower.missed:
-            values, messages = await self._values(outcome)
+        if follower.missed and (left := await self._values(outcome)) is not None:
             with blaming_the_agent():
-                told = reader.settle(values, messages)
+                told = reader.settle(*left)
             yield told
+        if self._server.modes is not None:
+            yield await self._checkpoint()
         if status == "interrupted" and not reader.has_questions:
             await self._questions()
         self._work.over = True
@@ -386,16 +410,39 @@ class Run(UpstreamRun):
                     FaultCode.AGENT_INVALID, f"The agent's run has a status that is unknown: {status[:50]}"
                 )
 
-    async def _values(self, outcome: Json) -> tuple[Json, Json]:
-        """The state at the end, and the messages where they stand beside it."""
+    async def _values(self, outcome: Json) -> tuple[Json, Json] | None:
+        """The state at the end, and the messages where they stand beside it.
+
+        None from a server that tells of neither runs nor threads, if its stream ended in order and told a state.
+        """
         told = as_object(outcome)
         if outcome is None and self._work.route.thread_id is not None:
-            thread = decode_reply(w.Thread, await self._server.http.get(self._work.route.thread))
+            try:
+                thread = decode_reply(w.Thread, await self._server.http.get(self._work.route.thread))
+            except FaultError as error:
+                if status_of(error.fault) in NOT_THERE and self._work.reader.values and not self._follower.is_cut:
+                    return None
+                raise
             return thread.values, thread.messages
         if self._work.route.layout == "langgraph" or "run" not in told:
             return outcome, None
         values = {**as_object(told.get("values")), **{k: v for k, v in told.items() if k == "__interrupt__"}}
         return values, told.get("messages")
+
+    async def _checkpoint(self) -> Sequence[Event]:
+        """The newest checkpoint of the thread, from a server whose stream tells of none."""
+        route, reader = self._work.route, self._work.reader
+        if route.layout != "langgraph" or route.thread_id is None or reader.has_checkpoints:
+            return ()
+        try:
+            told = decode_reply(w.State, await self._server.http.get(f"{route.thread}/state"))
+        except FaultError:  # callers get the values of the stream, without an id of the server's
+            return ()
+        run_id = (told.metadata.model_extra or {}).get("run_id", route.run_id) if told.metadata else route.run_id
+        if told.checkpoint is None or run_id != route.run_id:
+            return ()
+        with blaming_the_agent():
+            return reader.read_state(told)
 
     async def _questions(self) -> None:
         """An Agent Protocol run that is interrupted waits for an answer, if its thread says for which."""

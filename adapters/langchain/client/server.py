@@ -1,5 +1,6 @@
 """What a server is and can: found out once, when it is needed first."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
@@ -20,6 +21,11 @@ from babelgate.canonical import FaultCode, FaultError, Invocation
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import JsonObject, is_uuid
 
+PATIENCE: Final = 2.0
+"""Seconds that a run waits for the schemas of its graph. Chosen: most servers answer at once."""
+LONGEST: Final = 60.0
+"""Seconds for which they are waited for in the background. Chosen."""
+
 
 class Server:
     """With one of its agents."""
@@ -32,12 +38,15 @@ class Server:
         self.layout: Layout | None = None
         self.modes: str | None = None
         """The stream modes that it takes, where these are not all."""
+        self.has_run = False
+        """It has taken a run, so it takes these modes."""
         self.debugs: bool | None = None
         """The server is a gateway like this one, which tells of tools in the mode `debug`."""
         self.extended = False
         """It has the Babelgate extension, and it is to be activated."""
         self.shape: InputSchema | None = None
         self.outputs: frozenset[str] | None = None
+        self._learning: asyncio.Task[None] | None = None
 
     async def detect_layout(self, call: Invocation, run_id: str) -> Layout:
         """The layout of the Agent Protocol, where no run of this client has shown it yet."""
@@ -77,22 +86,54 @@ class Server:
                 self.debugs = False
 
     async def learn(self) -> None:
-        """What a graph takes and gives. Without it, it takes messages."""
+        """What a graph takes and gives. Without it, it takes messages.
+
+        A server that is slow to tell goes on doing so in the background, for the runs that follow. Raises
+        agent_unreachable where there is no server.
+        """
         if self.shape is not None or self.dialect != "langgraph":
             return
+        if self._learning is None:
+            self._learning = asyncio.ensure_future(self._fetch_schemas())
+            self._learning.add_done_callback(self._forget)
+        learning = self._learning
+        await asyncio.wait((learning,), timeout=PATIENCE)
+        if learning.done() and not learning.cancelled():
+            learning.result()
+
+    def _forget(self, learned: asyncio.Task[None]) -> None:
+        self._learning = None
+        if not learned.cancelled():
+            learned.exception()
+
+    async def _fetch_schemas(self) -> None:
         try:
             path = f"/assistants/{self.assistant_id}/schemas"
-            async with self.http.open_response("GET", path, headers=self._asks, streams=False) as response:
+            async with (
+                asyncio.timeout(LONGEST),
+                self.http.open_response("GET", path, headers=self._asks, streams=False) as response,
+            ):
                 told = decode_schemas(await self.http.json(response))
                 self._read_confirmation(response)
+        except TimeoutError:
+            return
         except FaultError as error:
-            if error.fault.code is FaultCode.AGENT_UNREACHABLE:
+            status = status_of(error.fault)
+            if error.fault.code is FaultCode.AGENT_UNREACHABLE and status is None:
                 raise
+            is_slow = error.fault.code is FaultCode.AGENT_TIMEOUT
+            if is_slow or (status is not None and status >= 500 and status not in NOT_THERE):
+                return  # the next run asks again
             told = {}
         # There is no schema of the input where the types of the graph are none that its server can describe.
         self.shape = InputSchema(told.get("input") or told.get("state"))
         outputs = as_object(as_object(told.get("output")).get("properties"))
         self.outputs = frozenset(outputs) or None
+
+    async def aclose(self) -> None:
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.wait((self._learning,))
 
     def _read_confirmation(self, response: httpx.Response) -> None:
         self.extended = bool(self._asks) and is_named(response.headers.get(HEADER))

@@ -30,7 +30,8 @@ async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layou
         return
     known = call.upstream.get("thread")
     if known is not None:
-        work.route.thread_id = await _going_on(http, known)
+        asks_again = not call.messages and call.data is None and call.input.checkpoint is None
+        work.route.thread_id = await _going_on(http, known, asks_again=asks_again)
         if work.route.thread_id is not None:
             work.checkpoint = call.input.checkpoint
             return
@@ -58,9 +59,10 @@ async def _begin(http: HttpClient, work: Attempt, call: Invocation, *, forks: bo
         work.notes.append(LossNoted(feature=Feature.HISTORY, how=how))
 
 
-async def _going_on(http: HttpClient, thread_id: str) -> str | None:
+async def _going_on(http: HttpClient, thread_id: str, *, asks_again: bool) -> str | None:
     """The thread to go on in; None if the server does not know it any more. One that waits for an answer stays as it
-    is, because new input would take its question away: what is new is said to a copy."""
+    is, because new input would take its question away: what is new is said to a copy. `asks_again` = there is no new
+    input, so the thread asks the same question again."""
     path = Route("langgraph", thread_id).thread
     try:
         thread = decode_reply(w.Thread, await http.get(path))
@@ -70,7 +72,7 @@ async def _going_on(http: HttpClient, thread_id: str) -> str | None:
         raise
     # Threads of OpenAPI 0.1.6 have no `interrupts`: there the status alone tells.
     waits = thread.status == "interrupted" and (thread.interrupts is None or bool(thread.interrupts))
-    if not waits:
+    if not waits or asks_again:
         return thread_id
     try:
         return check_id(decode_reply(w.Thread, await http.post(f"{path}/copy")).thread_id)

@@ -80,14 +80,15 @@ class Input:
 
 def decode_input(value: Json) -> Input:
     """Messages are under `messages`, or the input is a list of them, or it is the caller's text. Whatever else there is
-    is data. Raises invalid."""
+    is data. Only null is no input: an object without messages and members is empty data. Raises invalid."""
     if isinstance(value, str):
         return Input(messages=(decode_message(value),))
     if isinstance(value, list) and value and all(is_message(each) for each in value):
         return Input(messages=decode_messages(value))
     if isinstance(value, dict) and "messages" in value:
-        others = {key: member for key, member in value.items() if key != "messages"}
-        return Input(messages=decode_messages(value["messages"]), data=others or None)
+        others: JsonObject = {key: member for key, member in value.items() if key != "messages"}
+        messages = decode_messages(value["messages"])
+        return Input(messages=messages, data=others if others or not messages else None)
     return Input(data=value)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical import FaultCode, FaultError, RunInput
+from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json
 
 Dialect = Literal["langgraph", "agent-protocol"]
@@ -30,6 +31,7 @@ begin and end, or the states that callers make."""
 
 RECORDS: Final = "babelgate"
 """The event that holds an envelope of the Babelgate extension, beside those of all modes."""
+EVENTS: Final = "events"
 _LARGEST: Final = 2**63
 """Of a seq: columns of both databases hold 64 bits, with a sign."""
 
@@ -55,6 +57,12 @@ class View:
 def parse_modes(value: Json, dialect: Dialect = "langgraph") -> tuple[str, ...]:
     """A mode or a list of them; None = values. Raises invalid."""
     return _parse(value, _MODES[dialect], "values")
+
+
+def has_events_mode(given: RunInput) -> bool:
+    """Whether the caller of a run wants LangChain's own events (`astream_events`), which nobody else reads."""
+    modes: Any = as_object(as_object(given.extra.get("langgraph")).get("kwargs")).get("stream_mode")
+    return modes == EVENTS or (isinstance(modes, list) and EVENTS in modes)
 
 
 def parse_thread_modes(value: Json) -> tuple[str, ...]:

@@ -1,12 +1,13 @@
 """Errors of another server → faults: its error responses, and the errors of its runs."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from babelgate.adapters._client.status import fault_code
 from babelgate.adapters.langchain.codec.content import json_text
 from babelgate.adapters.langchain.errors.encode import error_name
-from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.fault import BLAME
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
@@ -39,6 +40,21 @@ def decode_error(wire: Json) -> Fault:
 _WORDLESS: Final = "The agent failed and did not say why."
 
 
+class ModeRefused(FaultError):
+    """A server refused a run because of its stream modes."""
+
+
+_MODE: Final = re.compile(r"stream[ _-]?mode|messages-tuple|[\"'`](tasks|checkpoints)[\"'`]", re.IGNORECASE)
+
+
+def is_mode_refusal(status: int, answer: Json) -> bool:
+    """Return whether an error response is about the stream modes of a request.
+
+    @langchain/langgraph-api before 1.0 answers 400 with the path and the value (zod), FastAPI 422 with the location.
+    """
+    return status in (400, 422) and _MODE.search(json_text(answer)) is not None
+
+
 def decode_error_response(status: int, answer: Json) -> Fault:
     """Of a call. LangGraph says `{"detail": …}`, of a list where its framework speaks; the Agent Protocol `{code,
     message}`, or a string; others `{"error": …}`."""
@@ -59,6 +75,8 @@ def _words(answer: Json) -> str:
             said = as_object(said[0]).get("msg")  # pyright: ignore[reportUnknownArgumentType]
         if isinstance(said, str) and said:
             return said
+        if isinstance(said, dict) and said:  # @langchain/langgraph-api before 1.0: what zod found wrong
+            return json_text(said)  # pyright: ignore[reportUnknownArgumentType]
     return ""
 
 

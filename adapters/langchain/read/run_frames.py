@@ -163,6 +163,11 @@ class EventReader:
         return self._dialect == "langgraph"
 
     @property
+    def has_checkpoints(self) -> bool:
+        """Some were among its frames."""
+        return bool(self._head)
+
+    @property
     def values(self) -> JsonObject:
         """The state, as it was told last."""
         return as_object(self._values)
@@ -293,6 +298,18 @@ class EventReader:
             return ()
         self._saved[ns] = (checkpoint_id, values)
         return (saved,)
+
+    def read_state(self, state: w.State) -> Sequence[Event]:
+        """The state at the end, of a server whose stream tells of no checkpoints."""
+        self.note_values(())
+        told = w.Checkpoint(
+            config=w.Config(configurable=state.checkpoint or w.Configurable()),
+            parent_config=None if state.parent_checkpoint is None else w.Config(configurable=state.parent_checkpoint),
+            values=state.values,
+            metadata=state.metadata,
+            next=state.next,
+        )
+        return self._checkpoint((), told, told.model_dump())
 
     def _difference(self, ns: Place, parent_id: str | None, checkpoint_id: str, values: JsonObject) -> JsonObject:
         """A state as what is new in it, if the log has one that it is near to."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from typing import Any, Final
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ from babelgate.adapters.langchain.codec.stream_modes import Dialect, parse_modes
 from babelgate.adapters.langchain.errors.encode import BAD_REQUEST
 from babelgate.adapters.langchain.server.answers import ids
 from babelgate.adapters.langchain.server.dialect import dialect_of
-from babelgate.adapters.langchain.server.lookup import find_assistant, thread_not_found
+from babelgate.adapters.langchain.server.lookup import find_assistant, read_history, thread_not_found
 from babelgate.adapters.langchain.server.parameters import Connection, checkpoint_of, uuid
 from babelgate.adapters.langchain.wire.requests import Config, RunCreate
 from babelgate.canonical import (
@@ -157,18 +158,19 @@ async def prepare_for(
     modes = parse_modes(_modes(body.stream_mode), dialect)
     command = {name: value for name, value in (body.command or {}).items() if value is not None or name == "resume"}
     assistant_id = state.assistant_id(agent.name) if own is None else own.assistant_id
+    checkpoint = checkpoint_of(body.checkpoint, body.checkpoint_id, _checkpoint(configurable))
     common = _Common(hub, who, dialect, agent, body, thread_id, named, assistant_id, run_id, told)
     if told.answered or told.declined:
         ask = await _extension_answers(common)
     elif "resume" in command:
-        ask = await _resume_answers(common, command)
+        ask = await _resume(common, command, checkpoint)
     elif command and not agent.stateful:
         raise _needs_state(command)
     # langgraph-api 0.16.7: after interrupt_before a run without an input goes on. aegra 0.11.0 answers 422.
-    elif body.input is None and body.messages is None and (stopped := await _breakpoints(common)):
+    elif checkpoint is None and _is_without_input(body) and (stopped := await _breakpoints(common)):
         ask = await _resume_answers(common, {"resume": dict.fromkeys(stopped)})
     else:
-        ask = await _submission(common, checkpoint_of(body.checkpoint, body.checkpoint_id, _checkpoint(configurable)))
+        ask = await _submission(common, checkpoint)
     return PreparedRun(
         hub=hub,
         owner=who.owner,
@@ -252,6 +254,7 @@ class _Common:
             return config
         # What a graph is told beside its configuration.
         command = {name: value for name, value in (body.command or {}).items() if name in ("update", "goto")}
+        config.pop("command", None)
         told = {
             "durability": body.durable,
             "interrupt_before": body.interrupt_before,
@@ -286,7 +289,12 @@ class _Common:
         return Webhook(webhook_id=str(uuid4()), dialect=WEBHOOK, url=url, config={"run_id": run_id})
 
 
-async def _submission(common: _Common, checkpoint: str | None) -> Submission:
+def _is_without_input(body: RunCreate) -> bool:
+    return body.input is None and body.messages is None and not body.after_seconds
+
+
+async def _submission(common: _Common, checkpoint: str | None, resume: Json = None) -> Submission:
+    """`resume` = the answer to a question that the graph asks on its way, where no open one is answered."""
     body, thread_id = common.body, common.thread_id
     given = state.decode_input(body.input)
     messages = given.messages
@@ -294,6 +302,9 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         messages = (*messages, *state.decode_messages(body.messages))
     messages = with_uploads(common.told, given_messages(common.told) or messages)
     messages = await resolve_own_files(common.hub, common.who, messages)
+    # langgraph-api 0.16.7 passes over the member of a run on a thread.
+    if body.on_completion not in (None, "delete", "keep") and (thread_id is None or common.dialect == "agent-protocol"):
+        raise FaultError(FaultCode.INVALID, "on_completion: must be delete or keep")
     if body.on_completion == "delete" and thread_id is not None and common.dialect == "agent-protocol":
         raise FaultError(
             FaultCode.UNSUPPORTED,
@@ -301,8 +312,13 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         )
     if thread_id is None and checkpoint is not None:
         raise bad_request("You must provide a thread_id to start from a checkpoint.")
-    if thread_id is not None and not messages and given.data is None:
+    # langgraph-api 0.16.7: a graph goes on from its state, or from the checkpoint, and asks again.
+    goes_on = common.agent.stateful or checkpoint is not None
+    if thread_id is not None and not messages and given.data is None and not goes_on:
         await _check_questions(common, thread_id)
+    config = common.config
+    if resume is not None:
+        config["command"] = {**as_object(config.get("command")), "resume": resume}
     # `on_completion` is `delete` unless the caller says otherwise, in either dialect.
     ephemeral = thread_id is None and body.on_completion != "keep"
     # Chat front ends look for the threads of an assistant by these two names.
@@ -316,7 +332,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
             uploaded=len(common.told.uploads),
             data=given.data,
             checkpoint=checkpoint,
-            config=common.config,
+            config=config,
             metadata=common.metadata,
             headers=common.who.headers,
             assistant=common.assistant,
@@ -357,7 +373,45 @@ async def _check_questions(common: _Common, thread_id: str) -> None:
 # Answers
 
 
-async def _resume_answers(common: _Common, command: JsonObject) -> tuple[Answers, ...]:
+async def _resume(common: _Common, command: JsonObject, checkpoint: str | None) -> Submission | tuple[Answers, ...]:
+    """The answers to open questions; or a run of a graph, with the answer to what it asks on its way.
+
+    The latter is a run from a checkpoint that is not the newest, and one after a change of the state, which has closed
+    the questions (langgraph-api 0.16.7). `useStream` names the newest checkpoint with each answer.
+    """
+    hub, owner, thread_id = common.hub, common.owner, common.thread_id
+    if thread_id is None or not common.agent.stateful:
+        return await _resume_answers(common, command, checkpoint)
+    has_question = bool(await open_questions(hub, owner, thread_id))
+    if checkpoint is None and has_question:
+        return await _resume_answers(common, command)
+    head = (await read_history(hub, owner, thread_id)).head
+    if checkpoint is not None and (head is None or checkpoint != head.checkpoint_id):
+        return await _resume_state(common, command, checkpoint)
+    is_changed = head is not None and head.next and head.source in ("update", "fork")
+    if is_changed and not has_question and (await hub.reads.thread_view(owner, thread_id)).status != "busy":
+        await _check_names(common, thread_id, (), command["resume"])
+        return await _resume_state(common, command, None)
+    return await _resume_answers(common, command)
+
+
+async def _resume_state(common: _Common, command: JsonObject, checkpoint: str | None) -> Submission:
+    common.told.start.check_absent()
+    if common.body.after_seconds:
+        raise _cannot_resume_later()
+    value: Json = command["resume"]
+    body = common.body.model_copy(update={"input": None, "messages": None})
+    return await _submission(replace_fields(common, body=body), checkpoint, value)
+
+
+def _cannot_resume_later() -> FaultError:
+    return FaultError(
+        FaultCode.UNSUPPORTED,
+        "command.resume cannot be delayed (after_seconds), and takes a checkpoint only of a graph.",
+    )
+
+
+async def _resume_answers(common: _Common, command: JsonObject, checkpoint: str | None = None) -> tuple[Answers, ...]:
     body, thread_id = common.body, common.thread_id
     value: Json = command["resume"]
     common.told.start.check_absent()
@@ -367,10 +421,8 @@ async def _resume_answers(common: _Common, command: JsonObject) -> tuple[Answers
     rest = {name: given for name, given in command.items() if name != "resume" and given not in ([], {})}
     if rest and not common.agent.stateful:
         raise _needs_state(rest)
-    if body.after_seconds or checkpoint_of(body.checkpoint, body.checkpoint_id):
-        raise FaultError(
-            FaultCode.UNSUPPORTED, "command.resume cannot be delayed (after_seconds), and takes no checkpoint."
-        )
+    if body.after_seconds or checkpoint:
+        raise _cannot_resume_later()
     asked = await open_questions(common.hub, common.owner, thread_id)
     if not asked:
         try:

@@ -86,7 +86,9 @@ class Threads(Handlers):
         body = await read_body(request, ThreadCreate)
         thread_id = None if body.thread_id is None else uuid(body.thread_id, "thread")
         updates = _supersteps(body)
-        change = ThreadChange(metadata=body.metadata or {}, ttl=_seconds(body.ttl))
+        change = ThreadChange(
+            metadata=body.metadata or {}, ttl=_seconds(body.ttl), keeps_latest=_keeps_latest(body.ttl)
+        )
         owner = owner_of(request)
         try:
             thread = await self._hub.create_thread(owner, change, thread_id=thread_id)
@@ -140,7 +142,8 @@ class Threads(Handlers):
             await self._revise(owner, thread_id, update, body.messages)
         if body.metadata is not None or ttl is not None or not revises:
             try:
-                await self._hub.change_thread(owner, thread_id, ThreadChange(metadata=body.metadata or {}, ttl=ttl))
+                change = ThreadChange(metadata=body.metadata or {}, ttl=ttl, keeps_latest=_keeps_latest(body.ttl))
+                await self._hub.change_thread(owner, thread_id, change)
             except FaultError as error:
                 raise thread_not_found(error, thread_id) from error
         # RFC 7240, 4.2, as langgraph-api 0.16.7 answers it.
@@ -309,18 +312,23 @@ def _asks_for_messages(body: ThreadCount) -> bool:
 
 
 def _seconds(ttl: Ttl | float | None) -> int | None:
-    """Minutes as the hub counts. Raises unsupported for what would happen then, other than deletion."""
+    """Minutes as the hub counts."""
     if isinstance(ttl, Ttl):
-        if ttl.strategy != "delete":
-            raise FaultError(FaultCode.UNSUPPORTED, "ttl.strategy: only delete is supported")
         ttl = ttl.ttl
     return None if ttl is None else max(1, round(ttl * 60))
+
+
+def _keeps_latest(ttl: Ttl | float | None) -> bool | None:
+    if ttl is None:
+        return None
+    return isinstance(ttl, Ttl) and ttl.strategy == "keep_latest"
 
 
 def _encode_ttl(view: ThreadView) -> JsonObject:
     seconds = view.thread.ttl or 0
     expires = view.updated_at + seconds * 1_000_000
-    return {"strategy": "delete", "ttl_minutes": seconds / 60, "expires_at": state.format_time(expires)}
+    strategy = "keep_latest" if view.thread.keeps_latest else "delete"
+    return {"strategy": strategy, "ttl_minutes": seconds / 60, "expires_at": state.format_time(expires)}
 
 
 def _supersteps(body: ThreadCreate) -> list[StateUpdate]:

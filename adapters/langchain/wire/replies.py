@@ -36,6 +36,16 @@ class Checkpoint(_Reply):
     next: list[str] | None = None
 
 
+class State(_Reply):
+    """State of a thread, outside a stream."""
+
+    checkpoint: Configurable | None = None
+    parent_checkpoint: Configurable | None = None
+    values: Json = None
+    metadata: CheckpointMetadata | None = None
+    next: list[str] | None = None
+
+
 class Interrupt(_Reply):
     id: str | None = None
     interrupt_id: str | None = None

@@ -26,7 +26,7 @@ class _Ask(BaseModel):
 
 class Ttl(_Ask):
     ttl: Minutes
-    strategy: str = "delete"
+    strategy: Literal["delete", "keep_latest"] = "delete"
 
 
 class Checkpoint(BaseModel):
@@ -144,7 +144,8 @@ class RunCreate(BaseModel):
     multitask_strategy: Multitask | None = None
     if_not_exists: Literal["create", "reject"] | None = None
     on_disconnect: Literal["cancel", "continue"] | None = None
-    on_completion: Literal["delete", "keep"] | None = None
+    on_completion: Json = None
+    """`delete` or `keep` of a run without a thread. The type of @langchain/langgraph-sdk 1.15 has other values."""
     after_seconds: Annotated[float, Field(ge=0, le=10**9, strict=True)] | None = None
     durability: Durability | None = None
     checkpoint_during: bool | None = None

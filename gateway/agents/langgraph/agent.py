@@ -18,6 +18,7 @@ from langgraph.store.base import BaseStore
 from pydantic import TypeAdapter, create_model
 
 from babelgate.adapters.langchain.codec.caller_tools import encode_tool_message
+from babelgate.adapters.langchain.codec.stream_modes import has_events_mode
 from babelgate.adapters.langchain.read.run_frames import EventReader
 from babelgate.canonical import AgentInfo, DataPart, Event, FaultCode, FaultError, Invocation, Part, TextPart
 from babelgate.canonical.event import (
@@ -42,7 +43,7 @@ from babelgate.gateway.agents.langgraph.factory import (
     Ready,
     compile_graph,
 )
-from babelgate.gateway.agents.langgraph.frames import MODES, GraphStreamReader, PendingWrites, ResumedRun
+from babelgate.gateway.agents.langgraph.frames import MODES, GraphStreamReader, PendingWrites, ResumedRun, read_events
 from babelgate.gateway.agents.langgraph.inputs import (
     InputSchema,
     command_of,
@@ -198,11 +199,11 @@ class Graph:
             log=log,
             tools=frozenset(tool.name for tool in call.tools),
         )
-        stream = _attach_stores(known.graph, saver, occasion.store).astream(
+        stream = _stream(
+            _attach_stores(known.graph, saver, occasion.store),
             self._input(known.shape, call, base, await _find_asked(call)),
             occasion.config,
-            stream_mode=list(MODES),
-            subgraphs=True,
+            has_events=has_events_mode(call.input),
             **options(call, known.context),
         )
         for event in telling.read_unsaid():
@@ -335,6 +336,15 @@ class Graph:
 def _attach_stores(graph: Any, saver: Saver, store: BaseStore) -> Any:
     """The graph with what it keeps kept here. A store that its author gave it stays."""
     return graph.copy(update={"checkpointer": saver, "store": store if graph.store is None else graph.store})
+
+
+def _stream(graph: Any, given: Any, config: JsonObject, *, has_events: bool, **options: Any) -> Any:
+    options = {"stream_mode": list(MODES), "subgraphs": True, **options}
+    if has_events:
+        # langgraph-api 0.16.7 gives a graph without a name that of its agent.
+        config = config if _own_words(graph) else {**config, "run_name": config["configurable"]["graph_id"]}
+        return read_events(graph.astream_events(given, config, version="v2", **options))
+    return graph.astream(given, config, **options)
 
 
 def _has_begun(call: Invocation, base: Stored | None) -> bool:

@@ -3,13 +3,14 @@
 A graph in this process and one behind a URL are read by the same reader.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 
+from babelgate.adapters.langchain.codec.stream_modes import EVENTS
 from babelgate.adapters.langchain.read.run_frames import EventReader
 from babelgate.canonical import Event, Record, StateHistory
 from babelgate.canonical.event import (
@@ -30,6 +31,7 @@ from babelgate.gateway.agents.langgraph.jsonable import plain, plain_object
 MODES: Final = ("values", "checkpoints", "tasks", "updates", "messages", "custom")
 """What is asked of the graph."""
 
+_HIDDEN: Final = "langsmith:hidden"
 _INTERRUPT: Final = "__interrupt__"
 _ABOUT: Final = "langgraph_"
 """Begins the names of what LangGraph says of the place of a message; the rest is the author's."""
@@ -157,6 +159,18 @@ def _is_beginning(said: Sequence[_OfMessage], message: AIMessage) -> bool:
             case _:
                 pass
     return bool(said) and isinstance(message.content, str) and message.content.startswith("".join(text))
+
+
+async def read_events(events: AsyncIterator[Mapping[str, Any]]) -> AsyncGenerator[tuple[Namespace, str, Any]]:
+    """What `astream` yields, from `astream_events` (v2), and the other events between, as langgraph-api 0.16.7 sends
+    them. The first event is the start of the graph."""
+    graph: str | None = None
+    async for event in events:
+        graph = graph or event["run_id"]
+        if event["event"] == "on_chain_stream" and event["run_id"] == graph:
+            yield event["data"]["chunk"]
+        elif _HIDDEN not in (event.get("tags") or ()):
+            yield (), EVENTS, event
 
 
 class GraphStreamReader:

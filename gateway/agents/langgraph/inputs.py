@@ -104,9 +104,11 @@ class InputSchema(request.InputSchema):
 
 def command_of(call: Invocation) -> JsonObject:
     """What a caller wants done to the state (`update`) and where the graph is to go (`goto`), beside an input or an
-    answer."""
+    answer. `resume` = the answer to a question that no run has raised."""
     given = as_object(call.config.get("command"))
     made = {name: value for name, value in given.items() if name in ("update", "goto") and value}
+    if call.cause != "answer" and given.get("resume") is not None:
+        made["resume"] = given["resume"]
     goto: Any = made.get("goto")
     if goto:
         made["goto"] = [_target(each) for each in cast("list[Any]", goto if isinstance(goto, list) else [goto])]
@@ -132,13 +134,17 @@ def resume_command(
     for each in answers:
         values[_own_id(each.interrupt_id)] = encode_answer((asked or {}).get(each.interrupt_id, {}), each)
     if all(name.startswith(BREAKPOINT) for name in values):
-        return Command(**command) if command else None
+        return _command(command) if command else None
     values = {name: value for name, value in values.items() if not name.startswith(BREAKPOINT)}
     only = next(iter(values.values())) if len(values) == 1 else None
     if len(values) == 1 and only is not None and not _is_map(only):
         # By its id it would not be found any more if the state was changed since: that makes another checkpoint.
-        return Command(resume=only, **command)
-    return Command(resume=values, **command)
+        return _command({**command, "resume": only})
+    return _command({**command, "resume": values})
+
+
+def _command(members: Mapping[str, Any]) -> Any:
+    return Command(**members)
 
 
 def _own_id(interrupt_id: str) -> str:

@@ -11,6 +11,7 @@ Wanted = Literal["config", "runtime"]
 _WORDS: Final = re.compile(r"\w+")
 _CONFIG: Final = frozenset({"RunnableConfig"})
 _RUNTIME: Final = frozenset({"ServerRuntime", "_ExecutionRuntime", "_ReadRuntime"})
+_NAMES: Final[Mapping[str, Wanted]] = {"config": "config", "runtime": "runtime"}
 _GRAPHS: Final = frozenset({"CompiledGraph", "CompiledStateGraph", "Pregel", "StateGraph"})
 
 
@@ -18,6 +19,8 @@ _GRAPHS: Final = frozenset({"CompiledGraph", "CompiledStateGraph", "Pregel", "St
 class _Parameters:
     wanted: Mapping[str, Wanted]
     """By name, in their order."""
+    named: Mapping[str, Wanted]
+    """Those whose name alone tells what they are: their annotation is no type of LangGraph's."""
     unknown: tuple[str, ...]
     """Those that must be given, and that nothing is known of."""
     makes: frozenset[str]
@@ -47,12 +50,12 @@ def wanted_arguments(function: Callable[..., Any]) -> Mapping[str, Wanted]:
         found = _parameters(function)
     except ValueError:
         return {}
-    if len(found.unknown) == 1 and not found.wanted:
+    if len(found.unknown) == 1 and not found.wanted and not found.named:
         return {found.unknown[0]: "config"}
     if found.unknown:
         names = ", ".join(map(repr, found.unknown))
         raise TypeError(f"a function that makes a graph takes a RunnableConfig and a ServerRuntime, and not {names}")
-    return found.wanted
+    return {**found.wanted, **found.named}
 
 
 def _parameters(function: Callable[..., Any]) -> _Parameters:
@@ -61,6 +64,7 @@ def _parameters(function: Callable[..., Any]) -> _Parameters:
     except NameError:  # an annotation that is only there for type checkers
         signature = inspect.signature(function)
     wanted: dict[str, Wanted] = {}
+    named: dict[str, Wanted] = {}
     unknown: list[str] = []
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -68,14 +72,16 @@ def _parameters(function: Callable[..., Any]) -> _Parameters:
         what = _wanted_argument(name, parameter.annotation)
         if what is not None:
             wanted[name] = what
+        elif (meant := _NAMES.get(name)) is not None:
+            named[name] = meant
         elif parameter.default is parameter.empty:
             unknown.append(name)
-    return _Parameters(wanted, tuple(unknown), frozenset(_words(signature.return_annotation)))
+    return _Parameters(wanted, named, tuple(unknown), frozenset(_words(signature.return_annotation)))
 
 
 def _wanted_argument(name: str, annotation: object) -> Wanted | None:
     if annotation is inspect.Parameter.empty:
-        return "config" if name == "config" else "runtime" if name == "runtime" else None
+        return _NAMES.get(name)
     words = frozenset(_words(annotation))
     return "config" if words & _CONFIG else "runtime" if words & _RUNTIME else None
 

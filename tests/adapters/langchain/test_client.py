@@ -18,6 +18,7 @@ from babelgate.canonical.event import (
     InterruptRaised,
     LossNoted,
     MessageStarted,
+    Native,
     PartAdded,
     PartDelta,
     RunEnded,
@@ -134,13 +135,107 @@ async def test_what_is_said_next_goes_into_the_same_thread(far: Far, agent: Clie
     assert CREATE in far.calls() and "if_not_exists" not in far.bodies(CREATE)[0]
 
 
-async def test_a_server_that_knows_no_tasks_is_asked_for_less(far: Far, agent: Client) -> None:
-    refusal = {"detail": "stream_mode: invalid"}
-    far.answers[CREATE] = [(422, refusal), (200, Frames(STREAM))]
+BASIC = ["values", "updates", "messages-tuple", "custom"]
+_VALUE = {"code": "invalid_enum_value", "received": "tasks", "options": BASIC, "path": ["stream_mode", 4]}
+ZOD = {"success": False, "error": {"issues": [{"code": "invalid_union", "unionErrors": [{"issues": [_VALUE]}]}]}}
+FASTAPI = {"detail": [{"loc": ["body", "stream_mode", "list", 4], "msg": "Input should be 'values' or 'updates'"}]}
+
+
+@pytest.mark.parametrize(
+    ("refusals", "takes"),
+    [
+        ([(422, {"detail": "stream_mode: invalid"})], BASIC),
+        ([(422, {"detail": "no"})], BASIC),
+        ([(400, {"detail": "Bad Request"})], BASIC),
+        ([(400, ZOD)], BASIC),
+        ([(422, FASTAPI), (422, FASTAPI)], ["values", "updates", "messages"]),
+        ([(400, "unknown stream mode")] * 3, ["values"]),
+    ],
+)
+async def test_a_server_is_asked_for_the_stream_modes_that_it_knows(
+    far: Far, agent: Client, refusals: list[Any], takes: list[str]
+) -> None:
+    far.answers[CREATE] = [*refusals, (200, Frames(STREAM))]
     assert words(await all_of(agent.run(call()))) == "one two three"
     await all_of(agent.run(call()))
     asked = [body["stream_mode"] for body in far.bodies(CREATE)]
-    assert asked[1:] == [["values", "updates", "messages-tuple", "custom"]] * 2
+    assert asked[len(refusals) :] == [takes] * 2
+
+
+@pytest.mark.parametrize(("refusal", "runs"), [({"detail": "No such tool"}, 2), (ZOD, 4)])
+async def test_a_run_that_is_refused_in_every_form_is_told_why(
+    far: Far, agent: Client, refusal: Any, runs: int
+) -> None:
+    far.set(CREATE, refusal, status=400)
+    fault = await raised_fault(agent.run(call()))
+    assert fault.code is FaultCode.AGENT_FAILED and ("No such tool" in fault.message or "tasks" in fault.message)
+    assert len(far.bodies(CREATE)) == runs
+    far.set(CREATE, Frames(STREAM))
+    await all_of(agent.run(call()))
+    assert len(far.bodies(CREATE)[-1]["stream_mode"]) == 6
+
+
+@pytest.mark.parametrize("modes", ["events", ["values", "events"], ["values"]])
+async def test_events_are_asked_for_where_the_caller_wants_them(far: Far, agent: Client, modes: Any) -> None:
+    told: Any = {"event": "on_chain_start", "name": "graph", "data": {}}
+    far.set(CREATE, Frames([*STREAM[:2], ("events", told), *STREAM[2:]]))
+    events = await all_of(agent.run(call(extra={"langgraph": {"kwargs": {"stream_mode": modes}}})))
+    assert ("events" in far.bodies(CREATE)[0]["stream_mode"]) is ("events" in modes)
+    assert [(native.event, native.data) for native in of(Native, events)] == [("events", told)]
+    assert words(events) == "one two three"
+
+
+async def test_where_no_checkpoints_are_streamed_the_thread_tells_the_newest(far: Far, agent: Client) -> None:
+    far.answers[CREATE] = [(400, ZOD), (200, Frames(STREAM))]
+    place = {"thread_id": THREAD, "checkpoint_ns": ""}
+    told: Any = {
+        "values": {"messages": [human("Hello"), ai("one two three")]},
+        "next": [],
+        "metadata": {"source": "loop", "step": 1, "run_id": RUN},
+        "checkpoint": {**place, "checkpoint_id": "c2"},
+        "parent_checkpoint": {**place, "checkpoint_id": "c1"},
+    }
+    far.set("GET /threads/T/state", told)
+    [saved] = of(StateSaved, await all_of(agent.run(call())))
+    assert (saved.checkpoint_id, saved.parent_id, saved.next, saved.values) == ("c2", "c1", (), told["values"])
+    far.set("GET /threads/T/state", {**told, "metadata": {"run_id": THREAD}})
+    [saved] = of(StateSaved, await all_of(agent.run(call())))
+    assert saved.checkpoint_id is None, "that state is one of another run"
+
+
+ENDED = ("end", None)
+
+
+@pytest.mark.parametrize("frames", [STREAM, [*STREAM, ENDED], numbered([*STREAM, ENDED])])
+async def test_a_server_that_tells_of_no_runs_has_told_all_when_its_stream_ends(
+    far: Far, agent: Client, frames: Any
+) -> None:
+    far.set(CREATE, Frames(frames))
+    far.answers.pop(RUN_PATH)
+    events = await all_of(agent.run(call()))
+    assert words(events) == "one two three"
+    assert of(RunEnded, events)[0].status is RunStatus.SUCCESS
+
+
+@pytest.mark.parametrize("frames", [Frames(STREAM, cut=True), Frames(STREAM[:1])], ids=["cut", "nothing"])
+async def test_a_stream_that_ends_out_of_order_is_no_success(far: Far, agent: Client, frames: Any) -> None:
+    far.set(CREATE, frames)
+    far.answers.pop(RUN_PATH)
+    await raised_fault(agent.run(call()))
+
+
+async def test_a_thread_is_created_where_no_run_creates_it(far: Far, agent: Client) -> None:
+    far.answers[CREATE] = [(404, {"detail": "Thread not found"}), (200, Frames(STREAM))]
+    far.set("POST /threads", {"thread_id": THREAD})
+    events = await all_of(agent.run(call()))
+    assert of(UpstreamBound, events)[0].ids["thread"] == THREAD
+    assert ["if_not_exists" in body for body in far.bodies(CREATE)] == [True, False]
+
+
+async def test_no_thread_is_created_for_an_agent_that_is_not_there(far: Far, agent: Client) -> None:
+    far.set(CREATE, {"detail": "Thread or assistant not found."}, status=404)
+    await raised_fault(agent.run(call()))
+    assert "POST /threads" not in far.calls()
 
 
 async def test_what_a_graph_takes_decides_where_a_text_goes(far: Far, agent: Client) -> None:
@@ -402,6 +497,36 @@ async def test_a_breakpoint_that_is_answered_goes_on_with_no_input(far: Far, age
 async def test_an_answer_for_a_thread_that_was_never_told_is_the_agents_fault(agent: Client) -> None:
     given = replace(answering(asked(A), reply(A, 1)), upstream={})
     assert (await fault_of(agent.run(given)))[0] is FaultCode.AGENT_INVALID
+
+
+# Inputs
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"messages": ()}, None),
+        ({"messages": (), "data": {}}, {}),
+        ({"messages": (), "data": {"topic": "cats"}}, {"topic": "cats"}),
+        ({"messages": (), "config": {"command": {"goto": "x"}}}, None),
+        ({"messages": (), "data": {}, "config": {"command": {"goto": "x"}}}, {}),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"checkpoint": "c1", "upstream": {"thread": THREAD}}])
+async def test_no_input_reaches_the_server_as_null_and_an_empty_one_as_empty(
+    far: Far, agent: Client, given: dict[str, Any], sent: Any, more: dict[str, Any]
+) -> None:
+    far.set("GET /threads/T", {"thread_id": THREAD, "status": "idle"})
+    await all_of(agent.run(call(**given, **more)))
+    [body] = far.bodies(CREATE)
+    assert (body["input"], body.get("checkpoint_id")) == (sent, more.get("checkpoint"))
+
+
+async def test_a_thread_that_waits_is_asked_again_in_place(far: Far, agent: Client) -> None:
+    far.set("GET /threads/T", {"thread_id": THREAD, "status": "interrupted"})
+    events = await all_of(agent.run(call(messages=(), upstream={"thread": THREAD})))
+    assert of(UpstreamBound, events)[0].ids["thread"] == THREAD
+    assert "POST /threads/T/copy" not in far.calls()
 
 
 # Threads

@@ -7,19 +7,25 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from litestar import Litestar, Request, Response, get, post
 
-from babelgate.canonical import FaultCode, FaultError
+from babelgate.adapters.langchain.client import discovery
+from babelgate.adapters.langchain.client import server as servers
+from babelgate.canonical import FaultCode, FaultError, Invocation, RunInput, TextPart
+from babelgate.canonical.event import PartAdded
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.registry import Registry, agent_uuid, connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings, Timeout
 from tests.gateway.heard import hearing
+from tests.gateway.hubs import text as texts
+from tests.gateway.hubs import turned
 from tests.running import running
 from tests.serving import listen, serving
 
@@ -315,3 +321,130 @@ async def test_the_headers_of_an_upstream_are_sent_to_it_and_shown_to_nobody(tmp
     assert len(shown) == 2, "at the start, and with the call"
     for text in (*said, heard.text):
         assert SECRET not in text
+
+
+# Servers that are slow, or fail to describe their agents
+
+
+@dataclass
+class Slow:
+    """A LangGraph server with one graph. It lists and describes it when it may, and runs it at once."""
+
+    lists: asyncio.Event = field(default_factory=asyncio.Event)
+    describes: asyncio.Event = field(default_factory=asyncio.Event)
+    status: int = 200
+    """Of lists and descriptions."""
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[str]:
+        graph = {"assistant_id": agent_uuid("agent"), "graph_id": "agent", "metadata": {"created_by": "system"}}
+
+        @post("/assistants/search", status_code=200)
+        async def search() -> Response[Any]:
+            await self.lists.wait()
+            return Response([graph], status_code=self.status)
+
+        @get("/assistants/{assistant:str}/schemas")
+        async def schemas() -> Response[Any]:
+            await self.describes.wait()
+            body: Any = {"graph_id": "agent", "input_schema": {"properties": {"messages": {}}}}
+            return Response(body, status_code=self.status)
+
+        @post("/threads/{thread:str}/runs/stream", status_code=200)
+        async def run() -> Response[bytes]:
+            run_id = "22222222-2222-4222-8222-222222222222"
+            said = {"messages": [{"type": "ai", "id": "a", "content": "Done."}]}
+            frames = [("metadata", {"run_id": run_id}), ("values", said), ("end", None)]
+            body = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in frames)
+            return Response(body.encode(), media_type="text/event-stream")
+
+        async with serving(Litestar([search, schemas, run], openapi_config=None, logging_config=None)) as url:
+            try:
+                yield url
+            finally:
+                self.lists.set()
+                self.describes.set()
+
+
+NAMED = {"protocol": "langgraph", "agent": "agent"}
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds that end what never ends by itself in these tests."""
+    monkeypatch.setattr(discovery, "PATIENCE", 0.1)
+    monkeypatch.setattr(servers, "PATIENCE", 0.1)
+
+
+async def answer_of(found: RegisteredAgent) -> str:
+    assert found.agent is not None
+    call = Invocation(agent="a", thread_id="t", task_id="k", run_id="r", input=RunInput(messages=texts("Hi")))
+    said = [event.part async for event in found.agent.run(call) if isinstance(event, PartAdded)]
+    return "".join(part.text for part in said if isinstance(part, TextPart))
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_silent_server_does_not_delay_the_start_and_is_taken_when_it_answers() -> None:
+    slow = Slow()
+    async with slow.serving() as url, asyncio.timeout(30):
+        given = settings(echo={"python": "babelgate.gateway.demo:echo"}, a={"url": url})
+        registry = await connect(given, [url], patience=0.1)
+        assert [each.broken for each in registry.all()] == [None, *["its server has not answered yet"] * 2]
+        slow.lists.set()
+        slow.describes.set()
+        await registry.settle()
+        assert [each.info.name for each in registry.all()] == ["echo", "a", "agent"]
+        assert (await answer_of(registry.get("a")), registry.get("a").broken) == ("Done.", None)
+        await registry.aclose()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("status", [200, 500, 503])
+async def test_an_agent_that_the_settings_name_is_called_while_its_server_describes_nothing(status: int) -> None:
+    slow = Slow(status=status)
+    if status != 200:
+        slow.lists.set()
+        slow.describes.set()
+    async with slow.serving() as url, asyncio.timeout(30):
+        registry = await connect(settings(a={"url": url, **NAMED}), patience=0.1)
+        found = await registry.get_reachable("a")
+        assert found.broken is not None and found.info.stateful
+        assert await answer_of(found) == "Done."
+        await registry.aclose()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_what_describes_an_agent_is_kept_when_it_comes() -> None:
+    slow = Slow()
+    slow.lists.set()
+    async with slow.serving() as url, asyncio.timeout(30):
+        registry = await connect(settings(a={"url": url}))
+        assert (registry.get("a").broken, registry.get("a").info.schemas) == (None, {})
+        assert await answer_of(registry.get("a")) == "Done."
+        slow.describes.set()
+        await turned(lambda: "input" in registry.get("a").info.schemas)
+        await registry.aclose()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_call_tries_a_broken_agent_without_a_pause() -> None:
+    slow = Slow(status=500)
+    slow.lists.set()
+    slow.describes.set()
+    async with slow.serving() as url, asyncio.timeout(30):
+        registry = await connect(settings(a={"url": url}))
+        for _ in range(2):
+            assert (await registry.get_reachable("a")).agent is None
+        slow.status = 200
+        assert await answer_of(await registry.get_reachable("a")) == "Done."
+        await registry.aclose()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_call_of_a_broken_agent_waits_no_longer_than_its_timeout() -> None:
+    slow = Slow()
+    async with slow.serving() as url, asyncio.timeout(8):  # the look itself may take ten seconds
+        registry = await connect(settings(a={"url": url, "timeout": 0.2}), patience=0.1)
+        assert (await registry.get_reachable("a")).agent is None
+        assert not slow.lists.is_set()
+        await registry.aclose()

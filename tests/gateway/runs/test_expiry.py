@@ -1,8 +1,19 @@
 """Threads that end by themselves."""
 
+import asyncio
+
 import pytest
 
-from babelgate.canonical import FaultCode, FaultError, RunInput, Scope, Submission, TaskState, ThreadChange
+from babelgate.canonical import (
+    FaultCode,
+    FaultError,
+    RunInput,
+    Scope,
+    StateHistory,
+    Submission,
+    TaskState,
+    ThreadChange,
+)
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.settings.model import Limits
@@ -95,6 +106,32 @@ async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: now, lambda: now))
     await erased(hub, thread.thread_id)
     assert await hub.reads.thread(OWNER, other.thread_id)
+
+
+async def test_a_thread_that_keeps_its_newest_state_is_pruned_and_not_erased(hubs: House) -> None:
+    now = 1_000_000_000
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: now, lambda: now))
+    thread = await hub.create_thread(OWNER, ThreadChange(ttl=100, keeps_latest=True))
+    for words in ("one", "two"):
+        await submit_to_end(hub, "echo", words, thread_id=thread.thread_id)
+    await hubs.stop(hub)
+    now += 101_000_000
+    hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: now, lambda: now))
+
+    async def states() -> int:
+        history = await hub.reads.snapshot(
+            OWNER, thread.thread_id, StateHistory, lambda: StateHistory(thread.thread_id)
+        )
+        return len(list(history.newest(())))
+
+    async def pruned() -> None:
+        while True:
+            if await states() == 1:
+                return
+            await asyncio.sleep(0)
+
+    await within(pruned(), "the end of the thread's older states")
+    assert (await hub.reads.thread(OWNER, thread.thread_id)).keeps_latest
 
 
 async def test_a_restart_goes_on_with_what_is_to_expire(hubs: House) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from babelgate.adapters._upstream import Upstream
 from babelgate.adapters.langchain import agent_protocol_upstream, upstream
 from babelgate.adapters.langchain.agents import upstream_dialect, upstream_name
 from babelgate.adapters.langchain.client import discover
@@ -41,6 +42,14 @@ async def test_a_graph_whose_schemas_cannot_be_told_can_be_called_all_the_same(
     far.set("POST /assistants/search", [assistant("graph")])
     far.set("GET /assistants/T/schemas", {"detail": "no"}, status=500)
     assert [info.schemas for info in await discover("http://far", http)] == [{}]
+
+
+@pytest.mark.parametrize("each", [upstream, agent_protocol_upstream])
+def test_an_agent_that_its_server_does_not_list_is_called_by_its_name(each: Upstream) -> None:
+    assert each.assume is not None
+    info = each.assume("My Graph")
+    assert (info.name, each.name_of(info), upstream_dialect(info)) == ("my-graph", "My Graph", each.protocol)
+    assert info.stateful is (each is upstream)
 
 
 async def test_a_graph_without_an_assistant_of_the_servers_is_called_by_the_one_it_has(

@@ -65,7 +65,7 @@ def echoed() -> Log:
         ({"messages": {"role": "user", "content": "Hi"}, "mood": "good"}, ["Hi"], {"mood": "good"}),
         ({"messages": "Hi"}, ["Hi"], None),
         ({"messages": None, "a": 1}, [], {"a": 1}),
-        ({"messages": []}, [], None),
+        ({"messages": []}, [], {}),
         ([{"role": "user", "content": "Hi"}, ["ai", "Ho"]], ["Hi", "Ho"], None),
         ({"message": "Hi"}, [], {"message": "Hi"}),
         ({"prompt": "Hi"}, [], {"prompt": "Hi"}),

@@ -180,6 +180,16 @@ async def test_a_run_named_by_no_path_may_name_its_thread_in_the_body(site: Site
     assert (await site.post("/runs", delete)).status_code == 422
 
 
+@pytest.mark.parametrize("value", ["continue", "complete", 7])
+async def test_on_completion_of_a_run_on_a_thread_is_passed_over(site: Site, thread_id: str, value: Any) -> None:
+    """@langchain/langgraph-sdk 1.15 sends `continue`; langgraph-api 0.16.7 reads it of runs without a thread alone."""
+    body = {"assistant_id": "echo", "input": "x", "on_completion": value}
+    for path in ("runs/wait", "runs/stream", "runs"):
+        assert (await site.post(f"/threads/{thread_id}/{path}", body)).status_code == 200
+    assert (await site.post("/runs/wait", body)).status_code == 422
+    assert (await site.post("/runs/wait", {**body, "on_completion": None})).status_code == 200
+
+
 async def test_a_stateless_run_is_reached_by_its_thread_and_alone(site: Site) -> None:
     made = (await site.post("/runs", {"assistant_id": "echo", "input": "x"})).json()
     run = f"/threads/{made['thread_id']}/runs/{made['run_id']}"

@@ -42,7 +42,7 @@ async def test_an_id_that_is_no_uuid_is_unprocessable_and_an_unknown_one_not_fou
 
 MALFORMED: list[Any] = [
     *({"thread_id": "x"}, {"thread_id": 7}, {"metadata": []}, {"if_exists": "perhaps"}, [], "x"),
-    *({"ttl": -1}, {"ttl": {"ttl": 1, "strategy": "keep_latest"}}),
+    *({"ttl": -1}, {"ttl": {"ttl": 1, "strategy": "perhaps"}}),
     {"supersteps": [{"updates": [{"values": {}, "command": {"goto": "x"}}]}]},
 ]
 
@@ -236,3 +236,7 @@ async def test_a_time_to_live_is_in_minutes_and_shown_to_those_who_ask(site: Sit
     assert (ttl["strategy"], ttl["ttl_minutes"]) == ("delete", 5)
     await site.http.patch(f"/threads/{thread_id}", json={"ttl": {"ttl": 2, "strategy": "delete"}})
     assert (await site.look(f"/threads/{thread_id}?include=ttl"))["ttl"]["ttl_minutes"] == 2
+    for ttl, strategy in (({"ttl": 3, "strategy": "keep_latest"}, "keep_latest"), (3, "delete")):
+        await site.http.patch(f"/threads/{thread_id}", json={"ttl": ttl})
+        shown = (await site.look(f"/threads/{thread_id}?include=ttl"))["ttl"]
+        assert (shown["strategy"], shown["ttl_minutes"]) == (strategy, 3)

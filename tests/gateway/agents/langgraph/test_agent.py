@@ -13,14 +13,14 @@ import httpx
 import pytest
 
 from babelgate.adapters.langchain.server.create_run import open_questions
-from babelgate.canonical import AgentInfo, FaultCode, FaultError, Invocation
+from babelgate.canonical import AgentInfo, Answers, FaultCode, FaultError, Invocation, TaskState
 from babelgate.gateway.agents.langgraph.agent import wrap_graph
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.graphs import GRAPHS, State, asks, builder, chat
 from tests.gateway.hubs import Echo, within
-from tests.gateway.platform import Caller, begin, graphs_running
+from tests.gateway.platform import Caller, Thread, begin, graphs_running
 from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -161,13 +161,72 @@ async def test_a_new_input_on_a_thread_that_waits_gives_the_question_up(graphs: 
     assert spoken(values) == ["Hi", "Hi", "You said 'Ann'."]
 
 
-async def test_an_answer_finds_its_question_although_the_state_was_changed_meanwhile(graphs: Caller) -> None:
+async def shown(thread: Thread) -> tuple[Any, Any]:
+    """The questions that a thread and its state show."""
+    state = await thread.state()
+    listed = (await thread.caller.get(f"/threads/{thread.thread_id}"))["interrupts"]
+    return list(listed.values()), [*state["interrupts"], *(each for at in state["tasks"] for each in at["interrupts"])]
+
+
+async def test_a_change_of_the_state_closes_the_question_and_an_answer_goes_to_the_next(graphs: Caller) -> None:
+    """As on langgraph-api 0.16.7."""
     thread = await begin(graphs, "ask")
-    await thread.wait(SAID)
+    (question,) = (await thread.wait(SAID))["__interrupt__"]
     await thread.update({"count": 5}, as_node="before")
+    assert await shown(thread) == ([], [])
+    assert (await thread.state())["next"] == ["ask"]
+    late = {"assistant_id": "ask", "command": {"resume": {question["id"]: "Ann"}}}
+    answer = await graphs.gateway.http.post(f"/threads/{thread.thread_id}/runs/wait", json=late)
+    assert answer.status_code == 409
     values = await thread.resume("Ann")
     assert spoken(values)[-1] == "You said 'Ann'."
     assert values["count"] == 5
+
+
+async def test_a_change_of_the_state_cancels_the_task_that_asked(graphs: Caller) -> None:
+    thread = await begin(graphs, "ask")
+    await thread.wait(SAID)
+    hub = graphs.gateway.hub
+    (question,) = await open_questions(hub, "default", thread.thread_id)
+    await thread.update({"count": 5}, as_node="before")
+    assert (await hub.reads.task("default", question.task_id)).state is TaskState.CANCELLED
+    with pytest.raises(FaultError) as raised:
+        await hub.answer("default", Answers(task_id=question.task_id, values={question.interrupt_id: "Ann"}))
+    assert raised.value.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED)
+
+
+async def test_a_run_without_input_asks_an_open_question_again(graphs: Caller) -> None:
+    """As on langgraph-api 0.16.7: from the newest state, from a checkpoint, and after a change of the state."""
+    thread = await begin(graphs, "ask")
+    await thread.wait(SAID)
+    early = next(state for state in await thread.history() if state["next"] == ["before"])
+    for more in ({}, {"checkpoint_id": early["checkpoint"]["checkpoint_id"]}, {}):
+        (question,) = (await thread.wait(None, **more))["__interrupt__"]
+        assert await shown(thread) == ([[question]], [question, question])
+        await thread.update({"count": 5}, as_node="before")
+    (question,) = (await thread.wait(None))["__interrupt__"]
+    assert spoken(await thread.resume("Ann"))[-1] == "You said 'Ann'."
+
+
+@pytest.mark.parametrize("where", ["newest", "earlier"])
+async def test_an_answer_may_name_the_checkpoint_that_asks(graphs: Caller, where: str) -> None:
+    """`useStream` names the newest one with each answer."""
+    thread = await begin(graphs, "ask")
+    await thread.wait(SAID)
+    asks = (await thread.history())[0]["checkpoint"]
+    if where == "earlier":
+        await thread.wait(SAID)
+    values = await thread.resume("Ann", checkpoint=asks)
+    assert spoken(values) == ["Hi", "You said 'Ann'."]
+    assert await thread.status() == "idle"
+
+
+async def test_a_breakpoint_does_not_keep_a_run_from_its_checkpoint(graphs: Caller) -> None:
+    thread = await begin(graphs, "steps")
+    await thread.wait({"items": []}, interrupt_before=["two"])
+    early = next(state for state in await thread.history() if state["next"] == ["one"])
+    values = await thread.wait(None, checkpoint_id=early["checkpoint"]["checkpoint_id"])
+    assert values["items"] == ["one", "two", "three"]
 
 
 # Breakpoints
@@ -204,6 +263,23 @@ async def test_of_a_graph_that_is_told_to_stop_only_updates_tell_and_its_state_s
     assert (state["next"], state["interrupts"], state["tasks"][0]["interrupts"]) == (["two"], [], [])
     shown = await graphs.get(f"/threads/{thread.thread_id}")
     assert (shown["status"], shown["interrupts"]) == ("interrupted", {})
+
+
+@pytest.mark.parametrize("modes", [["events"], ["events", "values"]])
+async def test_the_mode_events_tells_the_events_of_langchain(graphs: Caller, modes: list[str]) -> None:
+    """As langgraph-api 0.16.7: what the graph itself streams is told by the other modes."""
+    thread = await begin(graphs, "steps")
+    frames = await thread.stream({"items": []}, *modes)
+    told = [data for mode, _, data in frames if mode == "events"]
+    assert [(each["event"], each["name"]) for each in told] == [
+        ("on_chain_start", "steps"),
+        *((f"on_chain_{kind}", node) for node in ("one", "two", "three") for kind in ("start", "stream", "end")),
+        ("on_chain_end", "steps"),
+    ]
+    assert told[-1]["data"]["output"] == {"items": ["one", "two", "three"]}
+    values = [data for mode, _, data in frames if mode == "values"]
+    assert values[-1:] == ([told[-1]["data"]["output"]] if "values" in modes else [])
+    assert (await thread.state())["values"] == told[-1]["data"]["output"]
 
 
 async def test_callers_of_other_protocols_are_asked_whether_the_graph_may_go_on(graphs: Caller) -> None:

@@ -45,6 +45,7 @@ MADE = {
     "asynchronous": "asynchronous mint",
     "runtime": "runtime threads.create_run None {'flavour': 'mint'}",
     "both": "both mint threads.create_run",
+    "plain": "plain mint threads.create_run",
     "blocking": "blocking mint",
     "entered": "entered",
     "needy": "needy mint",
@@ -64,7 +65,7 @@ async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "known"),
     [(name, True) for name in ("annotated", "config", "unannotated", "asynchronous", "runtime", "both", "entered")]
-    + [(name, True) for name in ("blocking", "called")]
+    + [(name, True) for name in ("blocking", "called", "plain")]
     + [(name, False) for name in ("nothing", "odd", "Called", "says", "MINT")],
 )
 async def test_a_function_that_says_what_it_is_needs_no_word_of_it_in_the_settings(name: str, known: bool) -> None:

@@ -155,11 +155,12 @@ def test_whatever_is_answered_at_a_breakpoint_lets_the_graph_go_on() -> None:
 
 
 def test_a_command_goes_with_the_answer() -> None:
-    asked = call(config={"command": {"goto": ["a", {"node": "b", "input": 1}], "update": {"n": 1}, "resume": "no"}})
-    command = command_of(asked)
+    given = {"command": {"goto": ["a", {"node": "b", "input": 1}], "update": {"n": 1}, "resume": "no"}}
+    command = command_of(call(cause="answer", config=given))
     assert command == {"goto": ["a", Send("b", 1)], "update": {"n": 1}}
     assert resume_command([answer(A, "x")], command) == Command(resume="x", goto=["a", Send("b", 1)], update={"n": 1})
     assert command_of(call(config={"command": {"goto": "a"}})) == {"goto": ["a"]}
+    assert command_of(call(config={"command": {"resume": False}})) == {"resume": False}
     with pytest.raises(FaultError, match="goto"):
         command_of(call(config={"command": {"goto": [7]}}))
 
