@@ -234,9 +234,10 @@ class StateHistory:
         )
 
     def _rest(self, run_id: str, task_id: str, event: RunEnded) -> None:
-        """What a state of the agent's own is left with: it was saved before the agent asked, or failed.
+        """Add the questions or the fault of a run to the last state that its agent saved.
 
-        A run without an input may ask in the state that it goes on from, and save none.
+        The agent saves a state before it asks or fails. A run without an input may ask in the state that it continues,
+        and save none.
         """
         tip = self._tips.get(task_id)
         if tip is None:

@@ -254,9 +254,9 @@ def callers_configurable(theirs: JsonObject) -> JsonObject:
 
 
 def encode_command(call: Invocation) -> JsonObject:
-    """What a caller wants done to the state (`update`) and where the graph is to go (`goto`).
+    """Return the members of a caller's command: changes of the state (`update`) and the next nodes (`goto`).
 
-    `resume` = the answer to a question that no run has raised.
+    `resume` is among them only if it answers a question that no run has raised.
     """
     given = as_object(call.config.get("command"))
     made = {name: given[name] for name in ("update", "goto") if given.get(name)}

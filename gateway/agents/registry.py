@@ -249,7 +249,7 @@ class _Late:
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
         self.looks: dict[int, asyncio.Future[Sequence[RegisteredAgent]]] = {}
-        """By the identity of what looks again for the agent that stands in the place of what will be found."""
+        """Pending looks for agents, by the `id` of the `again` function of the stand-in that each will replace."""
 
     def take(
         self, look: "asyncio.Future[Sequence[RegisteredAgent]]", instead: Callable[[], RegisteredAgent]
@@ -304,7 +304,7 @@ async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequ
 
 
 def _wait_for(name: str, settings: AgentSettings) -> RegisteredAgent:
-    """What stands in the place of an agent whose server has not answered yet."""
+    """Return a stand-in for an agent whose server has not answered yet."""
     return _apply_settings(name, settings, _stand_in(name, settings, _Broken("its server has not answered yet")))
 
 

@@ -37,7 +37,7 @@ class Stop:
         self._grace = grace
         self._expire = expire
         self._deadline: float | None = None
-        """By the monotonic clock, in seconds."""
+        """Time of the end, in seconds of the monotonic clock; None before the first signal."""
         self._is_hurried = False
         self._changed = asyncio.Event()
 

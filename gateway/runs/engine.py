@@ -240,8 +240,11 @@ class Engine:
         return registered
 
     async def _take_up(self, pump: Pump, past: Past) -> RegisteredAgent:
-        """The same for a run that another process began: if its server does not answer, as when it is started together
-        with the gateway, try again for as long as `recovery.patience` says."""
+        """Continue a run that another process began, and store what its agent says.
+
+        If the server of the agent does not answer, try again for `recovery.patience`: it may be starting, too. Raises
+        the same as `_take_events`.
+        """
         loop = asyncio.get_running_loop()
         pause, until = _FIRST_PAUSE, loop.time() + self._patience
         while True:

@@ -130,7 +130,7 @@ class Deliverer:
         self._deliveries: dict[Key, _Delivery] = {}
         self._stopped = False
         self._posting: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """By owner, while a post of theirs is under way."""
+        """Limits of concurrent posts, by owner. An entry lives while one of the owner's posts is running."""
 
     # Which webhooks are delivered to
 

@@ -398,7 +398,7 @@ class Limits(Section):
 
 
 class Shutdown(Section):
-    """What SIGTERM and Ctrl-C do."""
+    """Shutdown after SIGTERM or Ctrl-C."""
 
     grace: Period = 30.0
     """Time until the process ends after SIGTERM, such as `30s`. It starts no more runs, and running ones may end; the
@@ -407,7 +407,7 @@ class Shutdown(Section):
 
 
 class Recovery(Section):
-    """What happens after a restart to runs that were running."""
+    """Recovery of runs that were running when the gateway ended."""
 
     patience: Period = 60.0
     """Time for which the gateway tries to reach the server of such a run again, such as `60s`. Then the run fails, and

@@ -86,10 +86,10 @@ class Server:
                 self.debugs = False
 
     async def learn(self) -> None:
-        """What a graph takes and gives. Without it, it takes messages.
+        """Fetch the schemas of the graph. A graph without schemas takes messages.
 
-        A server that is slow to tell goes on doing so in the background, for the runs that follow. Raises
-        agent_unreachable where there is no server.
+        If the server is slow, the fetch continues in the background, for later runs. Raises agent_unreachable if nobody
+        answers.
         """
         if self.shape is not None or self.dialect != "langgraph":
             return

@@ -162,8 +162,10 @@ def _is_beginning(said: Sequence[_OfMessage], message: AIMessage) -> bool:
 
 
 async def read_events(events: AsyncIterator[Mapping[str, Any]]) -> AsyncGenerator[tuple[Namespace, str, Any]]:
-    """What `astream` yields, from `astream_events` (v2), and the other events between, as langgraph-api 0.16.7 sends
-    them. The first event is the start of the graph."""
+    """Yield the parts of `astream`, read from the events of `astream_events` (v2), and the other events between them.
+
+    The order is that of langgraph-api 0.16.7. The first event is the start of the graph.
+    """
     graph: str | None = None
     async for event in events:
         graph = graph or event["run_id"]

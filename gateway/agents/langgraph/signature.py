@@ -20,7 +20,7 @@ class _Parameters:
     wanted: Mapping[str, Wanted]
     """By name, in their order."""
     named: Mapping[str, Wanted]
-    """Those whose name alone tells what they are: their annotation is no type of LangGraph's."""
+    """Parameters that are recognized by their name, because their annotation is not a type of LangGraph."""
     unknown: tuple[str, ...]
     """Those that must be given, and that nothing is known of."""
     makes: frozenset[str]
