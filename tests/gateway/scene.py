@@ -241,6 +241,8 @@ class Company(Scene):
             *self.cast("far-langgraph", 4, Acp, JsonRpc10, LangGraph, AgentProtocol),
         ]
         self.late = [Part(Acp(stage.http, "echo"), f"late-{number}") for number in range(6)]
+        self.attempts: dict[str, int] = {}
+        """Number of each run's last attempt before the last kill, by task."""
         self.parts += [*self.cancelled, *self.late]
 
     async def play(self) -> None:
@@ -306,16 +308,28 @@ class Company(Scene):
         ran = [puppet.text for puppet in self.puppets.order if puppet.text.startswith("single")]
         assert ran == [part.text for part in self.queue]
 
-    async def check_going_on(self, attempt: int) -> None:
+    async def restart(self) -> None:
+        """Kill the gateway, unless it is dead, and start the next one."""
+        await self.stage.killed()
+        self.attempts = dict[str, int](self.stage.rows("SELECT task_id, attempt FROM run"))
+        self.move(await self.stage.start())
+
+    async def check_going_on(self) -> None:
         """What may be started again is: it says everything again, and more or less than before, and the last attempt
         holds. What goes on elsewhere is heard to its end."""
-        going: list[Awaitable[None]] = [part.check_going_on() for part in self.far]
-        for number, part in enumerate(self.again):
-            assert part.puppet is not None
-            more = len(part.puppet.words) + 3
-            part.puppet = await self.puppets.called(part.text, attempt)
-            going.append(part.check_going_on(more if number % 2 else 1))
-        await together(going)
+        await together(
+            [
+                *(part.check_going_on() for part in self.far),
+                *(self._check_restarted(part, number) for number, part in enumerate(self.again)),
+            ]
+        )
+
+    async def _check_restarted(self, part: Part, number: int) -> None:
+        """The gateway starts one such run at a time: the next one waits until this one ends."""
+        assert part.puppet is not None
+        more = len(part.puppet.words) + 3
+        part.puppet = await self.puppets.called(part.text, self.attempts[part.task_id] + 1)
+        await part.check_going_on(more if number % 2 else 1)
 
     async def check_last_moment(self) -> None:
         """Of what was done while the kill came, all is there that was acknowledged."""
