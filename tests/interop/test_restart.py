@@ -43,6 +43,7 @@ class Front:
     def __init__(self) -> None:
         self.url = ""
         self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def lead_to(self, url: str | None) -> None:
         if self._port.done():
@@ -58,11 +59,24 @@ class Front:
             yield self
         finally:
             server.close()
+            for writer in self._serving.values():
+                writer.transport.abort()
+            if self._serving:
+                for task in self._serving:
+                    task.cancel()
+                await asyncio.wait(list(self._serving), timeout=BOUND)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", await asyncio.shield(self._port))
-            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving[task] = writer
+        try:
+            with suppress(ConnectionError, asyncio.CancelledError):
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", await asyncio.shield(self._port))
+                await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        finally:
+            writer.close()
+            del self._serving[task]
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

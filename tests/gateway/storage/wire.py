@@ -128,16 +128,21 @@ class Wire:
         if not self._whole:
             near.transport.abort()
             return
-        far_reader, far = await asyncio.open_connection(*self._server)
-        self._open |= {near, far}
-        lost, dead = asyncio.Event(), asyncio.Event()
-        with suppress(ConnectionError, asyncio.CancelledError):
-            await asyncio.gather(
-                self._ask(near_reader, near, far, lost, dead), self._answer(far_reader, near, lost, dead)
-            )
-        self._open -= {near, far}
-        for each in (near, far):
-            each.transport.abort()
+        ends = {near}
+        self._open.add(near)
+        try:
+            with suppress(OSError, asyncio.CancelledError):  # also where the server does not listen
+                far_reader, far = await asyncio.open_connection(*self._server)
+                ends.add(far)
+                self._open.add(far)
+                lost, dead = asyncio.Event(), asyncio.Event()
+                await asyncio.gather(
+                    self._ask(near_reader, near, far, lost, dead), self._answer(far_reader, near, lost, dead)
+                )
+        finally:
+            self._open -= ends
+            for each in ends:
+                each.transport.abort()
 
     async def _ask(
         self,
