@@ -354,11 +354,12 @@ class Held:
         return self
 
     async def queued(self, asking: "asyncio.Future[Any]", count: int = 1, *, writes: bool = False) -> None:
-        """Until so many commands were queued since the last look, or `asking` is over, unless it `writes` for certain:
-        then what it has begun may come after its end."""
+        """Wait until so many commands were queued since the last call, or `asking` is over. If it `writes` for certain,
+        wait for both: its command may follow its end, and another command of the hub may come before it."""
 
         def is_queued() -> bool:
-            return self._queued >= self._seen + count or (asking.done() and not writes)
+            is_counted = self._queued >= self._seen + count
+            return is_counted and asking.done() if writes else is_counted or asking.done()
 
         await within(turned(is_queued), "a command in the queue")
         self._seen = self._queued
