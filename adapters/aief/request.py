@@ -1,7 +1,7 @@
 """What an agent is called with → the bodies and files that another AIEF server takes."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from babelgate.adapters.aief.carries import CARRIES
 from babelgate.adapters.aief.codec import clean_name, contents, json_text
@@ -29,8 +29,9 @@ _DECLINED: Final = "a refusal to answer has no form, and is told as an empty ans
 
 
 def task_body(call: Invocation) -> JsonObject:
-    """Of a new task, which is told what was said before: the protocol has no other place for it."""
-    body = turn_body(call)
+    """Return the body of a new task. Its input begins with the history: the protocol has no other place for it."""
+    first = _first_inputs(call)
+    body = turn_body(call) if first is None else first[0]
     past = [f"{message.role}: {message.text}" for message in call.history if message.text]
     if past:
         lines = ["Said before in this conversation:", *past, "", body.get("input") or ""]
@@ -68,14 +69,34 @@ def _in_words(value: Json) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def first_step_body(body: JsonObject, kept: object) -> JsonObject:
-    """The body of a new task's first step: empty, unless the server did not keep the object that came with the task
-    (the Python SDK 1.0.2 does not). Then the step says it in words, and the task's text with it: an agent reads the
-    one or the other."""
+def _first_inputs(call: Invocation) -> tuple[JsonObject, JsonObject] | None:
+    """Return the bodies of the task and of its first step if an AIEF caller of the gateway gave both an input of its
+    own. Else None."""
+    own = cast("JsonObject", call.input.extra.get("aief") or {})
+    if "first" not in own:
+        return None
+    first = cast("dict[str, JsonObject]", own["first"])
+    beside: Any = call.config.get("additional_input")
+    task, step = ({name: value for name, value in first[body].items() if value} for body in ("task", "step"))
+    if isinstance(beside, dict) and beside:
+        task["additional_input"] = {**beside, **task.get("additional_input", {})}
+    return task, step
+
+
+def first_step_body(call: Invocation, body: JsonObject, kept: object) -> JsonObject:
+    """Return the body of a new task's first step: the input that the caller gave this step, or nothing.
+
+    A server may not keep the object that came with the task (the Python SDK 1.0.2 does not). Then the step says it in
+    words, and the task's text with it: an agent reads the one or the other.
+    """
+    first = _first_inputs(call)
+    step = {} if first is None else first[1]
     given: Any = body.get("additional_input")
     if given is None or kept == given:
-        return {}
-    return {"input": "\n".join([*([body["input"]] if body.get("input") else []), json_text(given)])}
+        return step
+    objects = [given, *([step["additional_input"]] if "additional_input" in step else [])]
+    texts = [each["input"] for each in (body, step) if each.get("input")]
+    return {"input": "\n".join([*texts, *map(json_text, objects)])}
 
 
 def answer_body(call: Invocation, past: Sequence[Record]) -> JsonObject:

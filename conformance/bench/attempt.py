@@ -122,9 +122,10 @@ async def _perform(server: Server, asked: LoadedTask, seed: int, seen: _Seen) ->
 
 async def _steps(server: Server, asked: LoadedTask, seen: _Seen) -> None:
     task, begun = asked.task, time.monotonic()
+    replies = iter(task.replies)
     while len(seen.steps) < task.steps:
-        number = len(seen.steps) - 1
-        reply = task.replies[number] if 0 <= number < len(task.replies) else None
+        asks = bool(seen.steps) and seen.steps[-1].asks is not False
+        reply = next(replies, None) if asks else None
         at = time.monotonic()
         try:
             if reply is None:

@@ -46,6 +46,9 @@ class Step:
     usage: Mapping[str, Any]
     artifacts: int
     raw: Mapping[str, Any]
+    asks: bool | None = None
+    """Whether the agent waits for an answer, where the server says so: a gateway like this project's does. The protocol
+    has no word for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,14 @@ def _step(told: Mapping[str, Any]) -> Step:
         usage=cast("dict[str, Any]", usage) if isinstance(usage, dict) else {},
         artifacts=len(cast("list[Any]", artifacts)) if isinstance(artifacts, list) else 0,
         raw=told,
+        asks=_asks(is_last, about),
     )
+
+
+def _asks(is_last: bool, about: Mapping[str, Any]) -> bool | None:
+    if about.get("status") in ("input-required", "auth-required"):
+        return not is_last
+    return False if "babelgate" in about else None
 
 
 def _error(told: Any) -> str | None:

@@ -185,7 +185,8 @@ class Task(Section):
     additional_input: dict[str, Any] = {}
     files: tuple[InputFile, ...] = ()
     replies: tuple[Annotated[Reply, BeforeValidator(_reply, json_schema_input_type=str | Reply)], ...] = ()
-    """What is said at the second step, the third and so on; later steps are executed without an input."""
+    """Answers to the agent's questions, in order. A server that does not mark its questions gets one with each step
+    after the first. All other steps are executed without an input."""
     steps: PositiveInt = 20
     """How many steps may be executed; an agent that is not done by then has failed."""
     timeout: Seconds = 120.0

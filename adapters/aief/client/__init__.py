@@ -130,7 +130,7 @@ class _Run(UpstreamRun):
         body = task_body(self._call)
         made = await task.create(body)
         said = (*self._call.history, *self._call.messages)
-        first, told = self._extend(first_step_body(body, made.additional_input), said)
+        first, told = self._extend(first_step_body(self._call, body, made.additional_input), said)
         yield self._begin(made.task_id, told)
         await task.upload(files_of(self._call))
         try:
@@ -140,7 +140,7 @@ class _Run(UpstreamRun):
                 raise
             yield self._reader.note(Feature.FORK, NOT_FORKED)
             self._call = without_start(self._call)
-            first, _ = self._extend(first_step_body(body, made.additional_input), said)
+            first, _ = self._extend(first_step_body(self._call, body, made.additional_input), said)
             self._told = await task.step(first)
 
     def _extend(

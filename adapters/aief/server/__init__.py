@@ -337,10 +337,8 @@ class Server(Handlers):
         extension = ExtensionRequest() if asked is None else asked.extension
         if coming.answer is not None:
             return await self._answer(who, view, coming.answer, body, extension)
-        wanted, more = (None, {}) if coming.run_id is None else view.input()
-        said = wanted if body.input is None else body.input
-        text = wanted if wanted and is_go_ahead(said) else said
-        more = {**more, **(body.additional_input or {})}
+        given = _StepInput(*((None, {}) if coming.run_id is None else view.input()), body)
+        more = given.data
         kept = more.pop(URI, None)  # of the task, whose first step this is
         if kept is not None and asked is None:
             extension = decode_request(kept)
@@ -350,13 +348,13 @@ class Server(Handlers):
             protocol="aief",
             version=VERSION,
             input=RunInput(
-                messages=with_uploads(extension, given_messages(extension) or (decode_input(text),)),
+                messages=with_uploads(extension, given_messages(extension) or (decode_input(given.text),)),
                 uploaded=len(extension.uploads),
                 data=more or None,
                 config=given_config(extension),
                 metadata=extension.metadata or {},
                 headers=who.headers,
-                extra=_input_extra(said, more),
+                extra=given.extra,
             ),
             thread_id=view.thread_id,
             run_id=coming.run_id,
@@ -490,6 +488,41 @@ async def _body(request: AnyRequest) -> w.RequestBody:
     # `curl -X POST …/steps` without a body, JSON without a Content-Type (which the JavaScript SDK 1.0.5 answers 415),
     # and agbenchmark 0.0.10's Content-Type without a body.
     return w.RequestBody() if body is ABSENT else validate(w.RequestBody, body)
+
+
+class _StepInput:
+    """Input of a step, together with that of the task if it is the task's first step.
+
+    `task_text`, `task_data`: input and additional_input of the task; None and {} for later steps. Many clients send the
+    task's input again, or only a "y": the agent gets the task's input once.
+    """
+
+    def __init__(self, task_text: str | None, task_data: JsonObject, body: w.RequestBody) -> None:
+        own = body.additional_input or {}
+        self.data: JsonObject = {**task_data, **own}
+        """Object that the agent gets."""
+        self.shown = task_text if body.input is None else body.input
+        """Input that the step shows."""
+        self.text = self.shown
+        """Text that the agent gets."""
+        self._first: JsonObject | None = None
+        said = (self.shown or "").strip()
+        if not task_text:
+            adds = False
+        elif not said or is_go_ahead(said) or said == task_text.strip():
+            self.text, adds = task_text, False
+        else:
+            self.text, adds = f"{task_text}\n\n{self.shown}", True
+        if adds or (own and (task_text or task_data)):
+            task = {name: value for name, value in task_data.items() if name != URI}
+            step = {"input": self.shown if adds else None, "additional_input": own}
+            self._first = {"task": {"input": task_text, "additional_input": task}, "step": step}
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Both inputs apart, for a step that shows its own and for an AIEF server behind."""
+        extra = _input_extra(self.shown, self.data)
+        return extra if self._first is None else {"aief": {**extra["aief"], "first": self._first}}
 
 
 def _input_extra(text: str | None, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -197,12 +197,24 @@ async def test_a_step_is_answered_when_the_run_is_over(site: Site) -> None:
     assert await site.step("echo", task_id, step["step_id"]) == step
 
 
-async def test_the_input_of_a_step_goes_before_the_task_s(site: Site) -> None:
-    task_id = await site.create("echo", "task")
-    assert (await site.post("echo", task_id, "step"))["output"] == "step"
-    assert (await site.task("echo", task_id))["input"] == "task"
-    task_id = await site.create("echo", "task")
-    assert (await site.post("echo", task_id, ""))["output"] == ""
+@pytest.mark.parametrize(
+    ("task", "step", "output"),
+    [
+        ("task", "step", "task\n\nstep"),
+        ("task", "", "task"),
+        ("task", " task\n", "task"),
+        ("", "step", "step"),
+        (None, "step", "step"),
+    ],
+)
+async def test_the_input_of_the_first_step_is_added_to_the_task_s(
+    site: Site, task: str | None, step: str, output: str
+) -> None:
+    task_id = await site.create("echo", task)
+    done = await site.post("echo", task_id, step)
+    assert (done["output"], done["input"]) == (output, step)
+    assert (await site.task("echo", task_id))["input"] == task
+    assert (await site.post("echo", task_id, "next"))["output"] == "next"
 
 
 @pytest.mark.parametrize("word", ["y", "Yes", " continue\n"])
@@ -444,7 +456,7 @@ async def at_work(site: Site) -> tuple[str, asyncio.Future[Any]]:
 
 
 async def test_two_steps_at_once_come_one_after_the_other(site: Site) -> None:
-    task_id = await site.create("gated")
+    task_id = await site.create("gated", None)
     posting = [asyncio.ensure_future(site.post("gated", task_id, word)) for word in ("a", "b")]
     await within(site.gates.began.wait())
     site.gates.go.set()

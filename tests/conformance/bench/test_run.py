@@ -250,3 +250,37 @@ async def test_a_cancelled_run_keeps_what_was_over_alone(tmp_path: Path) -> None
                 await stuck.wait()
                 raise KeyError  # which cancels what runs
     assert [each.outcome for each in made] == ["passed"]
+
+
+class Asking(Scripted):
+    """Four steps a task. Its second one asks, and each step says what input it got."""
+
+    def __init__(self, *, marks: bool) -> None:
+        super().__init__()
+        self.marks = marks
+        self.steps = 0
+
+    async def answer(self, path: Sequence[str], asked: dict[str, Any], receive: Any) -> tuple[int, Any]:
+        if path[-1] != "steps":
+            return await super().answer(path, asked, receive)
+        self.steps += 1
+        about: dict[str, Any] = {"babelgate": {}} if self.marks else {}
+        if self.marks and self.steps == 2:
+            about["status"] = "input-required"
+        output = f"{self.steps}: {asked.get('input')}"
+        return 200, {"output": output, "is_last": self.steps == 4, "additional_output": about}
+
+
+@pytest.mark.parametrize(
+    ("marks", "outputs"),
+    [
+        (True, ("1: None", "2: None", "3: Ann", "4: None")),
+        (False, ("1: None", "2: Ann", "3: Bob", "4: None")),
+    ],
+)
+async def test_replies_answer_questions_where_the_server_marks_them(
+    tmp_path: Path, marks: bool, outputs: tuple[str, ...]
+) -> None:
+    text = "tasks:\n  - {name: t, input: good, replies: [Ann, Bob], checks: [{contains: good}]}\n"
+    _, (made,) = await play(suite(tmp_path, text), Asking(marks=marks))
+    assert made.outputs == outputs

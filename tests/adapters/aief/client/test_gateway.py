@@ -72,6 +72,16 @@ async def near(far: Site, tmp_path: Path) -> AsyncGenerator[Site]:
             yield made
 
 
+async def test_the_task_and_its_first_step_keep_their_own_inputs_behind_a_gateway(near: Site, far: Site) -> None:
+    task_id = await near.create("echo", "task", additional_input={"a": 1})
+    done = await near.post("echo", task_id, "step", additional_input={"b": 2})
+    assert done["output"] == "task\n\nstep"
+    (task,) = (await far.http.get(far.at("echo"))).json()["tasks"]
+    (step,) = await far.steps("echo", task["task_id"])
+    assert (task["input"], task["additional_input"]) == ("task", {"a": 1})
+    assert (step["input"], step["additional_input"]) == ("step", {"a": 1, "b": 2})
+
+
 async def test_an_aief_client_sees_the_steps_of_the_agent_behind_two_gateways(near: Site) -> None:
     task_id = await near.create("steps")
     done = [await near.post("steps", task_id)]

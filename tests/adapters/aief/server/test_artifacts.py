@@ -132,7 +132,7 @@ async def test_artifacts_of_every_kind_are_files(site: Site) -> None:
 
 
 async def test_artifacts_of_two_turns_are_two_though_their_agent_named_them_alike(site: Site) -> None:
-    task_id = await site.create("files")
+    task_id = await site.create("files", None)
     for text in ("one", "two"):
         await site.post("files", task_id, text)
     found = await site.artifacts("files", task_id)
