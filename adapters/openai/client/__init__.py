@@ -1,7 +1,6 @@
 """Drives a model on an OpenAI-compatible server: through the Responses API where the server has it, which remembers
 what was said, else through chat completions, which are told everything each time."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from babelgate.adapters._client.calls import Connection
 from babelgate.adapters._client.catch_up import catch_up
 from babelgate.adapters._client.driver import DrivenClient, Stage, UpstreamRun
 from babelgate.adapters._client.frames import DRAIN, FrameStream, is_stream
-from babelgate.adapters._client.sse import Frame
 from babelgate.adapters._client.status import is_retryable
 from babelgate.adapters._extension import (
     HEADER,
@@ -33,7 +31,12 @@ from babelgate.adapters.openai.carries import CHAT_VERSION, RESPONSES_VERSION
 from babelgate.adapters.openai.client.http import HttpClient
 from babelgate.adapters.openai.codec.model import Losses, format_of
 from babelgate.adapters.openai.codec.names import EXTENSION, RECORDS, is_of_api
-from babelgate.adapters.openai.errors.decode import has_no_such_api, is_field_refused, is_previous_lost
+from babelgate.adapters.openai.errors.decode import (
+    has_no_such_api,
+    is_field_refused,
+    is_previous_lost,
+    is_unexplained,
+)
 from babelgate.adapters.openai.read.chat import ChatReader
 from babelgate.adapters.openai.read.records import RecordsReader
 from babelgate.adapters.openai.read.responses import ResponseReader
@@ -45,9 +48,6 @@ from babelgate.canonical.event import LossNoted
 from babelgate.canonical.value import Json, JsonObject
 
 __all__ = ("Client", "discover")
-
-COUNT: Final = 2.0
-"""Seconds that a server has to count its tokens after the model has stopped."""
 
 MOST_OF_FILES: Final = 32 * 2**20
 """Bytes of the files of earlier messages, all together, that a server is told again: those of the newest."""
@@ -141,6 +141,10 @@ class _Run(UpstreamRun):
         self._refused: Literal["previous", "responses", "counts"] | None = None
         """What of the last request the server did not know, before it had said anything: the response to go on from,
         the API, or `stream_options`."""
+        self._is_other = False
+        """The server answered with something that is no response: a web page, or words that the path is unknown."""
+        self._refusal: FaultError | None = None
+        """How the server refused the Responses API, if it may have meant the request instead."""
 
     @property
     def is_cancellable(self) -> bool:
@@ -181,7 +185,7 @@ class _Run(UpstreamRun):
 
     async def _read_response(self, previous: str | None) -> Stage:
         """The Responses API: one response, which goes on from `previous`."""
-        self._refused = None
+        self._refused, self._is_other = None, False
         losses, has_said = Losses(), False
         if previous is None:
             await self._load_history()
@@ -219,8 +223,12 @@ class _Run(UpstreamRun):
         except FaultError as error:
             if previous is not None and is_previous_lost(error.fault, previous):
                 self._refused = "previous"
-            elif self._server.api != "responses" and has_no_such_api(error.fault):
+            elif self._server.api == "responses" or has_said:
+                raise
+            elif has_no_such_api(error.fault):
                 self._refused = "responses"
+            elif self._server.api is None and (self._is_other or is_unexplained(error.fault)):
+                self._refused, self._refusal = "responses", error
             else:
                 raise
 
@@ -268,8 +276,12 @@ class _Run(UpstreamRun):
                 return () if self._records.active and frame.event != "error" else reader.read(value)
             if response.is_stream_consumed:
                 return None
+            self._is_other = True
             answer = await self._server.http.json(response)
-            return reader.whole(answer) if _is_response(answer) else reader.read(answer)
+            if not _is_response(answer):
+                return reader.read(answer)
+            self._is_other = False
+            return reader.whole(answer)
 
     async def _read_records(self, value: Json) -> Sequence[Event]:
         told = value.get(URI) if isinstance(value, dict) else None
@@ -342,8 +354,9 @@ class _Run(UpstreamRun):
                     if not is_stream(response):
                         yield reader.read(await self._server.http.json(response))
                     else:
-                        until: float | None = None
-                        while (frame := await _next(frames, until)) is not None:
+                        # Until its mark or its end, as openai-python 3.54.0 reads it: some servers give a reason for
+                        # the end in every chunk, and the count of tokens comes after the last choice.
+                        async for frame in frames:
                             if frame.data.strip() == _DONE:
                                 done = True
                                 await frames.drain(DRAIN)
@@ -356,15 +369,14 @@ class _Run(UpstreamRun):
                             if self._records.has_stopped:
                                 await frames.drain(DRAIN)
                                 return
-                            if reader.finished and until is None:
-                                # The count of tokens comes after the last choice, and not always
-                                # (SPEC/chat/chat_completion_stream_options_param.py, include_usage).
-                                until = asyncio.get_running_loop().time() + COUNT
                     yield reader.end(done=done and not self._records.active)
         except FaultError as error:
-            if not counts or not is_field_refused(error.fault, "stream_options"):
+            if counts and is_field_refused(error.fault, "stream_options"):
+                self._refused = "counts"
+            elif self._refusal is not None and has_no_such_api(error.fault):
+                raise self._refusal from error
+            else:
                 raise
-            self._refused = "counts"
 
     @property
     def _is_structured(self) -> bool:
@@ -404,12 +416,3 @@ def _is_plain(message: Message) -> bool:
 def _is_response(answer: Json) -> bool:
     """And not an error that came as 200, or something of a proxy's."""
     return isinstance(answer, dict) and not {"output", "status"}.isdisjoint(answer)
-
-
-async def _next(frames: FrameStream, until: float | None) -> Frame | None:
-    """None at the end, or when the time has come."""
-    try:
-        async with asyncio.timeout_at(until):
-            return await anext(frames, None)
-    except TimeoutError:
-        return None

@@ -93,6 +93,13 @@ def has_no_such_api(fault: Fault) -> bool:
     return fault.details.get("status") in (404, 405, 501) and _of(fault).get("code") != "model_not_found"
 
 
+def is_unexplained(fault: Fault) -> bool:
+    """Whether the server refused a request without naming a member of it or a reason by code. Servers without the
+    Responses API answer so, too: "Invalid URL", or that the body has no `messages`."""
+    own = _of(fault)
+    return fault.details.get("status") in (400, 422) and own.get("code") is None and own.get("param") is None
+
+
 def is_previous_lost(fault: Fault, response_id: str) -> bool:
     """The server does not know the response that the call goes on from: too old, or it keeps none."""
     if fault.details.get("status") not in (400, 404, 422):

@@ -33,6 +33,8 @@ _MOST_BYTES: Final = 64_000
 """Bytes of unknown members of a completion; as many of its pieces all together."""
 _MOST_LOGPROBS: Final = 256_000
 """Bytes of one piece: an event of the log has a limit."""
+_MOST_WORDS: Final = 500
+"""Characters of an answer without choices that its caller is told."""
 _TOO_LARGE: Final = "members of the completion that are too large to keep"
 
 
@@ -58,8 +60,8 @@ class ChatReader:
     """Of one completion. `run_id` makes ids for calls that a server gave none; `structured` = the answer is JSON."""
 
     def __init__(self, run_id: str, *, structured: bool = False) -> None:
-        self.finished = False
-        """The model has stopped; what may follow is a count of tokens."""
+        self._has_stopped = False
+        """Whether a chunk had a reason for the end. Some servers have one in every chunk, so the stream goes on."""
         self._run_id = run_id
         self._structured = structured
         self._finish: Finish = "stop"
@@ -81,6 +83,8 @@ class ChatReader:
     def read(self, value: Json) -> list[Event]:
         """Raises agent_failed where the completion did, invalid where it breaks the protocol."""
         # In the middle of a stream, too: openai-python 3.52.0 raises for any object with this member.
+        if value is None:  # one-api and its kin send such a chunk; it says nothing
+            return []
         if isinstance(value, dict) and value.get("error"):
             raise FaultError.of(decode_error(validate(w.ErrorBody, value).error))
         completion = validate(w.Completion, value)
@@ -90,7 +94,7 @@ class ChatReader:
         self._about |= completion.model_extra or {}
         if self._told is None and completion.choices:
             self._told = self._tell_about({})
-        for choice in completion.choices:
+        for choice in completion.choices or ():
             # More than one only if `n` asks for it (SPEC/chat/chat_completion_chunk.py, choices): we ask for one.
             if choice.index != 0:
                 continue
@@ -98,9 +102,9 @@ class ChatReader:
             before = self._decoder.count
             if said is not None:
                 self._read(said)
-            if choice.finish_reason is not None:
+            if choice.finish_reason:  # sglang and ollama have had an empty one in every chunk
                 self._finish = _FINISHES.get(choice.finish_reason, "stop")
-                self.finished = True
+                self._has_stopped = True
             self._say_beside(choice, said, before)
         return self._decoder.take()
 
@@ -114,7 +118,7 @@ class ChatReader:
             else:
                 beside["logprobs"] = cast("JsonObject", logprobs)
         unknown = _unknown_of(said, whole=choice.message is not None) if said is not None else {}
-        if choice.finish_reason is not None:
+        if choice.finish_reason:
             # Of a plain end it follows from the run; a server that calls tools may say `stop`.
             plain = choice.finish_reason in ("stop", "tool_calls")
             ended = own if plain else {**own, "finish_reason": choice.finish_reason}
@@ -192,7 +196,11 @@ class ChatReader:
 
     def end(self, *, done: bool = False) -> list[Event]:
         """The stream is over. `done` = it said so itself. Raises agent_unreachable where it broke off."""
-        if not self.finished and not done:
+        if not self._has_stopped and not done:
+            unknown = {name: value for name, value in self._about.items() if name not in _OWN and value is not None}
+            if unknown and self._decoder.count == 0:  # as MiniMax's `base_resp`, which says why there is no answer
+                words = to_json(unknown).decode()[:_MOST_WORDS]
+                raise FaultError(FaultCode.AGENT_FAILED, f"The agent's server gave no answer: {words}")
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
         taken: set[str] = set()
         for number, call in enumerate(self._calls):

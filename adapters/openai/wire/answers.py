@@ -4,11 +4,15 @@ Names are those of the API. Everything is optional, because servers that call th
 what they add is kept.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from babelgate.canonical.value import Json, JsonObject
+
+_Index = Annotated[int, BeforeValidator(lambda value: 0 if value is None else value)]
+_Word = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+"""Some servers write null for what they leave out."""
 
 
 class _Wire(BaseModel):
@@ -55,7 +59,7 @@ class ToolCall(_Wire):
 
 
 class Annotation(_Wire):
-    type: str = ""
+    type: _Word = ""
     url: str | None = None
     title: str | None = None
     start_index: int | None = None
@@ -78,7 +82,7 @@ class Delta(_Wire):
 
 
 class Choice(_Wire):
-    index: int = 0
+    index: _Index = 0
     delta: Delta | None = None
     message: Delta | None = None
     finish_reason: str | None = None
@@ -87,9 +91,9 @@ class Choice(_Wire):
 class Completion(_Wire):
     """`chat.completion`, or one `chat.completion.chunk` of its stream."""
 
-    id: str | None = None
-    model: str | None = None
-    choices: list[Choice] = Field(default_factory=list[Choice])
+    id: Any = None
+    model: Any = None
+    choices: list[Choice] | None = None
     usage: JsonObject | None = None
 
 
@@ -99,20 +103,20 @@ class Completion(_Wire):
 class Content(_Wire):
     """A content part of an output item."""
 
-    type: str = ""
+    type: _Word = ""
     text: str | None = None
     refusal: str | None = None
     annotations: list[Annotation] | None = None
 
 
 class Summary(_Wire):
-    text: str = ""
+    text: _Word = ""
 
 
 class Item(_Wire):
     """An output item. Which fields it has follows from its type."""
 
-    type: str = ""
+    type: _Word = ""
     id: str | None = None
     status: str | None = None
     phase: str | None = None
@@ -154,9 +158,9 @@ class Event(_Wire):
     part: Content | None = None
     annotation: Annotation | None = None
     item_id: str | None = None
-    output_index: int = 0
-    content_index: int = 0
-    summary_index: int = 0
+    output_index: _Index = 0
+    content_index: _Index = 0
+    summary_index: _Index = 0
     delta: Json = None
     text: str | None = None
     refusal: str | None = None

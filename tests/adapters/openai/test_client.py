@@ -573,12 +573,75 @@ def error(message: str, **more: Any) -> Any:
 async def test_refusals_are_faults_that_never_hold_the_key(
     api: str, far: Server, agent: Client, status: int, code: FaultCode, body: Any
 ) -> None:
-    far.refusals[path(api)] = (status, body, {"retry-after": "7", "location": "/elsewhere"})
+    for each in (path(api), path("chat")):  # a refusal that explains nothing may mean the API: chat is tried then
+        far.refusals[each] = (status, body, {"retry-after": "7", "location": "/elsewhere"})
     fault = await fault_without_key(agent.run(call()))
     assert fault.code is code
     assert str(status) in fault.message
     assert fault.details.get("retry_after") == 7
-    assert far.paths()[-1] == f"POST {path(api)}", "nobody follows a redirect with a key in hand"
+    assert "GET /elsewhere" not in far.paths(), "a redirect to another path of a POST by 302 is no answer"
+    assert far.paths()[-1].startswith("POST /v1/")
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, {"error": "Unexpected endpoint or method. (POST /v1/responses)"}),
+        (200, b"<!doctype html><html></html>"),
+        (400, error("Invalid URL (POST /v1/responses)")),
+        (422, {"detail": [{"type": "missing", "loc": ["body", "messages"], "msg": "Field required"}]}),
+        (405, b""),
+    ],
+    ids=["200 error", "200 page", "400", "422", "405"],
+)
+async def test_a_server_without_responses_is_asked_for_a_completion(
+    far: Server, agent: Client, status: int, body: Any
+) -> None:
+    far.refusals[path("responses")] = (status, body, {})
+    assert (await Dialogue(agent).say("Hi")).text == "Hi"
+    assert (await Dialogue(agent).say("Again")).text == "Again"
+    assert far.paths().count(f"POST {path('responses')}") == 1, "it is remembered"
+
+
+async def test_a_refusal_by_a_server_without_completions_is_told_as_it_came(far: Server, agent: Client) -> None:
+    far.refusals[path("responses")] = (400, error("The input is too odd"), {})
+    far.refusals[path("chat")] = (404, error("Not Found"), {})
+    assert "too odd" in (await fault_without_key(agent.run(call()))).message
+
+
+async def test_a_refusal_that_names_a_member_is_told_as_it_came(far: Server, agent: Client) -> None:
+    far.refusals[path("responses")] = (400, error("Too long", param="input"), {})
+    assert "Too long" in (await fault_without_key(agent.run(call()))).message
+    assert f"POST {path('chat')}" not in far.paths()
+
+
+def chunk(content: str | None, finish: str | None = None, **more: Any) -> Any:
+    delta = {} if content is None else {"content": content}
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [chunk("one ", ""), chunk("two", ""), chunk(None, "stop")],
+        [chunk("one ", "stop"), chunk("two", "stop")],
+        [chunk("one "), {**chunk(None), "choices": None}, chunk("two"), chunk(None, "stop")],
+        [None, chunk("one "), chunk("two", "stop"), {"choices": None, "usage": None}],
+        [{"id": 7, "model": None, **chunk("one ")}, chunk("two", "stop")],
+    ],
+    ids=["empty reasons", "a reason in each", "choices null", "a chunk null", "odd members"],
+)
+async def test_a_completion_lasts_until_its_stream_ends(far: Server, agent: Client, chunks: list[Any]) -> None:
+    far.has_responses = False
+    for end in ([], [b"data: [DONE]\n\n"]):
+        far.raw = [*framed(*chunks), *end]
+        assert (await Dialogue(agent).say("Hi")).text == "one two"
+
+
+async def test_an_answer_without_choices_is_told_in_its_own_words(far: Server, agent: Client) -> None:
+    far.has_responses = False
+    far.refusals[path("chat")] = (200, {"choices": None, "base_resp": {"status_msg": "insufficient balance"}}, {})
+    assert "insufficient balance" in (await fault_without_key(agent.run(call()))).message
 
 
 async def test_what_a_server_says_of_a_wrong_key_is_not_repeated(api: str, far: Server, agent: Client) -> None:
@@ -653,7 +716,6 @@ async def test_a_server_that_does_not_hang_up_is_not_waited_for(
     api: str, far: Server, agent: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "DRAIN", 0.01)
-    monkeypatch.setattr(client_module, "COUNT", 0.01)
     far.holds = True
     assert (await Dialogue(agent).say("Hello big world")).text == "Hello big world"
 
