@@ -4,6 +4,7 @@ They are plain values. `babelgate.canonical.fold` derives them from records; the
 caches. All times are microseconds since 1970, UTC.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 from uuid import NAMESPACE_OID, uuid5
 
@@ -95,6 +96,14 @@ class Task(Value):
 class Loss(Value):
     feature: str
     how: str
+
+
+def losses_by_feature(losses: Iterable[Loss]) -> dict[str, str]:
+    """Return what got lost, by feature: each text once, joined where one feature has several."""
+    found: dict[str, list[str]] = {}
+    for loss in dict.fromkeys(losses):
+        found.setdefault(loss.feature, []).append(loss.how)
+    return {feature: "; ".join(texts) for feature, texts in found.items()}
 
 
 class Run(Value):

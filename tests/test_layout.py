@@ -108,7 +108,6 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/_aside.py": "tests/limits/test_bodies.py",
     "adapters/_client/answers.py": "tests/limits/test_servers.py",
     "adapters/_client/blame.py": "tests/adapters/_client/test_driver.py",
-    "adapters/_server/caller.py": "tests/gateway/http/test_middleware.py",
     "adapters/_server/listed.py": "tests/limits/test_lists.py",
     "adapters/_server/websocket.py": "tests/behaviour/test_handshakes.py",
     "adapters/_server/own_files.py": "tests/behaviour/test_own_files.py",

@@ -15,6 +15,10 @@ from babelgate.adapters._server.listed import Pieces
 from babelgate.canonical import FaultCode, FaultError, Hub
 
 _BLOB: Final = re.compile(r"[0-9a-f]{64}\Z")
+_NAME_LENGTH: Final = 255
+"""Characters of a file's name: more than any file system holds."""
+_TYPE_LENGTH: Final = 255
+"""Characters. RFC 6838, 4.2: at most 127 for each of the two names of a media type."""
 
 
 def is_asked(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
@@ -32,7 +36,7 @@ async def answer_file(hub: Hub, request: Request[Any, Any, Any], blob: str) -> R
     if not _BLOB.match(blob):
         raise FaultError(FaultCode.NOT_FOUND, "No such file.")
     part, pieces = await hub.reads.file_pieces(caller(request).owner, blob)
-    name = quote(part.name or blob, safe="")
+    name = quote((part.name or blob)[:_NAME_LENGTH], safe="")
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
         "X-Content-Type-Options": "nosniff",
@@ -44,4 +48,6 @@ async def answer_file(hub: Hub, request: Request[Any, Any, Any], blob: str) -> R
 
 
 def _media_type(given: str | None) -> str:
-    return given if given is not None and given.isascii() and given.isprintable() else "application/octet-stream"
+    """The type that the agent or the caller gave, where a header can hold it."""
+    is_fit = given is not None and given.isascii() and given.isprintable() and len(given) <= _TYPE_LENGTH
+    return given if given and is_fit else "application/octet-stream"

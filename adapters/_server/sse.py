@@ -17,10 +17,14 @@ from babelgate.adapters._aside import Turns
 from babelgate.adapters._server.encoding import LargeJson, TextTemplate, encode_text
 from babelgate.adapters._server.heartbeat import Monitor
 from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.printable import printable
 
 HEARTBEAT: Final = b": heartbeat\n\n"
 _PIECE: Final = 32 * 1024
 """Bytes of frames that are sent at once, at least, if there are as many."""
+_FIELD_LENGTH: Final = 4096
+"""Characters of a name or an id of an event, which an agent may give. Chosen: LangGraph's names hold the path of a
+subgraph, about 50 characters a level."""
 
 
 class _Source:
@@ -252,4 +256,4 @@ def _escape(data: bytes) -> bytes:
 
 
 def _one_line(text: str) -> bytes:
-    return text.encode() if text.isprintable() else " ".join(text.splitlines()).encode()
+    return printable(text, _FIELD_LENGTH).encode()

@@ -53,7 +53,7 @@ from babelgate.canonical.event import (
     ToolStarted,
 )
 from babelgate.canonical.state import TERMINAL
-from babelgate.canonical.thread import Loss
+from babelgate.canonical.thread import Loss, losses_by_feature
 from babelgate.canonical.value import Json, JsonObject
 
 _FAILED = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
@@ -166,7 +166,7 @@ class ResultWriter:
         if self.fault is not None:
             told["fault"] = str(self.fault.code)
         if self._losses:
-            told["loss"] = {loss.feature: loss.how for loss in self._losses}
+            told["loss"] = losses_by_feature(self._losses)
         return told
 
     def _content(self) -> list[JsonObject]:

@@ -15,8 +15,8 @@ import click
 from click.shell_completion import CompletionItem
 from rich_click import RichGroup, command_panel  # pyright: ignore[reportUnknownVariableType]
 
+from babelgate.canonical.printable import one_line
 from babelgate.gateway.cli.errors import FAILED, CliError
-from babelgate.gateway.cli.log import one_line
 
 __all__ = ("babelgate", "main")
 

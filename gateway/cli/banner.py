@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from babelgate.adapters import ADAPTERS
+from babelgate.canonical.printable import one_line
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.cli.listener import is_loopback
-from babelgate.gateway.cli.log import one_line
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 

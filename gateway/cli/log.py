@@ -10,6 +10,8 @@ import threading
 from contextlib import nullcontext
 from typing import Any, Final, TextIO
 
+from babelgate.canonical.printable import printable
+
 _INDENT: Final = "  "
 _CALLERS: Final = frozenset(
     {"ASGI callable returned without completing handshake.", "Invalid UTF-8 sequence received from client."}
@@ -19,23 +21,17 @@ _CALLERS: Final = frozenset(
 DELAY: Final = 0.1
 """Seconds that a line waits to be written with others."""
 _LINES: Final = 512
+_LINE_LENGTH: Final = 16 * 1024
+"""Characters of one line. Chosen: journald cuts lines at 48 KiB, Docker at 16 KiB."""
 
 log = logging.getLogger("babelgate")
-
-
-def one_line(text: str) -> str:
-    """With control characters, separators of lines and marks of direction escaped as in Python: `\\n`, `\\x1b`,
-    `\\u2028`."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 class LineFormatter(logging.Formatter):
     """A line a record. The lines of a traceback stand below it, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return one_line(super().formatMessage(record))
+        return printable(super().formatMessage(record), _LINE_LENGTH)
 
     def formatException(self, ei: Any) -> str:
         return _below(super().formatException(ei))
@@ -45,7 +41,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _below(text: str) -> str:
-    return "\n".join(f"{_INDENT}{one_line(line)}" for line in text.split("\n"))
+    return "\n".join(f"{_INDENT}{printable(line, _LINE_LENGTH)}" for line in text.split("\n"))
 
 
 class BufferedHandler(logging.StreamHandler[TextIO]):

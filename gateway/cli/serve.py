@@ -31,7 +31,7 @@ from babelgate.gateway.http.app import create_app, open_hub
 from babelgate.gateway.http.connection import HttpConnection, protocol_options, raise_open_files
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.outbound import Fetcher
-from babelgate.gateway.settings.load import ConfigError, load
+from babelgate.gateway.settings.load import ConfigError, advise, load
 from babelgate.gateway.settings.model import Settings
 
 try:
@@ -61,8 +61,11 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
     given = {**flags, "agents": wanted.agents} if targets else flags
     try:
         settings = load(config, given)
+        doubts = advise(config, given)
     except ConfigError as error:
         raise CliError(*error.problems, code=USAGE) from None
+    for line in doubts:
+        click.echo(f"babelgate: warning: {line}", err=True)
     if not is_loopback(settings.host) and not settings.keys and not settings.allow_anonymous:
         raise CliError(
             f"{settings.host} can be reached by others and there are no API keys: set keys in the configuration or in "

@@ -18,9 +18,10 @@ import click
 from sqlalchemy.exc import SQLAlchemyError
 
 from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.printable import one_line
 from babelgate.gateway.cli.database import connect_to_read, load_settings, reason_of
 from babelgate.gateway.cli.errors import USAGE, CliError
-from babelgate.gateway.cli.log import one_line, set_up_logging
+from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.transfer.export import Exported, Selection, export
 from babelgate.gateway.runs.transfer.form import OwnerLine, Reader, TransferError

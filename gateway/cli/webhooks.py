@@ -11,9 +11,10 @@ import click
 from sqlalchemy.exc import SQLAlchemyError
 
 from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.printable import one_line
 from babelgate.gateway.cli.database import connect_to_read, load_settings, reason_of
 from babelgate.gateway.cli.errors import CliError
-from babelgate.gateway.cli.log import one_line, set_up_logging
+from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.webhook_rows import ListedWebhook, list_webhooks, retry_webhooks

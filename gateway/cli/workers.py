@@ -22,9 +22,10 @@ from typing import Final, NoReturn
 
 import click
 
+from babelgate.canonical.printable import one_line
 from babelgate.gateway.cli.errors import FAILED, USAGE, CliError
 from babelgate.gateway.cli.listener import claim
-from babelgate.gateway.cli.log import one_line, set_up_logging
+from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.settings.model import Settings
 
 log = logging.getLogger("babelgate.workers")

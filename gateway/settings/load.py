@@ -16,12 +16,15 @@ from pydantic_settings import EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.settings.advice import find_doubts, find_missing_files
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.settings.place import Place, format_location, keys_of
 
 FILE: Final = Path("babelgate.yaml")
 """Read from the working directory where no other is named."""
 
+_VALUES: Final = 100_000
+"""Values of a file in all. Chosen: an agent has at most about thirty."""
 _UNREADABLE: Final = "this cannot be read as the number, date or other thing that it is written as"
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)+'|"(?:[^"\\]|\\.)+\"""")
 _VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -38,6 +41,34 @@ class ConfigError(Exception):
 def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
     """The settings. `path` = the file, None = no file. An agent in `flags` replaces one of the same name, and where
     `flags` have `agents`, though empty, there are no demo agents. Raises ConfigError with all mistakes."""
+    merged, place = _read(path, flags)
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        mistakes = ((place.of(loc), said) for loc, said in _mistakes(error))
+        # What is wrong between options that only flags give has no place.
+        raise ConfigError(*(f"{where}: {said}" if where else said for where, said in mistakes)) from None
+    if settings.default_agent not in (None, *settings.agents) and "agents" not in (flags or {}):
+        where = place.of(("default_agent",))
+        raise ConfigError(f"{where}: there is no such agent; there are {', '.join(settings.agents)}")
+    return settings
+
+
+def advise(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> list[str]:
+    """Return a line for each setting that is valid and probably not meant. Raises ConfigError as `load` does."""
+    merged, place = _read(path, flags)
+    return [f"{place.of(loc)}: {text}" for loc, text in find_doubts(load(path, flags), merged)]
+
+
+def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> None:
+    """Raises ConfigError with a line for each file of an agent that is not there."""
+    place = _read(path, flags)[1]
+    missing = [f"{place.of(loc)}: {text}" for loc, text in find_missing_files(load(path, flags))]
+    if missing:
+        raise ConfigError(*missing)
+
+
+def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObject, Place]:
     given = dict(flags or {})
     variables = _variables()
     file = read_file(path) if path is not None else {}
@@ -46,17 +77,7 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
         merged["agents"] = {**(merged.get("agents") or {}), **given["agents"]}
     elif not merged.get("agents"):
         merged.pop("agents", None)
-    try:
-        settings = Settings.model_validate(merged)
-    except ValidationError as error:
-        place = Place(path, file, variables, given)
-        mistakes = ((place.of(loc), said) for loc, said in _mistakes(error))
-        # What is wrong between options that only flags give has no place.
-        raise ConfigError(*(f"{where}: {said}" if where else said for where, said in mistakes)) from None
-    if settings.default_agent not in (None, *settings.agents) and "agents" not in given:
-        where = Place(path, file, variables, given).of(("default_agent",))
-        raise ConfigError(f"{where}: there is no such agent; there are {', '.join(settings.agents)}")
-    return settings
+    return merged, Place(path, file, variables, given)
 
 
 # The file
@@ -108,6 +129,10 @@ def read_file(path: Path) -> JsonObject:
     if not isinstance(read, dict):
         raise ConfigError(f"{path}: the file is a mapping of keys, such as agents: …")
     whole, unset = cast("JsonObject", read), list[_Unset]()
+    try:
+        _check_aliases(whole)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
     filled = _fill_variables(whole, (), unset)
     if unset:
         places = [(format_location(loc, whole), name) for loc, name in unset]
@@ -118,6 +143,32 @@ def read_file(path: Path) -> JsonObject:
 def _strip_quoted(problem: str) -> str:
     """What the parser says, without the words of the file that it quotes: one sign, or the name of a token, is none."""
     return _QUOTED.sub(lambda found: found[0] if len(found[0]) == 3 or found[0][1] == "<" else "…", problem)
+
+
+def _check_aliases(whole: JsonObject) -> None:
+    """Raises ValueError for a value that contains itself, or that aliases repeat too often to be written out.
+
+    Without recursion, as the nesting of aliases has no bound.
+    """
+    open_, budget = set[int](), _VALUES
+    left: list[tuple[object, bool]] = [(whole, True)]
+    while left:
+        value, begins = left.pop()
+        if not begins:
+            open_.discard(id(value))
+            continue
+        budget -= 1
+        if budget < 0:
+            raise ValueError(f"with its aliases (*name) it has more than {_VALUES} values: write fewer")
+        if not isinstance(value, (dict, list)):
+            continue
+        place = id(cast("object", value))
+        if place in open_:
+            raise ValueError("a value contains itself by an alias (*name): write the value out")
+        open_.add(place)
+        left.append((cast("object", value), False))
+        inner = cast("JsonObject", value).values() if isinstance(value, dict) else cast("list[object]", value)
+        left += [(each, True) for each in inner]
 
 
 _Unset = tuple[tuple[str, ...], str]

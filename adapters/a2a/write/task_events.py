@@ -78,7 +78,7 @@ from babelgate.canonical.event import (
 from babelgate.canonical.fold import extend_part
 from babelgate.canonical.growing import GrowingText, grow
 from babelgate.canonical.state import TERMINAL, WAITING
-from babelgate.canonical.thread import Loss
+from babelgate.canonical.thread import Loss, losses_by_feature
 from babelgate.canonical.value import Extra, Json, JsonObject
 
 _EMPTY: Final = TextPart(text="")
@@ -432,7 +432,7 @@ class EventWriter:
         if self._output is not None:
             about["output"] = self._output
         if self.losses:
-            about["loss"] = {loss.feature: loss.how for loss in self.losses}
+            about["loss"] = losses_by_feature(self.losses)
         return about
 
     # What the agent does

@@ -29,7 +29,7 @@ from babelgate.canonical import (
     TaskState,
 )
 from babelgate.canonical.event import ArtifactAdded, PartAdded, RunCreated, RunEnded, RunStarted
-from babelgate.canonical.thread import Loss, Thread, next_run_id
+from babelgate.canonical.thread import Loss, Thread, losses_by_feature, next_run_id
 from babelgate.canonical.value import Extra, JsonObject
 
 _CANCELLED: Final[JsonObject] = {"code": "cancelled", "message": "The step was cancelled."}
@@ -346,7 +346,7 @@ class TaskView:
         ids: JsonObject = {"thread_id": self.thread_id, "task_id": run.task_id, "run_id": run.run_id}
         losses = self.losses(run.run_id)
         if losses:
-            ids["loss"] = {loss.feature: loss.how for loss in losses}
+            ids["loss"] = losses_by_feature(losses)
         return {"babelgate": ids}
 
     def _write_run_end(self, made: w.Step, run: Run, work: RunSteps) -> None:

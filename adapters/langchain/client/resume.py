@@ -35,6 +35,8 @@ START: Final = "-1"
 """The id of an event before all others: langgraph-api 0.16.7 compares ids as text, and a gateway like this one knows
 it."""
 ACTIVE: Final = frozenset({"pending", "running"})
+_ID_LENGTH: Final = 1024
+"""Characters. Chosen: the ids of langgraph-api 0.16.7 have 15, and servers refuse headers of 8 KiB."""
 NOT_THERE: Final = frozenset({404, 405, 501})
 """Statuses of a path that a server does not have."""
 
@@ -62,16 +64,22 @@ class _Cursor:
 
     def takes(self, frame: Frame) -> bool:
         """Whether it is new."""
-        if self._skip > 0 and (self._before == START or frame.id == self._last):
+        event_id = frame.id if _fits_header(frame.id) else ""
+        if self._skip > 0 and (self._before == START or event_id == self._last):
             self._skip -= 1
             return False
         self._skip = 0
-        if frame.id == self._last:
+        if event_id == self._last:
             self._count += 1
         else:
-            self._before, self._last, self._count = self._last or START, frame.id, 1
+            self._before, self._last, self._count = self._last or START, event_id, 1
         self.total += 1
         return True
+
+
+def _fits_header(event_id: str) -> bool:
+    """Whether the id can be sent in `Last-Event-ID`. A stream whose ids cannot is read as one that has none."""
+    return len(event_id) <= _ID_LENGTH and event_id.isascii() and event_id.isprintable()
 
 
 class ResumableStream:

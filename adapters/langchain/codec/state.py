@@ -32,7 +32,7 @@ from babelgate.canonical import (
 from babelgate.canonical.event import RunCreated
 from babelgate.canonical.history import members
 from babelgate.canonical.json import as_object, is_identical
-from babelgate.canonical.thread import ThreadStatus
+from babelgate.canonical.thread import ThreadStatus, losses_by_feature
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -368,7 +368,7 @@ def run_metadata(run: Run, created: RunCreated | None = None) -> JsonObject:
         # The values are in the state, where there is more.
         about["output"] = list(run.output)
     if run.loss:
-        about["loss"] = {loss.feature: loss.how for loss in run.loss}
+        about["loss"] = losses_by_feature(run.loss)
     return {**added, **run.metadata, "babelgate": about}
 
 

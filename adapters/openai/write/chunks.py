@@ -12,6 +12,7 @@ from babelgate.adapters.openai.wire import replies as w
 from babelgate.adapters.openai.wire.replies import Beside
 from babelgate.adapters.openai.write.completion import CompletionWriter, Piece
 from babelgate.canonical import Fault, FaultCode, Record
+from babelgate.canonical.thread import losses_by_feature
 from babelgate.canonical.value import JsonObject
 
 DONE: Final = b"data: [DONE]\n\n"
@@ -82,7 +83,7 @@ class ChunkWriter:
         ]
         # All at once: lists of a delta are added up by an `index`, which these have not.
         last: JsonObject = {"annotations": writer.annotations} if writer.annotations else {}
-        lost: JsonObject = {"babelgate": {"loss": {loss.feature: loss.how for loss in writer.losses}}}
+        lost: JsonObject = {"babelgate": {"loss": losses_by_feature(writer.losses)}}
         told = {
             **writer.about,
             **self._chunk(last, writer.finish, writer.ended),

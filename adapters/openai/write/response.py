@@ -57,7 +57,7 @@ from babelgate.canonical.event import (
     ToolStarted,
 )
 from babelgate.canonical.state import TERMINAL
-from babelgate.canonical.thread import Loss
+from babelgate.canonical.thread import Loss, losses_by_feature
 from babelgate.canonical.value import Json, JsonObject
 
 _FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
@@ -205,7 +205,7 @@ class ResponseWriter:
             told["error"] = {"code": code, **(theirs if "message" in theirs else {"message": fault.message})}
         if self.has_ended and self._losses:
             # Where a stream tells it, too. Clients of both kinds let it pass.
-            told["babelgate"] = {"loss": {loss.feature: loss.how for loss in self._losses}}
+            told["babelgate"] = {"loss": losses_by_feature(self._losses)}
         return told
 
     # Writing

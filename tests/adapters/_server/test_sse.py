@@ -70,7 +70,12 @@ def test_no_reader_finds_a_line_break_inside_of_the_data(break_: str) -> None:
 
 
 def test_an_id_cannot_break_out_of_its_line() -> None:
-    assert frame(b"x", id="1\ndata: evil") == b"id: 1 data: evil\ndata: x\n\n"
+    assert frame(b"x", id="1\ndata: evil") == b"id: 1\\ndata: evil\ndata: x\n\n"
+
+
+def test_the_name_of_an_event_is_one_line_of_bounded_length() -> None:
+    assert frame(b"x", event="a\r\nid: 7\u2028") == b"event: a\\r\\nid: 7\\u2028\ndata: x\n\n"
+    assert len(frame(b"x", event="a" * 200_000)) < 5_000
 
 
 class Source:

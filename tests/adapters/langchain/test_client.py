@@ -331,6 +331,14 @@ async def test_the_rest_of_a_stream_that_ended_too_early_is_told(far: Far, agent
     assert words(await all_of(agent.run(call()))) == "one two three"
 
 
+@pytest.mark.parametrize("event_id", ["é", "x" * 20_000, "a\tb"])
+async def test_an_id_that_no_header_can_hold_breaks_no_run(far: Far, agent: Client, event_id: str) -> None:
+    far.set(CREATE, Frames([(*frame, event_id) for frame in STREAM[:4]], cut=True))
+    far.set(JOIN, WHOLE)
+    assert words(await all_of(agent.run(call()))) == "one two three"
+    assert all(len(headers.get("last-event-id", "")) < 10 for _, headers, _ in far.asked)
+
+
 async def test_of_a_server_that_keeps_no_streams_the_rest_is_told_from_the_state(far: Far, agent: Client) -> None:
     far.set(CREATE, Frames(STREAM[:4], cut=True))
     far.answers[RUN_PATH] = [(200, run_is("running")), (200, run_is("success"))]

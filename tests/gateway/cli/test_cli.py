@@ -538,6 +538,14 @@ def test_a_good_file_is_valid(here: Here, tmp_path: Path) -> None:
     assert done.stdout == "babelgate.yaml: valid; agents: echo\n"
 
 
+def test_a_doubtful_value_is_a_warning_and_the_file_is_valid(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "babelgate.yaml").write_text("keys: {alice: s3cret}\nretention: {threads: 30}\n")
+    done = here("validate")
+    assert (done.returncode, len(done.stderr.splitlines())) == (0, 2)
+    assert all(line.startswith("babelgate: warning: babelgate.yaml: ") for line in done.stderr.splitlines())
+    assert "s3cret" not in done.stderr
+
+
 def test_every_mistake_of_a_file_is_one_line(here: Here, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(
         "prot: 80\nport: many\nlimits: {body: huge}\nkeys: {alice: hunter2hunter2, bob: hunter2hunter2}\n"

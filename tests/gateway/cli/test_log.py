@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from babelgate.gateway.cli.log import DELAY, BufferedHandler, LineFormatter, one_line
+from babelgate.canonical.printable import one_line
+from babelgate.gateway.cli.log import DELAY, BufferedHandler, LineFormatter
 from tests.gateway.command import BOUND, PROGRAM, ROOT, served
 
 FORGED = "2026-01-01 00:00:00,000 INFO babelgate.request forged"
@@ -175,6 +176,13 @@ def test_a_traceback_stands_indented_below_its_record() -> None:
 )
 def test_control_characters_are_escaped_and_nothing_else(text: str, line: str) -> None:
     assert one_line(text) == line
+
+
+def test_a_line_has_a_bounded_length() -> None:
+    record = logging.LogRecord("name", logging.ERROR, "", 1, "said %s", ("x" * 1_000_000,), None)
+    line = LineFormatter("%(levelname)s %(message)s").format(record)
+    assert line.endswith("xxx...")
+    assert len(line) == 16 * 1024
 
 
 class Stream(io.StringIO):

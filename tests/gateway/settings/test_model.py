@@ -206,6 +206,9 @@ def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
 
 # Mistakes
 
+_LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]\n" for n in range(40))
+"""Aliases of aliases, which are 9 ** 41 values."""
+
 
 @pytest.mark.parametrize(
     ("text", "said"),
@@ -260,6 +263,9 @@ def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
         ("port: 1\nport: 2", ", line 2, column 1: this key stands twice"),
         ("agents: {a: {python: ]}", ", line 1, column 22: "),
         ("a: &a [*a, *b]", ", line 1, column 12: found undefined alias"),
+        ("a: &a [*a]", "a value contains itself by an alias (*name): write the value out"),
+        ("a: &a {b: [{c: *a}]}", "a value contains itself by an alias (*name): write the value out"),
+        ("a: &a [1,2,3,4,5,6,7,8,9]\n" + _LAUGHS, "with its aliases (*name) it has more than 100000 values"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_where_and_what_is_allowed(file: Path, text: str, said: str) -> None:

@@ -1,0 +1,52 @@
+"""Advice on settings that are valid and probably not meant: a key that can be guessed, days written as seconds."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, cast
+
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.settings.model import Settings
+
+_KEY_LENGTH: Final = 16
+"""Characters of an API key. Chosen: 16 hexadecimal digits are 64 bits, which nobody tries out over HTTP."""
+_DAYS: Final = 3650
+"""Ten years in days. A plain number up to this is taken for a number of days: in seconds it is about an hour."""
+
+Advice = tuple[tuple[str, ...], str]
+"""The location of a key, and what is doubtful about its value. Never the value: it may be a secret."""
+
+
+def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
+    """Yield the doubts about settings; `written` has them as the file, variables and flags say them."""
+    for number, secret in enumerate(settings.keys.values(), 1):
+        length = len(secret.get_secret_value())
+        if length < _KEY_LENGTH:
+            yield (
+                ("keys",),
+                f"the key of entry {number} has {length} character{'s' if length > 1 else ''} and can be guessed: take "
+                f"{_KEY_LENGTH} or more, such as the output of `openssl rand -hex 32`",
+            )
+    retention = written.get("retention")
+    for name, value in cast("JsonObject", retention).items() if isinstance(retention, dict) else ():
+        seconds = getattr(settings.retention, name, None)
+        if isinstance(value, (int, float, str)) and _is_plain(value) and seconds is not None and seconds <= _DAYS:
+            yield (
+                ("retention", name),
+                f"{seconds:g} without a unit is {seconds:g} seconds: write {seconds:g}d for days, or {seconds:g}s if "
+                "seconds are meant",
+            )
+
+
+def find_missing_files(settings: Settings) -> Iterator[Advice]:
+    """Yield the agents whose file is not there. Relative paths start from the working directory."""
+    for name, agent in settings.agents.items():
+        place = (agent.graph or "").rpartition(":")[0]
+        if place.endswith(".py") and not Path(place).is_file():
+            yield (
+                ("agents", name, "graph"),
+                f"there is no file {Path(place).resolve()}: correct the path, which starts from the working directory",
+            )
+
+
+def _is_plain(value: float | str) -> bool:
+    return not isinstance(value, bool) and str(value).strip().replace(".", "", 1).isdecimal()

@@ -1,0 +1,61 @@
+"""Losses that an agent names in any words reach callers of every protocol, in a header that every client takes."""
+
+from collections.abc import AsyncGenerator
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from babelgate.canonical import Event, Invocation, LossNoted, MessageEnded, MessageStarted, PartAdded, TextPart
+from tests.pairs.caller import Caller
+from tests.pairs.house import CALLERS
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LOSSES = {
+    "line-break": [("a\r\nX-Injected: 1", "b\r\nX-Injected: 1")],
+    "blank": [("tool calls", "some")],
+    "letters": [("Übung", "größer 🙂")],
+    "empty": [("", "")],
+    "quotes": [('"x"', 'a "b" \\')],
+    "many": [(f"feature-{n}", "gone") for n in range(3_000)],
+    "long": [("text", "x" * 200_000), ("y" * 200_000, "gone")],
+}
+
+
+async def lossy(call: Invocation) -> AsyncGenerator[Event]:
+    """An agent that loses what it is asked to lose."""
+    for feature, how in LOSSES[call.text]:
+        yield LossNoted(feature=feature, how=how)
+    yield MessageStarted(role="agent")
+    yield PartAdded(part=TextPart(text="Hi"))
+    yield MessageEnded()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    async with running(tmp_path_factory.mktemp("odd"), {"lossy": lossy}) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("losses", LOSSES)
+@pytest.mark.parametrize("made", CALLERS)
+async def test_a_run_with_odd_losses_is_shown(gateway: Running, made: type[Caller], losses: str) -> None:
+    answers: list[httpx.Response] = []
+
+    async def record(response: httpx.Response) -> None:
+        answers.append(response)
+
+    caller = made(gateway.http, "lossy")
+    before, gateway.http.event_hooks = gateway.http.event_hooks, {"response": [record]}
+    try:
+        told = await caller.told(losses)
+        sent = await type(caller)(gateway.http, "lossy").send(losses)
+        looked = await caller.look(told.task_id)
+    finally:
+        gateway.http.event_hooks = before
+    assert [(seen.state, seen.text) for seen in (told, sent, looked)] == [("completed", "Hi")] * 3
+    for answer in answers:
+        assert "x-injected" not in answer.headers
+        assert sum(len(name) + len(value) for name, value in answer.headers.raw) < 8 * 1024
