@@ -27,6 +27,27 @@ EVENT_HOOKS: Final[ContextVar[Mapping[str, Sequence[Callable[[Any], Awaitable[No
 """httpx's, of the connections that are opened in this context: they see every request and every answer."""
 
 
+_REDIRECTS: Final = 3
+"""Redirects of one call that are followed. Chosen: a server adds a slash, or changes a version, once."""
+_KEEP_METHOD: Final = (307, 308)
+_OF_READS: Final = (301, 302, 303, *_KEEP_METHOD)
+
+
+def _redirected(method: str, target: str, response: httpx.Response) -> str | None:
+    """Return where a redirect leads within the same origin, or None (RFC 9110, section 15.4)."""
+    location = response.headers.get("location")
+    if location is None or response.status_code not in (_OF_READS if method == "GET" else _KEEP_METHOD):
+        return None
+    called = httpx.URL(target)
+    try:
+        there = called.join(location)
+    except httpx.InvalidURL:
+        return None
+    if (there.scheme, there.host, there.port) != (called.scheme, called.host, called.port):
+        return None
+    return str(there)
+
+
 class Connection(TypedDict, total=False):
     """How a server is called, whatever its protocol: the arguments that all clients take."""
 
@@ -90,25 +111,30 @@ class Calls(ABC):
         self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None, **more: Any
     ) -> AsyncGenerator[httpx.Response]:
         """An answer whose body is still to be read; `url` goes behind the base. Raises agent_unreachable,
-        agent_timeout, agent_invalid, and what the server answers instead. A redirect is not followed: the headers hold
-        credentials."""
+        agent_timeout, agent_invalid, and what the server answers instead. A redirect is followed only within the origin
+        that was called, because the headers hold credentials, and only if it keeps the method."""
         sent = {**self._headers, **FORWARDED.get(), "Accept-Encoding": "identity"}
         if body is not None:
             sent["Content-Type"] = "application/json"
             more["content"] = body
+        target = self._base + url
         try:
-            async with self._http.stream(
-                method,
-                self._base + url,
-                headers={**sent, **headers},
-                timeout=self._timeout,
-                follow_redirects=False,
-                **more,
-            ) as response:
-                # Nor is a redirect an answer: following it would take the headers to another host.
-                if response.status_code >= 300:
-                    raise await self.read_error_response(response)
-                yield response
+            for left in range(_REDIRECTS, -1, -1):
+                async with self._http.stream(
+                    method,
+                    target,
+                    headers={**sent, **headers},
+                    timeout=self._timeout,
+                    follow_redirects=False,
+                    **more,
+                ) as response:
+                    if left and (there := _redirected(method, target, response)) is not None:
+                        target = there
+                        continue
+                    if response.status_code >= 300:
+                        raise await self.read_error_response(response)
+                    yield response
+                    return
         except httpx.TimeoutException as error:
             raise FaultError(FaultCode.AGENT_TIMEOUT, "The agent's server did not answer in time") from error
         except (httpx.TransportError, httpx.InvalidURL) as error:

@@ -7,6 +7,7 @@ from babelgate.adapters._adapter import Adapter, Example
 from babelgate.adapters._upstream import Upstream
 from babelgate.adapters.a2a.write.webhook import Writer, Writer_0_3
 
+from .agents.interface import assume_agent
 from .carries import CARRIES, EXTENDED
 from .client import Client, discover
 from .server import encode_fault, routes
@@ -50,5 +51,6 @@ upstream = Upstream(
     name_of=lambda info: info.name,
     own_path="/a2a/{agent}",
     alone=True,
+    assume=assume_agent,
     options={"extension": ("on", "off")},
 )

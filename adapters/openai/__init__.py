@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from babelgate.adapters._adapter import Adapter, Example
 from babelgate.adapters._upstream import Upstream
-from babelgate.adapters.openai.agents import upstream_name
+from babelgate.adapters.openai.agents import assume_model, upstream_name
 from babelgate.adapters.openai.carries import (
     CARRIES,
     CHAT,
@@ -45,6 +45,7 @@ upstream = Upstream(
     discover=discover,
     client=Client,
     name_of=upstream_name,
+    assume=assume_model,
     own_path="/v1",
     options={"api": ("chat", "responses"), "extension": ("on", "off")},
 )

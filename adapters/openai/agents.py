@@ -26,6 +26,11 @@ def decode_models(answer: Json) -> list[AgentInfo]:
     return list(found.values())
 
 
+def assume_model(called: str) -> AgentInfo:
+    """Describe a model that its server does not list, by the server's own name for it."""
+    return _decode_model(w.Model(id=called), free_name(called, ()))
+
+
 def upstream_name(info: AgentInfo) -> str:
     """What the model's own server calls it."""
     own: Mapping[str, Any] = info.metadata.get("openai") or {}

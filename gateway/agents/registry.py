@@ -315,8 +315,8 @@ def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> Registere
     again = partial(_look_again, settings.timeout.total or _LOOK, partial(_front, name, settings))
     upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
     info, agent = AgentInfo(name=name), None
-    if error.may_work and upstream is not None and upstream.assume is not None and settings.agent is not None:
-        info = upstream.assume(settings.agent)
+    if error.may_work and upstream is not None and (assumed := _assume(name, settings)) is not None:
+        info = assumed
         headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
         try:
             agent = server_pool([Server(at, _client(upstream, at, info, settings, headers)) for at in settings.servers])
@@ -460,7 +460,7 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
     missing: _Broken | None = None
     for url in settings.servers:
         try:
-            there = await _detect_named(detector, url, headers, settings)
+            there = await _detect_named(name, detector, url, headers, settings)
             found[url] = (*_pick_agent(name, settings.agent, url, there), there)
         except _Broken as error:
             missing = error
@@ -495,16 +495,27 @@ def _describe_later(detected: Detected, url: str, info: AgentInfo, headers: Mapp
     return describe
 
 
-async def _detect_named(detector: Detector, url: str, headers: Mapping[str, str], settings: AgentSettings) -> Detected:
+async def _detect_named(
+    name: str, detector: Detector, url: str, headers: Mapping[str, str], settings: AgentSettings
+) -> Detected:
     """Detect the agents of a server. One that lists none has the agent that the settings name with its protocol."""
     try:
         return await detector.detect(url, headers, settings.protocol)
     except Undetected as error:
         upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
-        if not error.answers or upstream is None or upstream.assume is None or settings.agent is None:
+        if not error.answers or (info := _assume(name, settings)) is None or upstream is None:
             raise _Broken(str(error), error.instance) from None
-        because = f"{upstream.title} at {url}: {settings.agent}, which the server does not list ({error})"
-        return Detected(upstream, [(upstream.assume(settings.agent), url)], because, error.instance)
+        because = f"{upstream.title} at {url}: {info.name}, which the server does not describe ({error})"
+        return Detected(upstream, [(info, url)], because, error.instance)
+
+
+def _assume(name: str, settings: AgentSettings) -> AgentInfo | None:
+    """Return the agent as the settings name it, if they say enough to call it: its protocol, and its name where one
+    server may have several agents."""
+    upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
+    if upstream is None or upstream.assume is None or not (settings.agent or upstream.alone):
+        return None
+    return upstream.assume(settings.agent or name)
 
 
 async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str], protocol: str | None) -> Detected:

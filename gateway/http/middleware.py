@@ -111,7 +111,7 @@ class GatewayMiddleware:
             _check_type(scope)
             self._check_host(scope, headers)
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
-                await _preflight(answer, headers)
+                await _preflight(answer, headers, is_granted=self._is_granted(headers))
                 return
             self._check_origin(scope, inner["path"], headers)
             answer.owner = owner = self._owner(inner["path"], headers)
@@ -219,14 +219,17 @@ class GatewayMiddleware:
 
     def _cross_origin(self, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
         # Said of every answer: a cache that kept one to nobody's page would give it to a page, without the rest.
-        origin = headers.get(b"origin")
-        if origin is None or not self._is_permitted(origin.decode("latin-1")):
+        if not self._is_granted(headers):
             return [(b"vary", b"Origin")]
         return [
-            (b"access-control-allow-origin", origin),
+            (b"access-control-allow-origin", headers[b"origin"]),
             (b"access-control-expose-headers", _EXPOSED.encode()),
             (b"vary", b"Origin"),
         ]
+
+    def _is_granted(self, headers: Mapping[bytes, bytes]) -> bool:
+        origin = headers.get(b"origin")
+        return origin is not None and self._is_permitted(origin.decode("latin-1"))
 
     def _is_permitted(self, origin: str) -> bool:
         if origin == self._public_origin:
@@ -251,12 +254,15 @@ def _within(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.I
     return any(parsed in network for network in networks)
 
 
-async def _preflight(answer: "_ResponseWrapper", headers: Mapping[bytes, bytes]) -> None:
+async def _preflight(answer: "_ResponseWrapper", headers: Mapping[bytes, bytes], *, is_granted: bool) -> None:
     granted: list[tuple[bytes, bytes]] = [
         (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
         (b"access-control-allow-headers", headers.get(b"access-control-request-headers", b"*")),
         (b"access-control-max-age", b"600"),
     ]
+    # Chromium asks this before a public page reaches a private address (WICG, Private Network Access, section 3.1).
+    if is_granted and headers.get(b"access-control-request-private-network") == b"true":
+        granted.append((b"access-control-allow-private-network", b"true"))
     await answer({"type": "http.response.start", "status": 204, "headers": granted})
     await answer({"type": "http.response.body", "body": b""})
 

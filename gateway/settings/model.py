@@ -139,6 +139,13 @@ def _http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _agent_url(value: str) -> str:
+    """A path that ends with a slash is another than the one without it (RFC 3986, section 6.2.3)."""
+    plain = _http_url(value)
+    return f"{plain}/" if value.endswith("/") and urlsplit(plain).path else plain
+
+
+AgentUrl = Annotated[str, AfterValidator(_agent_url), Field(json_schema_extra={"format": "uri"})]
 HttpUrl = Annotated[str, AfterValidator(_http_url), Field(json_schema_extra={"format": "uri"})]
 
 
@@ -239,9 +246,9 @@ class AgentSettings(Section):
     """`module:name` of a function, a generator, or an object with `run(call)`; the working directory is on the path."""
     graph: Annotated[str, Field(pattern=r"^([A-Za-z_][\w.]*|[^:]+\.py):[A-Za-z_][\w.]*$")] | None = None
     """The same of a LangGraph graph, or of a function that makes one for each run; also `./file.py:name`."""
-    url: HttpUrl | None = None
+    url: AgentUrl | None = None
     """Of the agent's own server."""
-    urls: tuple[HttpUrl, ...] = ()
+    urls: tuple[AgentUrl, ...] = ()
     """Of several servers that are the same agent: a conversation stays with the one that has it."""
     protocol: Annotated[str, AfterValidator(_Protocols.check), _Protocols] | None = None
     """What the server speaks; found out by asking if it is not given."""

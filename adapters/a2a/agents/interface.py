@@ -112,8 +112,10 @@ def _base(url: str) -> str:
 def is_card(value: Json) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return False
-    # `url` is required in 0.3, and `supportedInterfaces` in 1.0, which has no `url`.
-    return isinstance(value.get("supportedInterfaces"), list) or isinstance(value.get("url"), str)
+    # `url` is required in 0.3, and `supportedInterfaces` in 1.0, which has no `url`. Some servers leave it out.
+    if isinstance(value.get("supportedInterfaces"), list) or isinstance(value.get("url"), str):
+        return True
+    return value.get("url") is None and isinstance(value.get("protocolVersion"), str)
 
 
 def find_interface(card: JsonObject, url: str, *, at_origin: bool = False) -> Interface | None:
@@ -149,13 +151,17 @@ def _entries(card: JsonObject) -> Sequence[JsonObject]:
     old = card.get("url")
     version = card.get("protocolVersion")
     entries = objects_in(card.get("supportedInterfaces"))
-    if isinstance(old, str):
+    if isinstance(old, str) or (old is None and not entries):
         if not version:
             # langgraph-api 0.16.7: it says 1.0 here, and its streams are those of 0.3. It takes the methods of either.
             entries = [{**each, "protocolVersion": "0.3"} for each in entries]
         # `protocolVersion` is required in 0.3; a2a-sdk 1.3.0 takes its absence for 0.3.0.
         version = version or "0.3"
-        main = {"url": old, "protocolBinding": card.get("preferredTransport") or _JSON_RPC, "protocolVersion": version}
+        main = {
+            "url": old or "",
+            "protocolBinding": card.get("preferredTransport") or _JSON_RPC,
+            "protocolVersion": version,
+        }
         more = [
             # Specification 0.3, 5.5.5 (AgentInterface): `transport`, which 1.0 names `protocolBinding`.
             {"url": each.get("url"), "protocolBinding": each.get("transport"), "protocolVersion": version}
@@ -206,6 +212,8 @@ def _version(text: object) -> Version | None:
 def _reachable(declared: str, url: str) -> str:
     base = _base(url)
     own = urlsplit(base)
+    if not declared:
+        return base if urlsplit(url).path.endswith(".json") else url
     try:
         other = urlsplit(urljoin(base + "/", declared))
     except ValueError:  # an address that is none
@@ -252,6 +260,11 @@ def describe(card: JsonObject) -> AgentInfo:
         remembers=True,  # a context is the server's own memory: the transcript is not sent again
         replies=True,
     )
+
+
+def assume_agent(called: str) -> AgentInfo:
+    """Describe an agent whose server shows no card."""
+    return AgentInfo(name=legal_name(called), input_types=("*/*",), output_types=("*/*",), remembers=True, replies=True)
 
 
 def _capabilities(card: JsonObject) -> JsonObject:

@@ -19,7 +19,15 @@ from babelgate.adapters._client.driver import ReattachableClient, Stage, Upstrea
 from babelgate.adapters._client.frames import DRAIN
 from babelgate.adapters._client.status import UNAVAILABLE
 from babelgate.adapters._extension import NOT_FORKED, RecordReader, has_start, is_refusal, without_start
-from babelgate.adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
+from babelgate.adapters.a2a.agents.interface import (
+    Interface,
+    assume_agent,
+    bare,
+    card_urls,
+    describe,
+    find_interface,
+    is_card,
+)
 from babelgate.adapters.a2a.client.binding import Binding, Replies, create_binding
 from babelgate.adapters.a2a.client.http import HttpClient
 from babelgate.adapters.a2a.codec.asks import AG2
@@ -455,4 +463,4 @@ async def discover(
         return [describe(found[0])]
     if card:
         raise FaultError(FaultCode.AGENT_INVALID, "The server has no valid A2A agent card")
-    return [AgentInfo(name="agent", input_types=("*/*",), output_types=("*/*",), remembers=True, replies=True)]
+    return [assume_agent("agent")]

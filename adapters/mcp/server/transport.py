@@ -170,9 +170,12 @@ class _Handed(Response[bytes]):
         if self._call is not None:
             self._calls[self._call] = exchange.departure
         try:
+            # RFC 9110, 5.5: white space around a value is no part of it. Servers of HTTP leave what comes after it.
+            headers = [(name, value.strip()) for name, value in scope["headers"]]
+            if not any(name == b"accept" for name, _ in headers):  # RFC 9110, 12.5.1: then any media type will do
+                headers.append((b"accept", b"*/*"))
             await self._endpoint.serve(
-                # RFC 9110, 5.5: white space around a value is no part of it. Servers of HTTP leave what comes after it.
-                {**scope, "state": state, "headers": [(name, value.strip()) for name, value in scope["headers"]]},
+                {**scope, "state": state, "headers": headers},
                 exchange.receive,
                 exchange.send,
                 in_session=self._in_session,

@@ -230,6 +230,16 @@ async def test_a_preflight_needs_no_key_and_grants_the_headers_that_are_asked_fo
         assert int(asked.headers["access-control-max-age"]) > 0
 
 
+@pytest.mark.parametrize(("origin", "granted"), [(LOOPBACK_PAGE, "true"), ("https://evil.example", None)])
+async def test_a_page_that_is_granted_access_may_reach_a_private_network(origin: str, granted: str | None) -> None:
+    with calling(keys=KEYS) as call:
+        headers = {"Origin": origin, **PREFLIGHT, "Access-Control-Request-Private-Network": "true"}
+        asked = await call.http.options("/a2a/echo", headers=headers)
+        assert asked.headers.get("access-control-allow-private-network") == granted
+        asked = await call.http.options("/a2a/echo", headers={"Origin": origin, **PREFLIGHT})
+        assert "access-control-allow-private-network" not in asked.headers
+
+
 async def test_pages_may_read_what_clients_go_by() -> None:
     with calling() as call:
         got = await call.http.get("/acp/agents", headers={"Origin": LOOPBACK_PAGE})

@@ -167,14 +167,31 @@ async def test_what_shows_no_card_is_no_a2a_server_unless_the_operator_says_so()
             assert await discovered(far, card=False) == ["agent"]
 
 
-async def test_a_redirect_of_the_card_is_not_followed() -> None:
-    async with far_server() as far:
-        far.headers = [(b"location", f"{far.url}/elsewhere".encode())]
+async def test_a_redirect_of_the_card_is_followed_within_its_origin() -> None:
+    async with far_server() as far, far_server() as other:
+        other.set("GET /elsewhere", card_1_0(other.url))
         far.set("GET /.well-known/agent-card.json", b"", status=302)
         far.set("GET /elsewhere", card_1_0(far.url))
+        far.headers = [(b"location", b"/elsewhere")]
+        assert await discovered(far)
+        far.headers = [(b"location", f"{other.url}/elsewhere".encode())]
         with pytest.raises(FaultError):
             await discovered(far)
-        assert "GET /elsewhere" not in [name for name, _, _ in far.asked]
+        assert other.asked == []
+
+
+@pytest.mark.parametrize("more", [{}, {"url": None}])
+def test_a_card_without_a_url_is_called_at_the_url_of_the_operator(more: dict[str, Any]) -> None:
+    card = {name: value for name, value in CARD.items() if name not in ("url", "supportedInterfaces")}
+    card |= {"protocolVersion": "0.3.0", **more}
+    assert is_card(card)
+    assert found(card, f"{AT}/a/") == Interface(f"{AT}/a/", "0.3", streams=found(card).streams)
+    assert found(card, f"{AT}/.well-known/agent-card.json").url == AT
+
+
+def test_a_trailing_slash_of_the_url_is_kept() -> None:
+    assert found(card_0_3("http://0.0.0.0:9999/a/"), f"{AT}/a/").url == f"{AT}/a/"
+    assert found(card_0_3(f"{AT}/a/"), f"{AT}/a").url == f"{AT}/a/"
 
 
 async def test_the_card_of_a_neighbour_at_the_origin_is_not_this_agents() -> None:
