@@ -341,6 +341,11 @@ class Reads(Protocol):
         """Raises invalid for a cursor that is not one of ours."""
         ...
 
+    async def tasks_active_at(self, owner: str, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
+        """Tasks that existed at a moment, in microseconds since the epoch, and changed after it. Those that changed
+        first come first. `slack`: microseconds by which clocks may differ."""
+        ...
+
     async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
         """The task and those that continue it, oldest first."""
         ...

@@ -157,6 +157,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/openai/server/socket_memory.py": "tests/adapters/openai/server/test_response_socket.py",
     "adapters/openai/server/conversations.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/server/follow.py": "tests/adapters/openai/server/test_responses.py",
+    "adapters/openai/server/references.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/server/page.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/codec/items.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/codec/names.py": "tests/adapters/openai/server/test_responses.py",

@@ -33,7 +33,7 @@ _KEEP_METHOD: Final = (307, 308)
 _OF_READS: Final = (301, 302, 303, *_KEEP_METHOD)
 
 
-def _redirected(method: str, target: str, response: httpx.Response) -> str | None:
+def _redirect_target(method: str, target: str, response: httpx.Response) -> str | None:
     """Return where a redirect leads within the same origin, or None (RFC 9110, section 15.4)."""
     location = response.headers.get("location")
     if location is None or response.status_code not in (_OF_READS if method == "GET" else _KEEP_METHOD):
@@ -128,7 +128,7 @@ class Calls(ABC):
                     follow_redirects=False,
                     **more,
                 ) as response:
-                    if left and (there := _redirected(method, target, response)) is not None:
+                    if left and (there := _redirect_target(method, target, response)) is not None:
                         target = there
                         continue
                     if response.status_code >= 300:

@@ -234,6 +234,13 @@ def tasks(
     return [(task_id, size) for task_id, size, _ in rows], following, total
 
 
+def tasks_active_at(connection: Connection, owner: str, moment: int, slack: int, limit: int) -> list[Task]:
+    """Those that existed at a moment and changed after it, the earliest change first."""
+    mine = (_TASK.c.owner == owner, _TASK.c.changed_at >= moment - slack, _TASK.c.created_at <= moment + slack)
+    found = select(_TASK.c.body).where(*mine).order_by(_TASK.c.changed_at, _TASK.c.task_id).limit(limit)
+    return [decode_row(Task, body) for (body,) in connection.execute(found)]
+
+
 def tasks_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[str, Task]:
     found = select(_TASK.c.task_id, _TASK.c.body).where(_TASK.c.owner == owner, _TASK.c.task_id.in_(keys))
     return {task_id: decode_row(Task, body) for task_id, body in connection.execute(found)}

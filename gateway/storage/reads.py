@@ -43,6 +43,9 @@ class Reads(LogReader):
         tasks = listing.create_listing(self._journal, places, partial(listing.tasks_at, owner=owner))
         return TaskPage(tasks=tasks, next_cursor=following, total=total)
 
+    async def tasks_active_at(self, owner: str, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
+        return await self._journal.query(listing.tasks_active_at, owner, moment, slack, limit)
+
     async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
         found = await self._journal.query(queries.chain, owner, task_id)
         return found or _require_found(None, f"Task {task_id} not found")

@@ -109,6 +109,12 @@ async def _tasks(hub: Hub, owner: str, thread_id: str) -> object:
     return page.total, page.next_cursor, await page.tasks.all()
 
 
+async def _active(hub: Hub, owner: str, task_id: str) -> object:
+    """What the owner has beside what is asked for is of other tests."""
+    found = await hub.reads.tasks_active_at(owner, 0, slack=2**62, limit=1000)
+    return task_id in {task.task_id for task in found}
+
+
 def _file() -> FilePart:
     return FilePart(name="a.txt", media_type="text/plain", inline=b"Bob", size=3)
 
@@ -177,6 +183,7 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     "open_interrupts": lambda hub, owner, made: hub.reads.open_interrupts(owner, made.task_id),
     "known_interrupts": lambda hub, owner, made: hub.reads.known_interrupts(owner, made.thread_id, [made.question]),
     "tasks": lambda hub, owner, made: _tasks(hub, owner, made.session_id),
+    "tasks_active_at": lambda hub, owner, made: _active(hub, owner, made.task_id),
     "chain": lambda hub, owner, made: hub.reads.chain(owner, made.task_id),
     "records": lambda hub, owner, made: hub.reads.records(owner, Scope(made.session_id)),
     "logs": lambda hub, owner, made: hub.reads.logs(owner, [made.ended]),

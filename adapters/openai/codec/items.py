@@ -88,6 +88,10 @@ class Conversation:
             refuse("input", "These are outputs of calls of several responses: send those of one response.")
         if len({answer.call_id for answer in answers}) < len(answers):
             refuse("input", "A call has two outputs.")
+        if not others and not answers and items and _is_message(items[-1]):
+            # The assistant is to go on with what it said last.
+            last = max((number for number, item in enumerate(items) if not _is_said(item)), default=-1)
+            others = list(items[last + 1 :])
         return cls(items[: last + 1], others, answers)
 
 
@@ -105,6 +109,10 @@ def _is_said(item: w.Item) -> bool:
     if item.verbatim is not None:
         return not _is_callers(item)
     return item.role == "assistant" or item.type in _SAID
+
+
+def _is_message(item: w.Item) -> bool:
+    return item.role == "assistant" or item.type == "compaction_trigger"
 
 
 def _is_callers(item: w.Item) -> bool:
@@ -144,9 +152,9 @@ def _check(item: w.Item, where: str, *, same: bool) -> None:
         case "reasoning":
             pass
         # ItemReference of the same file: "An internal identifier for an item".
-        case "item_reference":
+        case "item_reference" if not same:
             raise FaultError(FaultCode.UNSUPPORTED, f"{where}: send the item itself, or go on by previous_response_id.")
-        case _ if same and item.verbatim is not None:
+        case kind if item.verbatim is not None and (same or kind in w.BESIDE):
             pass
         case kind:
             refuse(where, f"The item type {kind[:40]!r} is unknown, or the item lacks required fields.")
@@ -208,6 +216,8 @@ def _with_own(message: Message, item: w.Item, told: JsonObject) -> Message:
 
 
 def _decode_item(item: w.Item, where: str) -> list[Message]:
+    if item.verbatim is not None:
+        return []
     match item.type or "message":
         case "message":
             extra = {"openai": {"role": item.role}} if item.role == "developer" else {}

@@ -69,8 +69,12 @@ class Conversation:
 
     @classmethod
     def of(cls, messages: Sequence[w.ChatMessage]) -> "Conversation":
-        """Raises invalid."""
+        """Split a conversation at what is new. If the assistant has the last word, it is to go on with it: its last
+        messages are new, too. Raises invalid."""
+        messages = _with_tool_calls(messages)
         last = max((number for number, each in enumerate(messages) if each.role == "assistant"), default=-1)
+        if last == len(messages) - 1 and not messages[last].tool_calls:
+            last = max((number for number, each in enumerate(messages) if each.role != "assistant"), default=-1)
         news = messages[last + 1 :]
         answers: list[ToolAnswer] = []
         for each in news:
@@ -89,6 +93,25 @@ class Conversation:
         """What is said beside the answers."""
         known = {answer.call_id for answer in self.answers}
         return [each for each in self.news if each.role != "tool" or each.tool_call_id not in known]
+
+
+def _with_tool_calls(messages: Sequence[w.ChatMessage]) -> Sequence[w.ChatMessage]:
+    """Return the same conversation with calls of functions and their results in today's form, with an id each."""
+    if not any(each.function_call is not None or each.role == "function" for each in messages):
+        return messages
+    told: list[w.ChatMessage] = []
+    open_calls: dict[str, str] = {}
+    for number, each in enumerate(messages):
+        if each.function_call is not None:
+            call_id = f"call_function_{number}"
+            open_calls[each.function_call.name] = call_id
+            call = w.ToolCall(id=call_id, function=each.function_call)
+            each = each.model_copy(update={"function_call": None, "tool_calls": [*(each.tool_calls or ()), call]})
+        elif each.role == "function":
+            call_id = open_calls.get(each.name or "", f"call_function_{number}")
+            each = each.model_copy(update={"role": "tool", "tool_call_id": call_id, "name": None})
+        told.append(each)
+    return told
 
 
 def _text_of(message: w.ChatMessage) -> str:

@@ -17,6 +17,7 @@ from babelgate.adapters.openai.codec.compaction import encode_compaction, expand
 from babelgate.adapters.openai.codec.items import Conversation
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.server.lookup import FoundRun, decode_request_of_model, find_agent, find_previous
+from babelgate.adapters.openai.server.references import ItemReferences
 from babelgate.adapters.openai.wire import responses as w
 from babelgate.adapters.openai.write.conversation import ConversationWriter
 from babelgate.canonical import Hub, RunStatus, Scope
@@ -38,11 +39,13 @@ _NO_USAGE: Final[JsonObject] = {
 class Compact(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._references = ItemReferences(hub)
 
     async def compact(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found, too_large."""
         who = caller(request)
-        body = decode_request_of_model(w.ResponseCompact, await read_expanded(request))
+        given = await self._references.expand(who.owner, await read_expanded(request))
+        body = decode_request_of_model(w.ResponseCompact, given)
         find_agent(self._hub, body.model)
         items: list[JsonObject] = []
         if body.previous_response_id is not None:

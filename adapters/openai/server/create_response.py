@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
 from litestar import Request, Response
@@ -37,6 +37,7 @@ from babelgate.adapters.openai.server.lookup import (
     find_previous,
     why_not_open,
 )
+from babelgate.adapters.openai.server.references import ItemReferences
 from babelgate.adapters.openai.wire import responses as w
 from babelgate.adapters.openai.write.response import ResponseWriter
 from babelgate.canonical import (
@@ -101,6 +102,7 @@ class Begun:
 class CreateResponse(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._references = ItemReferences(hub)
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         """By owner and thread: of two responses that go on from one, the second must find the first."""
 
@@ -125,6 +127,7 @@ class CreateResponse(Handlers):
     ) -> Begun:
         """What a body asks for. `extended` = the caller has activated the extension; the rest is as in `check`. Raises
         invalid, unsupported, not_found, not_awaiting."""
+        given = await self._references.expand(who.owner, given, keeps=self._is_passed_on(given))
         asked = await self.check(who, given, known=known, previous_id=previous_id)
         receipt = await (self._answer if asked.said.answers else self._submit)(asked)
         thread = await self._hub.reads.thread(who.owner, receipt.thread_id)
@@ -159,13 +162,21 @@ class CreateResponse(Handlers):
         shown = previous_id or body.previous_response_id
         return CheckedRequest(who, body, agent, said, previous, thread_id, decode_request(body.babelgate), shown)
 
+    def _is_passed_on(self, given: object) -> bool:
+        """Whether the agent's own server speaks this API."""
+        model: object = cast("JsonObject", given).get("model") if isinstance(given, dict) else None
+        try:
+            return isinstance(model, str) and _is_same(self._hub.agent(model))
+        except FaultError:  # the check of the request tells of it
+            return False
+
     # Runs
 
     async def _submit(self, asked: CheckedRequest) -> Receipt:
         """Raises invalid."""
         said = asked.said
         if not said.others:
-            words = "The last item is the assistant's. Add" if said.before else "There is no input. Give"
+            words = "The last item is a call. Add" if said.before else "There is no input. Give"
             refuse("input", f"{words} a user message or a tool output.")
         if asked.previous is not None and asked.previous.run.status is RunStatus.PAUSED:
             refuse("input", "The previous response waits for the output of its calls: send an output for each of them.")
@@ -274,7 +285,13 @@ def _is_same(agent: AgentInfo) -> bool:
 
 
 def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) -> Sequence[Loss]:
-    """A caller's tools reach models on other servers, and agents that look for them: who calls one has."""
-    if not body.tools or _is_same(agent) or writer.has_called:
+    """A caller's tools reach models on other servers, and agents that look for them: who calls one has. Items that
+    only a server of this API understands reach no other."""
+    if _is_same(agent):
         return ()
-    return (Loss(feature=Feature.CALLER_TOOLS.value, how=RESPONSES[Feature.CALLER_TOOLS].how),)
+    losses: list[Loss] = []
+    if body.tools and not writer.has_called:
+        losses.append(Loss(feature=Feature.CALLER_TOOLS.value, how=RESPONSES[Feature.CALLER_TOOLS].how))
+    if kinds := sorted({str(item.type) for item in body.items if item.verbatim is not None}):
+        losses.append(Loss(feature=Feature.CUSTOM.value, how=f"input items of the types {', '.join(kinds)}"))
+    return losses

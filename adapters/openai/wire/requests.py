@@ -56,6 +56,8 @@ class ChatMessage(_Wire):
     refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
+    function_call: Function | None = None
+    """Deprecated, with the role `function` for its result: SPEC/chat/chat_completion_assistant_message_param.py."""
 
 
 class StreamOptions(_Wire):

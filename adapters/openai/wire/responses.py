@@ -1,6 +1,7 @@
 """What callers ask for: the bodies of responses and conversations. What is not named here configures the agent, or is
 not looked at."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
@@ -22,6 +23,29 @@ KINDS: Final = frozenset(
     }
 )
 """Of items that are known here."""
+BESIDE: Final = frozenset(
+    {
+        "additional_tools",
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "code_interpreter_call",
+        "compaction_trigger",
+        "computer_call",
+        "computer_call_output",
+        "file_search_call",
+        "image_generation_call",
+        "local_shell_call",
+        "local_shell_call_output",
+        "mcp_list_tools",
+        "shell_call",
+        "shell_call_output",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
+"""Of items that OpenAI takes (SPEC/responses/response_input_item_param.py; Codex CLI 0.150 sends those that are not in
+it) and that only a server of this API understands. Other agents are not told of them, which is a declared loss."""
 
 
 class _Wire(BaseModel):
@@ -112,6 +136,10 @@ class ResponseCreate(_Wire):
     top_p: Annotated[int | float, Field(ge=0, le=1)] | None = None
     babelgate: Any = None
     """What is said by the extension."""
+
+    @property
+    def items(self) -> Sequence[Item]:
+        return self.input if isinstance(self.input, list) else ()
 
     @property
     def conversation_id(self) -> str | None:

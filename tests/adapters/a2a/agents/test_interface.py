@@ -182,7 +182,7 @@ async def test_a_redirect_of_the_card_is_followed_within_its_origin() -> None:
 
 @pytest.mark.parametrize("more", [{}, {"url": None}])
 def test_a_card_without_a_url_is_called_at_the_url_of_the_operator(more: dict[str, Any]) -> None:
-    card = {name: value for name, value in CARD.items() if name not in ("url", "supportedInterfaces")}
+    card: dict[str, Any] = {name: value for name, value in CARD.items() if name not in ("url", "supportedInterfaces")}
     card |= {"protocolVersion": "0.3.0", **more}
     assert is_card(card)
     assert found(card, f"{AT}/a/") == Interface(f"{AT}/a/", "0.3", streams=found(card).streams)

@@ -42,6 +42,23 @@ def test_every_role_has_its_place() -> None:
     assert [message.role for message in said] == ["system", "system", "user", "agent", "tool", "tool"]
 
 
+def test_calls_of_functions_and_their_results_are_those_of_tools() -> None:
+    call = {"name": "add", "arguments": '{"a": 2}'}
+    given = [
+        {"role": "user", "content": "2+2?"},
+        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "function", "name": "add", "content": "4"},
+        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "function", "name": "add", "content": "5"},
+    ]
+    said = Conversation.of([validate(w.ChatMessage, each) for each in given])
+    assert [each.role for each in said.news] == ["tool"]
+    parts = [part for message in decode_messages([*said.before, *said.news]) for part in message.parts[-1:]]
+    told = [(type(part), part.call_id) for part in parts if isinstance(part, ToolCallPart | ToolResultPart)]
+    one, two = "call_function_1", "call_function_3"
+    assert told == [(ToolCallPart, one), (ToolResultPart, one), (ToolCallPart, two), (ToolResultPart, two)]
+
+
 def test_files_come_by_their_bytes_or_by_url() -> None:
     inline = part_of({"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}})
     low = {"openai": {"inner": {"detail": "low"}}}

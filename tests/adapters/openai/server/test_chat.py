@@ -112,13 +112,29 @@ async def test_tools_that_the_agent_does_not_know_of_are_a_declared_loss(gateway
     assert "babelgate-loss" not in (await gateway.http.post("/v1/chat/completions", json=body("echo"))).headers
 
 
+USER: Final = {"role": "user", "content": "Count."}
+SAID: Final = {"role": "assistant", "content": "One, two,"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        ([USER, SAID], "user: Count. | agent: One, two,"),
+        ([SAID], "agent: One, two,"),
+        ([USER, SAID, SAID], "user: Count. | agent: One, two, | agent: One, two,"),
+    ],
+)
+async def test_the_assistant_goes_on_with_its_last_message(gateway: Running, messages: list[Any], said: str) -> None:
+    made = await gateway.http.post("/v1/chat/completions", json={"model": "history", "messages": messages})
+    assert made.json()["choices"][0]["message"]["content"] == said
+
+
 @pytest.mark.parametrize(
     ("more", "param"),
     [
         ({"n": 2}, "n"),
         ({"temperature": 3}, "temperature"),
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages"),
         ({"metadata": {"thread_id": ""}}, "metadata.thread_id"),
         ({"metadata": {"a": "x" * 513}}, "metadata.a"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),

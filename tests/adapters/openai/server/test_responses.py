@@ -202,12 +202,62 @@ async def test_what_was_said_elsewhere_is_told_to_the_agent(gateway: Running) ->
     )
 
 
+USER: Final = {"role": "user", "content": "And now?"}
+SAID: Final = {"role": "assistant", "content": "One, two,"}
+
+
+@pytest.mark.parametrize("given", [[USER, SAID], [SAID], [USER, SAID, {"type": "compaction_trigger"}]])
+async def test_the_assistant_goes_on_with_its_last_message(gateway: Running, given: list[Any]) -> None:
+    said = " | ".join(f"{'agent' if item is SAID else 'user'}: {item['content']}" for item in given if "role" in item)
+    assert text_of(await ask(gateway, "history", given)) == said
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [{"type": "additional_tools", "role": "developer", "tools": []}, USER],
+        [USER, {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "x"}}, SAID, USER],
+        [USER, {"type": "local_shell_call", "call_id": "c"}, {"type": "local_shell_call_output", "id": "c"}, USER],
+    ],
+    ids=lambda items: next(item["type"] for item in items if "type" in item),
+)
+async def test_items_that_the_agent_cannot_use_are_a_declared_loss(gateway: Running, items: list[Any]) -> None:
+    made = await gateway.http.post(AT, json={"model": "echo", "input": items})
+    kinds = {item["type"] for item in items if "type" in item}
+    assert (made.status_code, text_of(made.json())) == (200, "And now?")
+    assert all(kind in made.headers["babelgate-loss"] for kind in kinds)
+
+
+async def test_an_item_of_an_earlier_response_is_found_by_its_id(gateway: Running) -> None:
+    one = await ask(gateway, "history", "My name is Ann.")
+    other = await ask(gateway, "echo", "Else.")
+    item, its = one["output"][0]["id"], one["output"][0]["content"][0]["text"]
+    whole = f"user: Hi | agent: {its} | user: And now?"
+    for reference in ({"type": "item_reference", "id": item}, {"id": item}, {"type": None, "id": item}):
+        given = [{"role": "user", "content": "Hi"}, reference, USER]
+        assert text_of(await ask(gateway, "history", given)) == whole
+        assert (await ask(gateway, "history", given, stream=False))["status"] == "completed"
+    given = [{"type": "item_reference", "id": other["output"][0]["id"]}, USER]
+    assert text_of(await ask(gateway, "history", given)) == "agent: Else. | user: And now?"
+
+
+async def test_an_item_that_was_not_kept_is_not_found(gateway: Running) -> None:
+    one = await ask(gateway, "echo", "Secret.", store=False)
+    for item in (one["output"][0]["id"], "msg_00000000000000000000000000000000", "x"):
+        error = await refused(gateway, 404, "echo", [{"type": "item_reference", "id": item}, USER])
+        assert (error["type"], error["param"]) == ("invalid_request_error", "input.0.id")
+
+
+async def test_a_call_without_an_output_is_no_last_word(gateway: Running) -> None:
+    call = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
+    assert (await refused(gateway, 400, "echo", [USER, call]))["param"] == "input"
+
+
 @pytest.mark.parametrize(
     ("more", "param"),
     [
         ({"input": []}, "input"),
         ({"input": 5}, "input"),
-        ({"input": [{"role": "assistant", "content": "x"}]}, "input"),
         ({"input": [{"type": "nonsense"}]}, "input.0"),
         ({"input": [{"role": "nobody", "content": "x"}]}, "input"),
         ({"input": [{"role": "user", "content": [{"type": "nonsense"}]}]}, "input.0.content.0"),

@@ -1,0 +1,110 @@
+"""References to items by their ids (SPEC/responses/response_input_item_param.py, ItemReference).
+
+@ai-sdk/openai 3.0.141 sends them from its second turn on, instead of what was said before.
+"""
+
+import re
+from collections import OrderedDict
+from contextlib import aclosing
+from typing import Any, Final, cast
+from uuid import UUID
+
+from babelgate.adapters.openai.write.conversation import ConversationWriter
+from babelgate.canonical import FaultCode, FaultError, Hub, Scope, Task
+from babelgate.canonical.value import JsonObject
+
+_PLACES: Final = 10_000
+"""Items whose tasks are remembered. Chosen: an entry takes 300 bytes."""
+_TASKS: Final = 64
+"""Tasks that are searched for one item: those that were active when it was made. Chosen: an owner rarely has more at
+once."""
+_ID: Final = re.compile(r"[a-z]{1,8}_([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})")
+"""The gateway's ids hold a UUID of version 7, which begins with the time in milliseconds (RFC 9562, section 5.7)."""
+_CLOCKS: Final = 5_000_000
+"""Microseconds by which the clocks of gateways on one database may differ."""
+
+
+class ItemReferences:
+    """Finds items of an owner's earlier responses."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._places: OrderedDict[tuple[str, str], str] = OrderedDict()
+        """Ids of tasks by owner and item."""
+
+    async def expand(self, owner: str, given: object, *, keeps: bool = False) -> object:
+        """Return a body whose input has the items themselves instead of references. `keeps`: the agent's own server may
+        know the others. Raises not_found."""
+        items: Any = cast("JsonObject", given).get("input") if isinstance(given, dict) else None
+        if not isinstance(items, list) or not any(map(_is_reference, cast("list[Any]", items))):
+            return cast("object", given)
+        known: dict[str, JsonObject] = {}
+        expanded: list[Any] = []
+        for number, item in enumerate(cast("list[Any]", items)):
+            if _is_reference(item):
+                item_id = str(item["id"])
+                if item_id not in known:
+                    await self._find(owner, item_id, known)
+                if item_id in known:
+                    item = known[item_id]
+                elif not keeps:
+                    words = f"Item with id {item_id[:100]!r} not found."
+                    where = f"input.{number}.id"
+                    raise FaultError(FaultCode.NOT_FOUND, words, errors=[{"field": where, "description": words}])
+            expanded.append(item)
+        return {**cast("JsonObject", given), "input": expanded}
+
+    async def _find(self, owner: str, item_id: str, known: dict[str, JsonObject]) -> None:
+        """Add the items of the task that has this one to `known`."""
+        for task in await self._candidates(owner, item_id):
+            items = await self._items_of(owner, task)
+            known |= items
+            for each in items:
+                self._places[owner, each] = task.task_id
+            while len(self._places) > _PLACES:
+                self._places.popitem(last=False)
+            if item_id in items:
+                return
+
+    async def _candidates(self, owner: str, item_id: str) -> list[Task]:
+        reads = self._hub.reads
+        if (task_id := self._places.get((owner, item_id))) is not None:
+            try:
+                return [await reads.task(owner, task_id)]
+            except FaultError as error:
+                if error.fault.code is not FaultCode.NOT_FOUND:
+                    raise
+                return []
+        found = _ID.fullmatch(item_id)
+        if found is None:
+            return []
+        moment = (UUID(found[1]).int >> 80) * 1000
+        return list(await reads.tasks_active_at(owner, moment, slack=_CLOCKS, limit=_TASKS))
+
+    async def _items_of(self, owner: str, task: Task) -> dict[str, JsonObject]:
+        """The items of a task's responses by id; none of one that is not kept."""
+        reads = self._hub.reads
+        try:
+            if (await reads.thread(owner, task.thread_id)).ephemeral:
+                return {}
+            writer = ConversationWriter(task.thread_id, owner, await reads.removed_messages(owner, task.thread_id))
+            async with aclosing(reads.log(owner, Scope.task(task), inline=True)) as batches:
+                async for batch in batches:
+                    for record in batch:
+                        writer.write(record)
+            return {str(each.item["id"]): each.item for each in writer.items()}
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
+                raise
+            return {}
+
+
+def _is_reference(item: object) -> bool:
+    """Whether an item only names another one. Its type may be left out."""
+    if not isinstance(item, dict):
+        return False
+    members = cast("JsonObject", item)
+    if not isinstance(members.get("id"), str):
+        return False
+    kind = members.get("type")
+    return kind == "item_reference" or (kind is None and members.keys() <= {"id", "type"})
