@@ -12,6 +12,7 @@ from urllib.request import getproxies
 import httpx
 
 from babelgate.adapters._client.answers import ANSWER_LIMIT, read_answer
+from babelgate.adapters._client.redact import redact_fault, secrets_in
 from babelgate.adapters._upstream import FORWARDED
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json
@@ -107,7 +108,12 @@ class Calls(ABC):
             ) as response:
                 # Nor is a redirect an answer: following it would take the headers to another host.
                 if response.status_code >= 300:
-                    raise await self.read_error_response(response)
+                    error = await self.read_error_response(response)
+                    error.fault = redact_fault(
+                        error.fault, secrets_in((*self._headers.values(), *FORWARDED.get().values()))
+                    )
+                    error.args = (error.fault.message,)
+                    raise error
                 yield response
         except httpx.TimeoutException as error:
             raise FaultError(FaultCode.AGENT_TIMEOUT, "The agent's server did not answer in time") from error
