@@ -26,6 +26,10 @@ ANSWER_VALUES: Final = 500_000
 ERROR_RESPONSE_LIMIT: Final = 64 * 1024
 """Bytes of an error response."""
 
+EXCERPT: Final = "babelgate.excerpt"
+"""Extension of a response: how the body of an error response begins, as far as it was read."""
+_EXCERPT_LENGTH: Final = 4096
+
 _PIECE: Final = 256 * 1024
 """Bytes that are inflated at once: a kilobyte can be a megabyte, and of other encodings a gigabyte."""
 _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
@@ -63,11 +67,16 @@ async def read_bytes(
 ) -> bytes:
     """The whole body. Raises `code` as soon as it is longer than `limit`."""
     found = bytearray()  # not a list: the pieces may be of one byte each
-    async with aclosing(pieces(response)) as coming:
-        async for piece in coming:
-            if len(found) + len(piece) > limit:
-                raise FaultError(code, f"The agent's server answered with more than {limit} bytes")
-            found += piece
+    try:
+        async with aclosing(pieces(response)) as coming:
+            async for piece in coming:
+                if len(found) + len(piece) > limit:
+                    found += piece[:_EXCERPT_LENGTH]
+                    raise FaultError(code, f"The agent's server answered with more than {limit} bytes")
+                found += piece
+    finally:
+        if response.status_code >= 300:
+            response.extensions[EXCERPT] = bytes(found[:_EXCERPT_LENGTH])
     return bytes(found)
 
 

@@ -12,6 +12,7 @@ from urllib.request import getproxies
 import httpx
 
 from babelgate.adapters._client.answers import ANSWER_LIMIT, read_answer
+from babelgate.adapters._client.redact import redact_fault, secrets_in
 from babelgate.adapters._upstream import FORWARDED
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json
@@ -132,7 +133,7 @@ class Calls(ABC):
                         target = there
                         continue
                     if response.status_code >= 300:
-                        raise await self.read_error_response(response)
+                        raise await self._read_redacted_error(response)
                     yield response
                     return
         except httpx.TimeoutException as error:
@@ -141,6 +142,14 @@ class Calls(ABC):
             raise FaultError(
                 FaultCode.AGENT_UNREACHABLE, f"The agent's server cannot be reached ({type(error).__name__})"
             ) from error
+
+    async def _read_redacted_error(self, response: httpx.Response) -> FaultError:
+        """What an error response says, without the secrets that the request had."""
+        error = await self.read_error_response(response)
+        secrets = secrets_in((*self._headers.values(), *FORWARDED.get().values()))
+        error.fault = redact_fault(error.fault, secrets)
+        error.args = (error.fault.message,)
+        return error
 
     @abstractmethod
     async def read_error_response(self, response: httpx.Response) -> FaultError:

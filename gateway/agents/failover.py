@@ -7,6 +7,7 @@ left alone for a while, and then one run at a time finds out whether it is back.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,13 @@ import httpx
 from babelgate.adapters._upstream import FORWARDED, Client
 from babelgate.canonical import Event, Fault, FaultCode, FaultError, Invocation
 from babelgate.canonical.agent import Introspectable
-from babelgate.canonical.event import LossNoted, StateSaved, UpstreamBound
+from babelgate.canonical.event import LossNoted, RunEnded, StateSaved, UpstreamBound
+from babelgate.canonical.printable import printable
+from babelgate.canonical.state import ERRED
 from babelgate.canonical.value import JsonObject
 
+_REASON_LENGTH: Final = 500
+"""Characters of a reason in the log."""
 _FAILURES: Final = 5
 """In a row, after which a server is left alone."""
 _COOLDOWN: Final = 30.0
@@ -31,6 +36,8 @@ _PATIENCE: Final = 10.0
 _BROKEN: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
 _NOT_IMPLEMENTED: Final = 501
 _UNBEGUN: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+log = logging.getLogger("babelgate.upstream")
 
 T = TypeVar("T")
 Events = AsyncGenerator[Event]
@@ -104,6 +111,7 @@ class Server:
     url: str
     client: Client
     breaker: Breaker = field(default_factory=Breaker)
+    protocol: str = ""
 
 
 class ServerPool:
@@ -200,6 +208,7 @@ class _FailoverRun:
                     server.breaker.record_failure()
                 else:
                     server.breaker.record_success()
+                self._log_failure(server, error.fault)
                 if self._begun or not _is_unbegun(error):
                     raise
                 self._failed, self._events = error, None
@@ -211,7 +220,26 @@ class _FailoverRun:
                     server.breaker.record_success()
             if isinstance(event, UpstreamBound):
                 event = event.replace(ids={**event.ids, "server": server.url})
+            elif isinstance(event, RunEnded) and event.status in ERRED:
+                self._log_failure(server, event.fault or Fault(code=FaultCode.AGENT_FAILED, message="no reason given"))
             return event
+
+    def _log_failure(self, server: Server, fault: Fault) -> None:
+        call, details = self._call, fault.details
+        log.warning(
+            "attempt on a server failed agent=%s server=%s protocol=%s code=%s status=%s thread=%s task=%s run=%s "
+            'reason="%s" body="%s"',
+            call.agent,
+            server.url,
+            server.protocol,
+            fault.code,
+            details.get("status", "-"),
+            call.thread_id,
+            call.task_id,
+            call.run_id,
+            printable(fault.message, _REASON_LENGTH),
+            details.get("body", ""),
+        )
 
     async def _enter_server(self) -> tuple[Server, Events]:
         """The server that the run is at, or the next one that can be tried."""

@@ -26,7 +26,7 @@ import httpx
 from babelgate._renamed import describe_import_error
 from babelgate.adapters import UPSTREAMS
 from babelgate.adapters._client.agent_name import legal_name
-from babelgate.adapters._upstream import Client, Upstream
+from babelgate.adapters._upstream import Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.detection import Detected, Detector, Undetected
@@ -319,7 +319,7 @@ def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> Registere
         info = assumed
         headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
         try:
-            agent = server_pool([Server(at, _client(upstream, at, info, settings, headers)) for at in settings.servers])
+            agent = server_pool([_server(upstream, at, info, settings, headers) for at in settings.servers])
         except _Broken as wrong:
             error = wrong
     return RegisteredAgent(info, agent, str(error), instance=error.instance, again=again)
@@ -350,7 +350,7 @@ async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -
     return [
         RegisteredAgent(
             info,
-            server_pool([Server(at, _client(found.upstream, at, info, plain, headers))]),
+            server_pool([_server(found.upstream, at, info, plain, headers)]),
             instance=found.instance,
             because=found.because,
             server=url,
@@ -472,7 +472,7 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
     servers: list[Server] = []
     for url in settings.servers:
         mine, at, there = found.get(url, (info, url, detected))
-        servers.append(Server(at, _client(there.upstream, at, mine, settings, headers)))
+        servers.append(_server(there.upstream, at, mine, settings, headers))
     log.info("%s: %s", name, detected.because)
     return RegisteredAgent(
         info,
@@ -525,9 +525,10 @@ async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str
         raise _Broken(str(error), error.instance) from None
 
 
-def _client(
+def _server(
     upstream: Upstream, url: str, info: AgentInfo, settings: AgentSettings, headers: Mapping[str, str]
-) -> Client:
+) -> Server:
+    """Raises _Broken."""
     for option, value in settings.options.items():
         allowed = upstream.options.get(option)
         if allowed is None:
@@ -536,7 +537,8 @@ def _client(
         if value not in allowed:
             raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
-    return upstream.client(url, upstream.name_of(info), headers=headers, timeout=timeout, **settings.options)
+    client = upstream.client(url, upstream.name_of(info), headers=headers, timeout=timeout, **settings.options)
+    return Server(url, client, protocol=upstream.protocol)
 
 
 def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:

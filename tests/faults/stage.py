@@ -303,7 +303,8 @@ def _watched(stage: Stage, names: tuple[str, ...], registry: Registry) -> list[R
             url = proxy.url + wire.path.format(agent="tell")
             timeout = httpx.Timeout(2, read=PATIENCE)
             client = upstream.client(url, "two" if wire.models else "tell", headers={}, timeout=timeout)
-            return Server(url, client, Breaker(failures=2, cooldown=COOLDOWN, clock=lambda: stage.now))
+            breaker = Breaker(failures=2, cooldown=COOLDOWN, clock=lambda: stage.now)
+            return Server(url, client, breaker, upstream.protocol)
 
         several = [stage.proxy(name)] if wire.models else [stage.proxies["one"], stage.proxies["two"]]
         for number, proxies in enumerate(([stage.proxy(name)], several), 1):

@@ -1,6 +1,7 @@
 """Which server a run goes to when one of them is away, how long one that fails is left alone, and who is told."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -165,6 +166,39 @@ async def test_a_server_that_says_no_is_well(stage: Stage, wire: str) -> None:
         assert found.run.fault is not None
         assert (found.run.fault.details["status"], found.run.fault.details["retry_after"]) == (429, 7)
         assert stage.health(agent) == ["ok"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_refusal_is_one_warning_with_its_reason(stage: Stage, wire: str) -> None:
+    agent, proxy = f"{wire}.watched.1", stage.proxy(wire)
+    await serves(stage, agent)
+    await fail(proxy, status(429, retry_after=7))
+    with hearing(logging.WARNING) as heard:
+        found = await stage.run(agent, stage.text())
+    await recover(proxy, status(429))
+    (line,) = heard.of("babelgate.upstream")
+    receipt, details = found.receipt, found.run.fault and found.run.fault.details
+    assert details and details["body"] == "<html>out of order</html>"
+    for said in (
+        f"agent={agent} server=http://127.0.0.1:",
+        f"protocol={WIRES[wire].protocol} code=agent_unreachable status=429",
+        f"thread={receipt.thread_id} task={receipt.task_id} run={receipt.run_id}",
+        "reason=\"The agent's server answered 429",
+        'body="<html>out of order</html>"',
+    ):
+        assert said in line
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_each_attempt_that_fails_is_one_warning(stage: Stage) -> None:
+    stage.proxies["one"].shut()
+    with hearing(logging.WARNING) as heard:
+        await stage.run("acp.watched.1", stage.text())
+    await stage.proxies["one"].open()
+    stage.now += COOLDOWN
+    await serves(stage, "acp.watched.1")
+    codes = [line.partition(" code=")[2].partition(" ")[0] for line in heard.of("babelgate.upstream")]
+    assert codes == ["agent_unreachable"] * 2, "the second failure is the last one before the server is left alone"
 
 
 @pytest.mark.usefixtures("hurried")

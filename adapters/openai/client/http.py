@@ -11,8 +11,9 @@ import httpx
 from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT
 from babelgate.adapters._client.calls import Calls, Connection
 from babelgate.adapters._client.error_response import response_error
+from babelgate.adapters._client.redact import redact_fault, secrets_in
 from babelgate.adapters._json import validate
-from babelgate.adapters.openai.errors.decode import decode_error_response, without
+from babelgate.adapters.openai.errors.decode import decode_error_response
 from babelgate.adapters.openai.wire import answers as w
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
@@ -53,12 +54,11 @@ class HttpClient(Calls):
             error = validate(w.ErrorBody, answer).error or validate(w.Error, answer)
         except FaultError:  # a proxy's page, say
             pass
-        return response_error(self.redact_fault(decode_error_response(response.status_code, error)), response)
+        return response_error(decode_error_response(response.status_code, error), response)
 
     def redact_fault(self, fault: Fault) -> Fault:
         """In words that hold nothing of what was sent to be let in."""
-        words = (word for value in self._headers.values() for word in (value, value.rpartition(" ")[2]))
-        return without(fault, sorted(words, key=len, reverse=True))
+        return redact_fault(fault, secrets_in(self._headers.values()))
 
 
 def _encode_body(body: JsonObject) -> bytes:

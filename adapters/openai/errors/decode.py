@@ -1,7 +1,6 @@
 """What an OpenAI-compatible server says of its failures → faults."""
 
-from collections.abc import Iterable
-from typing import Any, Final, cast
+from typing import Final
 
 from pydantic_core import to_json
 
@@ -10,8 +9,6 @@ from babelgate.adapters.openai.wire import answers as w
 from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.value import JsonObject
 
-_MIN_SECRET: Final = 8
-"""Shorter header values are no secrets, and taking them out would maim every message."""
 _MOST_BYTES: Final = 64_000
 """Bytes of an error with the members that the API does not have."""
 
@@ -57,28 +54,6 @@ def _own(error: w.Error) -> JsonObject:
     if len(to_json(told)) > _MOST_BYTES:
         told = error.model_dump(include={"message", "type", "param", "code"}, exclude_unset=True)
     return told
-
-
-def without(fault: Fault, secrets: Iterable[str]) -> Fault:
-    """The fault in words that repeat none of these."""
-    hidden = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
-    if not hidden:
-        return fault
-    own: JsonObject = fault.details.get("openai") or {}
-
-    def redact(value: Any) -> Any:
-        if isinstance(value, dict):
-            members = cast("JsonObject", value)
-            return {redact(name): redact(each) for name, each in members.items()}
-        if isinstance(value, list):
-            return [redact(each) for each in cast("list[Any]", value)]
-        if isinstance(value, str):
-            for secret in hidden:
-                value = value.replace(secret, "***")
-        return value
-
-    details = {**fault.details, "openai": redact(own)} if own else fault.details
-    return Fault(code=fault.code, message=redact(fault.message), details=details)
 
 
 # What an error response says of the server

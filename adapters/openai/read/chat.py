@@ -195,8 +195,8 @@ class ChatReader:
             call.arguments.append(inner.input or arguments_of(inner.arguments))
 
     def end(self, *, done: bool = False) -> list[Event]:
-        """The stream is over. `done` = it said so itself. Raises agent_unreachable where it broke off, agent_failed where the answer says
-        why there is none."""
+        """The stream is over. `done` = it said so itself. Raises agent_unreachable where it broke off, agent_failed
+        where it holds no answer but says something else."""
         if not self._has_stopped and not done:
             unknown = {name: value for name, value in self._about.items() if name not in _OWN and value is not None}
             if unknown and self._decoder.count == 0:  # as MiniMax's `base_resp`, which says why there is no answer

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from babelgate.adapters._client.redact import redact_fault
 from babelgate.adapters.openai.agents import decode_models, encode_model, upstream_name
 from babelgate.adapters.openai.carries import CARRIES
 from babelgate.adapters.openai.codec.model import Losses, data_url, decode_usage, is_approved, output_of
-from babelgate.adapters.openai.errors.decode import decode_error_response, without
+from babelgate.adapters.openai.errors.decode import decode_error_response
 from babelgate.adapters.openai.request.chat import encode_chat
 from babelgate.adapters.openai.request.responses import encode_response
 from babelgate.adapters.openai.wire.answers import Error
@@ -160,7 +161,7 @@ def test_a_secret_is_covered_wherever_it_stands_and_short_words_are_left() -> No
     fault = decode_error_response(
         400, Error(message="Bearer abcdefghij is abcdefghij", param="abcdefghij", code="true")
     )
-    shown = without(fault, ["Bearer abcdefghij", "abcdefghij", "true"])
+    shown = redact_fault(fault, ["Bearer abcdefghij", "abcdefghij", "true"])
     assert "abcdefghij" not in repr(shown)
     assert shown.message == "The agent's server answered 400: *** is ***"
     assert shown.details["openai"]["code"] == "true"

@@ -1,0 +1,41 @@
+"""Redaction of what an agent's server says: none of the credentials that the gateway sends is repeated."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from babelgate.canonical import Fault
+from babelgate.canonical.value import JsonObject
+
+_MIN_SECRET: Final = 8
+"""Characters. Shorter header values are no secrets, and taking them out would maim every message."""
+_CREDENTIALS: Final = re.compile(
+    r"\b(bearer|basic|token)( {1,3})(?=\S{0,200}[0-9])[A-Za-z0-9._~+/=-]{16,}", re.IGNORECASE
+)
+"""What a server quotes of an Authorization header. RFC 9110, 11.4."""
+_HIDDEN: Final = "***"
+
+
+def secrets_in(headers: Iterable[str]) -> list[str]:
+    """Return what must not be repeated of the values of headers, the longest first."""
+    values = {word for value in headers for word in (value, value.rpartition(" ")[2])}
+    return sorted(values, key=len, reverse=True)
+
+
+def redact_fault(fault: Fault, secrets: Iterable[str]) -> Fault:
+    """The fault in words that repeat none of these."""
+    hidden = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
+
+    def redact(value: Any) -> Any:
+        if isinstance(value, dict):
+            members = cast("JsonObject", value)
+            return {redact(name): redact(each) for name, each in members.items()}
+        if isinstance(value, list):
+            return [redact(each) for each in cast("list[Any]", value)]
+        if isinstance(value, str):
+            for secret in hidden:
+                value = value.replace(secret, _HIDDEN)
+            return _CREDENTIALS.sub(lambda found: f"{found[1]}{found[2]}{_HIDDEN}", value)
+        return value
+
+    return fault.replace(message=redact(fault.message), details=redact(fault.details))
