@@ -154,6 +154,8 @@ class TaskFilter:
     states: frozenset[TaskState] | None = None
     changed_after: int | None = None
     """Microseconds; tasks whose state changed at or after it."""
+    stateless: bool = True
+    """Include tasks of stateless runs, whose threads are ephemeral."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     and_,
     exists,
     false,
@@ -38,7 +39,7 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import OPEN, EventRow, RunRow, TallyRow, TaskRow, ThreadRow
+from babelgate.gateway.storage.tables import OPEN, PASSING, EventRow, RunRow, TallyRow, TaskRow, ThreadRow
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -218,11 +219,16 @@ def tasks(
             page, counted = (each.with_hint(_TASK, "INDEXED BY task_open", "sqlite") for each in (page, counted))
     if where.changed_after is not None:
         mine.append(_TASK.c.changed_at >= where.changed_after)
+    kept = _TASK.c.thread_pk.not_in(_ephemeral_keys(owner))
     if len(mine) == 1 + (where.agent is not None):
         total = _tally(connection, owner, "task", where.agent)
+        if not where.stateless:
+            total -= connection.execute(counted.where(*mine, ~kept)).scalar_one()
     else:
+        if not where.stateless:
+            mine.append(kept)
         total = connection.execute(counted.where(*mine)).scalar_one()
-    page = page.where(*mine)
+    page = page.where(*mine, *(() if where.stateless else (kept,)))
     if cursor is not None:
         page = page.where(tuple_(_TASK.c.changed_at, _TASK.c.task_id) < _cursor(cursor))
     rows = connection.execute(page.order_by(_TASK.c.changed_at.desc(), _TASK.c.task_id.desc()).limit(limit + 1)).all()
@@ -232,6 +238,12 @@ def tasks(
         last = json.dumps([rows[-1].changed_at, rows[-1].task_id]).encode()
         following = base64.urlsafe_b64encode(last).decode().rstrip("=")
     return [(task_id, size) for task_id, size, _ in rows], following, total
+
+
+def _ephemeral_keys(owner: str) -> Select[tuple[int]]:
+    """Keys of the threads of stateless runs: few, because they are deleted soon."""
+    passing: ColumnElement[bool] = literal_column(f"thread.{PASSING}")
+    return select(_THREAD.c.pk).where(passing, _THREAD.c.ephemeral, _THREAD.c.owner == owner)
 
 
 def tasks_active_at(connection: Connection, owner: str, moment: int, slack: int, limit: int) -> list[Task]:

@@ -330,7 +330,14 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
             thread_id = ask.context_id
         if thread_id is None:
             return Answer(dialect.encode_page([], ask, "", 0))
-    where = TaskFilter(agent=call.agent.name, thread_id=thread_id, states=ask.states, changed_after=ask.changed_after)
+    # Specification 1.0, 3.1.4, lists "tasks the client has access to". A stateless run is nobody's to come back to.
+    where = TaskFilter(
+        agent=call.agent.name,
+        thread_id=thread_id,
+        states=ask.states,
+        changed_after=ask.changed_after,
+        stateless=False,
+    )
     page = await call.hub.reads.tasks(call.owner, where, limit=ask.page_size, cursor=ask.page_token)
     result = dialect.encode_page([], ask, page.next_cursor or "", page.total)
     return Answer(result, tasks=_encode_tasks(call, dialect, ask, page.tasks))

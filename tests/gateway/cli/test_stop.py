@@ -47,7 +47,7 @@ def serve(folder: Path, agent: str = "patient", *arguments: str, grace: str = FO
 
 def call(url: str, agent: str, text: str) -> str:
     """Return the answer of an agent, by chat completions."""
-    body = {"model": agent, "messages": [{"role": "user", "content": text}]}
+    body = {"model": agent, "messages": [{"role": "user", "content": text}], "store": True}
     answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=BOUND).json()
     return answer["choices"][0]["message"]["content"]
 

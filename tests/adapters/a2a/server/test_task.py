@@ -1,12 +1,15 @@
 """Streams, subscriptions, lists and cancels."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from babelgate.gateway import demo
 from tests.adapters.a2a.schema import check
 from tests.adapters.a2a.site import BOUND, Site, answer_of, events_of, message, message_0_3
+from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -196,3 +199,21 @@ async def test_a_second_cancel_and_one_of_an_unknown_task_are_errors(site: Site)
     for method in ("CancelTask", "tasks/cancel"):
         assert (await site.error("ask", method, {"id": task["id"]}))["code"] == -32002
         assert (await site.error("ask", method, {"id": "unknown"}))["code"] == -32001
+
+
+async def test_tasks_of_stateless_runs_are_in_no_list(tmp_path: Path) -> None:
+    async with running(tmp_path, {"echo": demo.echo}) as gateway:
+        chat = {"model": "echo", "messages": [{"role": "user", "content": "Hi"}]}
+        stateless = {"assistant_id": "echo", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
+        for path, body in (
+            ("/runs/wait", stateless),
+            ("/v1/chat/completions", chat),
+            ("/v1/responses", {"model": "echo", "input": "Hi", "store": False}),
+            ("/v1/chat/completions", {**chat, "store": True}),
+        ):
+            assert (await gateway.http.post(path, json=body)).status_code == 200
+        for params in ({}, {"status": "TASK_STATE_COMPLETED"}, {"pageSize": 1}):
+            call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params}
+            listed = await gateway.http.post("/a2a/echo", json=call, headers={"A2A-Version": "1.0"})
+            result = listed.json()["result"]
+            assert (len(result["tasks"]), result["totalSize"], result["nextPageToken"]) == (1, 1, "")
