@@ -135,6 +135,26 @@ def since_caller(history: Sequence[w.Message]) -> Sequence[w.Message]:
     return said
 
 
+def merge_replies(replies: Sequence[w.Message]) -> w.Message:
+    """Return the one answer that a stream gave in several messages.
+
+    Specification 1.0, 3.1.2, has exactly one, with parts. The .NET hosting of Agent Framework sends a message for each
+    update of the model, the first and the last of them without parts.
+    """
+    said = [message for message in replies if message.parts]
+    if len(said) < 2:
+        return said[0] if said else replies[0]
+    parts: list[WirePart] = []
+    for part in (part for message in said for part in message.parts or ()):
+        last = parts[-1] if parts else None
+        if last is not None and last.text is not None and last.model_copy(update={"text": part.text}) == part:
+            parts[-1] = last.model_copy(update={"text": last.text + (part.text or "")})
+        else:
+            parts.append(part)
+    metadata = {name: value for message in said for name, value in (message.metadata or {}).items()}
+    return said[0].model_copy(update={"parts": parts, "metadata": metadata or None})
+
+
 def distinct_lines(texts: Iterable[str]) -> Sequence[str]:
     lines: list[str] = []
     for text in texts:

@@ -39,6 +39,7 @@ from babelgate.adapters.a2a.read.parts import (
     distinct_lines,
     has_content,
     is_callers,
+    merge_replies,
     own_of,
     since_caller,
 )
@@ -138,6 +139,7 @@ class EventReader:
         self._output: Json = None
         self._mirror = Mirror()
         self._ends_with_task = False
+        self._replies: list[w.Message] = []  # of an answer without a task, which may be several until the stream ends
         self._held_end: JsonObject | None = None
         """The metadata of the status after which the whole task comes."""
 
@@ -238,6 +240,8 @@ class EventReader:
     def close(self) -> list[Event]:
         """Nothing more comes of the stream: tell what waited for that."""
         self._events = []
+        if self._replies:
+            self._tell_reply()
         if self._held_end is not None:
             self._end_run(None, DecodedContent(), self._held_end)
         return self._events
@@ -282,7 +286,7 @@ class EventReader:
             case None:
                 self._unknown(value)
         self.begun = True
-        if not self._has_grown:
+        if not self._has_grown and not self._replies:
             self._events = self._mirror.reflect(reply, self._events, self.rule)
         self._tokens.learn(value, self._events, self._trackers)
         return self._events
@@ -369,7 +373,7 @@ class EventReader:
         return decoded
 
     def _message(self, message: w.Message) -> None:
-        """The server's whole answer, where it makes no task of it (specification 1.0, 3.1.2)."""
+        """The server's answer, where it makes no task of it (specification 1.0, 3.1.2)."""
         self._bind(self.task_id, self.context_id or message.contextId)
         if is_callers(message):
             return
@@ -378,14 +382,25 @@ class EventReader:
             # agno 3.1.10 streams its answer so, in messages of one id.
             self._tell(message, decoded)
             return
+        self.replied = True
+        if self.task_id is None:
+            self._replies.append(message)
+        else:
+            self._answer(message, decoded)
+
+    def _answer(self, message: w.Message, decoded: DecodedContent) -> None:
         self._tell_states(decoded, message.messageId, is_shown=True)
         self._activity.use(self._events, decoded.tools, message)
         self._whole([*decoded.parts, *decoded.citations], "answer", message, reply=self.task_id is None)
         self._usage.count(message.metadata, message.messageId)
-        if self.task_id is None and self._usage.total:
+
+    def _tell_reply(self) -> None:
+        message, start, self._replies = merge_replies(self._replies), len(self._events), []
+        self._answer(message, self._decode_marks(message))
+        if self._usage.total:
             self._events.append(RunEnded(usage=self._usage.total))
-        self.replied = True
-        self.stopped = self.stopped or self.task_id is None
+        self._events[start:] = self._mirror.reflect(message, self._events[start:], self.rule)
+        self.stopped = True
 
     def _decode_marks(self, said: w.Message | None, *metadata: JsonObject | None) -> DecodedContent:
         """A message, with the metadata of what brought it."""
@@ -520,6 +535,9 @@ class EventReader:
 
     def _settle_pending(self, reply: w.Reply | None) -> Sequence[AnnotationPart]:
         """Tell what waited, unless the reply is the answer that repeats it: then its citations are the answer's."""
+        if self._replies and reply is not None and not isinstance(reply, w.Message):  # they were no answer after all
+            while self._replies:
+                self._remark(self._replies[0], self._decode_marks(self._replies.pop(0)))
         if self._pending is None:
             return ()
         (message, decoded), self._pending = self._pending, None

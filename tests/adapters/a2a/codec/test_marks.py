@@ -34,7 +34,7 @@ def read(*replies: Any, reader: EventReader | None = None, in_status: bool = Fal
     for reply in replies:
         if not reader.stopped:
             events += reader.read(reply)
-    return events
+    return [*events, *reader.close()] if reader.replied and not reader.stopped else events
 
 
 def fault_in(*replies: Any) -> Fault:

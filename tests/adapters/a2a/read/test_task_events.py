@@ -37,8 +37,10 @@ T = TypeVar("T")
 
 
 def read(*replies: Any, reader: EventReader | None = None) -> list[Event]:
+    """As a client reads: a message is the answer when the stream has ended."""
     reader = reader or EventReader(RUN)
-    return [event for reply in replies for event in reader.read(reply)]
+    events = [event for reply in replies for event in reader.read(reply)]
+    return [*events, *reader.close()] if reader.replied and not reader.stopped else events
 
 
 def of_type(events: Sequence[Event], kind: type[T]) -> list[T]:
@@ -111,6 +113,12 @@ HISTORY = [
     {"messageId": "1", "role": "ROLE_USER", "parts": [text("Hello")]},
     {"messageId": "2", "role": "ROLE_AGENT", "parts": [text("Hi")]},
 ]
+
+
+def reply(message_id: str, *texts: str) -> dict[str, Any]:
+    return {"message": {"messageId": message_id, "role": "ROLE_AGENT", "parts": [text(each) for each in texts]}}
+
+
 MESSAGES: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
     "LangGraph's hybrid of both generations, by its shape": (
         [
@@ -152,6 +160,15 @@ MESSAGES: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
         [artifact(text("Hi")), status("TASK_STATE_COMPLETED", "Hi")],
         ANSWER,
     ),
+    "messages of one id, the first and the last of them empty": (
+        [reply("r"), reply("r", "Do"), reply("r", "ne"), reply("r", "."), reply("r")],
+        [("Done.", "answer")],
+    ),
+    "messages of an id each": ([reply("r1", "Do"), reply("r2", "ne.")], [("Done.", "answer")]),
+    "a message before a task": (
+        [reply("r1", "Wait."), task(), artifact(text("Hi")), DONE],
+        [("Wait.", "progress"), *ANSWER],
+    ),
     "an answer in the history only": ([task("TASK_STATE_COMPLETED", history=HISTORY)], ANSWER),
     "no answer in the history": ([task("TASK_STATE_COMPLETED", history=HISTORY[:1])], []),
 }
@@ -160,6 +177,16 @@ MESSAGES: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
 @pytest.mark.parametrize(("replies", "messages"), MESSAGES.values(), ids=MESSAGES)
 def test_replies_are_these_messages(replies: list[Any], messages: list[tuple[str, str]]) -> None:
     assert [(message.text, message.phase) for message in heard(read(*replies)).messages] == messages
+
+
+def test_messages_are_one_answer_with_all_their_parts() -> None:
+    data = {"data": {"n": 1}}
+    replies = [
+        {"message": {"messageId": "r", "parts": parts}} for parts in ([text("a")], [text("b"), data], [text("c")])
+    ]
+    [message] = heard(read(*replies)).messages
+    assert [part.kind for part in message.parts] == ["text", "data", "text"]
+    assert message.parts[0] == TextPart(text="ab")
 
 
 EMPTY = artifact(text(""), append=False, lastChunk=True)
