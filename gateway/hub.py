@@ -380,9 +380,7 @@ class Hub:
     async def _working(self, name: str) -> RegisteredAgent:
         registered = await self.registry.get_reachable(name)
         if registered.agent is None:
-            raise FaultError(
-                FaultCode.AGENT_UNREACHABLE, f"Agent {registered.info.name} is broken: {registered.broken}"
-            )
+            raise registered.refuse()
         return registered
 
     def _find_agent(self, name: str) -> RegisteredAgent | None:

@@ -1,11 +1,15 @@
 """A configured agent as the rest of the gateway sees it: what it says of itself, the agent, and its settings."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from babelgate.canonical.agent import Agent, AgentInfo
+from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.model import Timeout
+
+log = logging.getLogger("babelgate.registry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,16 @@ class RegisteredAgent:
     """Looks for a broken one behind a URL."""
     describe: "Describe | None" = field(default=None, repr=False)
     """Fetches what its server tells of it besides its name."""
+
+    def refuse(self, run_id: str = "-") -> FaultError:
+        """Return the fault of a call of a broken agent, and log the reason.
+
+        The reason is for the operator alone: it names URLs, hosts and files.
+        """
+        log.warning("broken agent called agent=%s run=%s reason=%s", self.info.name, run_id, self.broken)
+        why = "it could not be loaded" if self.again is None else "its server cannot be used at the moment"
+        words = f"Agent {self.info.name} is not available: {why}. The log of the gateway has the reason."
+        return FaultError(FaultCode.AGENT_UNREACHABLE, words)
 
 
 Describe = Callable[[], Awaitable[Mapping[str, JsonObject]]]

@@ -216,7 +216,7 @@ class Engine:
         start = pump.start
         registered = await self._reach(start.task.agent)
         if registered.agent is None:
-            raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {registered.info.name}: {registered.broken}")
+            raise registered.refuse(start.run.run_id)
         if past is not None:
             attaches = past.reattached and isinstance(registered.agent, Reattachable)
             if past.reattached and not (attaches or registered.idempotent):
@@ -464,7 +464,7 @@ class Engine:
                 if isinstance(registered.agent, Reattachable):
                     await self._attach_and_leave(again, registered)
                     return
-                error: FaultError | TimeoutError = FaultError(FaultCode.AGENT_UNREACHABLE, registered.broken or "")
+                error: FaultError | TimeoutError = registered.refuse(lost.run.run_id)
             except (FaultError, TimeoutError) as raised:
                 error = raised
             is_away = not isinstance(error, FaultError) or error.fault.code in _AWAY

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -72,12 +72,13 @@ async def call(gateway: Running) -> httpx.Response:
 async def test_a_call_finds_the_server_and_its_description_is_shown_everywhere(tmp_path: Path) -> None:
     async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
         for _ in range(2):
-            refused = await call(gateway)
+            with hearing() as heard:
+                refused = await call(gateway)
             assert refused.status_code == 502
-            message = refused.json()["message"]
-            assert f"Agent far is broken: {proxy.url}/acp: " in message
-            for tried in ("A2A: ", "ACP: ", "cannot be reached (ConnectError)"):
-                assert tried in message
+            assert "Agent far is not available: its server cannot be used at the moment" in refused.json()["message"]
+            (line,) = (each for each in heard.of("babelgate.registry") if each.startswith("broken agent called"))
+            for tried in (f"agent=far run=- reason={proxy.url}/acp: ", "A2A: ", "ACP: ", "(ConnectError)"):
+                assert tried in line
         await proxy.open()
         answer = await call(gateway)
         assert answer.status_code == 200
@@ -90,6 +91,34 @@ async def test_a_call_finds_the_server_and_its_description_is_shown_everywhere(t
         assert found["description"] == "Shouts."
         assert (await gateway.http.get("/readyz")).json()["agents"]["far"] == "ok"
         assert gateway.hub.registry.get("far").concurrency == 3
+
+
+_MESSAGE: Final = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+_RUN: Final = {"assistant_id": "far", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
+_TOOL: Final = {"name": "far", "arguments": {"message": "Hi"}}
+CALLS: Final[dict[str, Any]] = {
+    "/a2a/far/message:send": {"message": _MESSAGE},
+    "/acp/runs": {"agent_name": "far", "input": [{"role": "user", "parts": [{"content": "Hi"}]}]},
+    "/agent/far/ap/v1/agent/tasks": {"input": "Hi"},
+    "/runs/wait": _RUN,
+    "/runs/stream": _RUN,
+    "/agent-protocol/runs/wait": {"agent_id": "far", "input": {}},
+    "/v1/runs": {"assistant_id": "far", "input": {"message": "Hi"}},
+    "/v1/chat/completions": {"model": "far", "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/responses": {"model": "far", "input": "Hi"},
+    "/mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": _TOOL},
+}
+
+
+@pytest.mark.parametrize("path", CALLS)
+async def test_callers_are_told_no_url_of_a_server_that_is_away(tmp_path: Path, path: str) -> None:
+    accepted = {"A2A-Version": "1.0", "Accept": "application/json, text/event-stream"}
+    async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
+        told = await gateway.http.post(path, json=CALLS[path], headers=accepted)
+        if path.endswith("/tasks"):  # an AIEF task does nothing before its first step
+            told = await gateway.http.post(f"{path}/{told.json()['task_id']}/steps", json={})
+        assert "Agent far is not available" in told.text
+        assert proxy.url.partition("//")[2] not in told.text + repr(told.headers)
 
 
 async def test_a_look_whether_the_gateway_is_ready_finds_the_server(tmp_path: Path) -> None:

@@ -6,10 +6,21 @@ from typing import Any
 
 import pytest
 
-from babelgate.canonical import Event, FaultCode, Invocation, Receipt, RunReason, RunStatus, Scope, TaskState
+from babelgate.canonical import (
+    Event,
+    FaultCode,
+    FaultError,
+    Invocation,
+    Receipt,
+    RunReason,
+    RunStatus,
+    Scope,
+    TaskState,
+)
 from babelgate.canonical.event import Custom, RunEnded
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.settings.model import Limits
+from tests.gateway.heard import hearing
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -193,9 +204,11 @@ async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hu
     first = await submit_and_ask(hub, agent, "name")
     await hubs.stop(hub)
     hub = await hubs.start(registered("a", None, broken="no module named agent"))
-    with pytest.raises(Exception, match="no module named agent") as error:
+    with hearing() as heard, pytest.raises(FaultError, match="Agent a is not available") as error:
         await submit(hub, "a")
-    assert error.value.fault.code is FaultCode.AGENT_UNREACHABLE  # type: ignore[attr-defined]
+    assert error.value.fault.code is FaultCode.AGENT_UNREACHABLE
+    assert "no module named agent" not in error.value.fault.message, "the reason is for the operator"
+    assert "broken agent called agent=a run=- reason=no module named agent" in heard.of("babelgate.registry")
     await answer(hub, first.task_id, "Bob")
     await fails(hub, first, FaultCode.AGENT_UNREACHABLE)
 
