@@ -27,7 +27,7 @@ from babelgate.adapters._extension import (
     split_uploads,
 )
 from babelgate.adapters.openai.agents import decode_models, upstream_name
-from babelgate.adapters.openai.carries import CHAT_VERSION, RESPONSES_VERSION
+from babelgate.adapters.openai.carries import CARRIES, CHAT_VERSION, RESPONSES_VERSION
 from babelgate.adapters.openai.client.http import HttpClient
 from babelgate.adapters.openai.codec.model import Losses, format_of
 from babelgate.adapters.openai.codec.names import EXTENSION, RECORDS, is_of_api
@@ -43,7 +43,18 @@ from babelgate.adapters.openai.read.responses import ResponseReader
 from babelgate.adapters.openai.request.chat import encode_chat
 from babelgate.adapters.openai.request.responses import encode_items, encode_response, encode_results
 from babelgate.adapters.openai.request.transcript import input_of, results_of, transcript
-from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, FilePart, Invocation, Message, Record, TextPart
+from babelgate.canonical import (
+    AgentInfo,
+    Event,
+    FaultCode,
+    FaultError,
+    Feature,
+    FilePart,
+    Invocation,
+    Message,
+    Record,
+    TextPart,
+)
 from babelgate.canonical.event import LossNoted
 from babelgate.canonical.value import Json, JsonObject
 
@@ -193,6 +204,7 @@ class _Run(UpstreamRun):
         same = is_of_api(self._call.input.extra, RESPONSES_VERSION)
         body = encode_response(self._model, items, self._config, self._server.schema, previous, same=same)
         body |= self._extended_body()
+        self._note_metadata(body, losses)
         if self._server.extended:  # or nobody could cancel it
             body["background"] = True
         self._records = RecordsReader(binds=True)
@@ -325,6 +337,13 @@ class _Run(UpstreamRun):
         told |= {**encode_uploads(self._uploads), **({} if self._call.answers else encode_start(self._call))}
         return {EXTENSION: told} if told else {}
 
+    def _note_metadata(self, body: JsonObject, losses: Losses) -> None:
+        """The Responses API takes metadata of strings only, and chat completions only if they are stored. An agent's
+        server has no use for them."""
+        told: JsonObject = body.get(EXTENSION) or {}
+        if self._call.metadata and not self._call.answers and "metadata" not in told:
+            losses.note(Feature.METADATA, CARRIES[Feature.METADATA].how)
+
     async def _read_completion(self, *, counts: bool) -> Stage:
         """Chat completions. `counts` = whether tokens are asked for."""
         self._refused = None
@@ -340,6 +359,7 @@ class _Run(UpstreamRun):
             same=is_of_api(call.input.extra, CHAT_VERSION),
         )
         body |= self._extended_body()
+        self._note_metadata(body, losses)
         self._records = RecordsReader(binds=False)
         if not counts:
             body = {key: value for key, value in body.items() if key != "stream_options"}

@@ -638,6 +638,12 @@ async def test_a_completion_lasts_until_its_stream_ends(far: Server, agent: Clie
         assert (await Dialogue(agent).say("Hi")).text == "one two"
 
 
+async def test_metadata_of_the_caller_is_a_declared_loss(api: str, far: Server, agent: Client) -> None:
+    for metadata, losses in (({"ticket": "1"}, ["metadata"]), ({}, [])):
+        events = await all_of(agent.run(call(metadata=metadata)))
+        assert [event.feature for event in events if isinstance(event, LossNoted)] == losses
+
+
 async def test_an_answer_without_choices_is_told_in_its_own_words(far: Server, agent: Client) -> None:
     far.has_responses = False
     far.refusals[path("chat")] = (200, {"choices": None, "base_resp": {"status_msg": "insufficient balance"}}, {})
