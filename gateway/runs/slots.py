@@ -1,11 +1,11 @@
 """Concurrency limits and fairness: which agent has room for one more run, and which thread's turn it is.
 
-A thread waits in the queue of an agent once, however many runs of the agent wait on it; the one that has waited longest
-is served first. What is started with a slot is not known here: `start` is told that it is there.
+A thread waits in the queue of an agent once, however many runs of the agent wait on it. Owners are served in turn, and
+of the threads of an owner the one that has waited longest. What is started with a slot is not known here: `start` is
+told that it is there.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,10 +20,8 @@ class _AgentSlots:
 
     limit: int | None
     used: int = 0
-    waiting: "deque[tuple[str, str]]" = field(default_factory=deque[tuple[str, str]])
-    """Owner and id of each."""
-    queued: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """The same, to be found."""
+    waiting: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    """Ids of threads by owner: the owners in the order of their turns, the threads in the order in which they came."""
 
     @property
     def has_room(self) -> bool:
@@ -61,9 +59,7 @@ class Slots:
     def offer(self, owner: str, thread_id: str, agent: str) -> None:
         """The thread has a run of this agent that could start: it does when there is a slot."""
         slots = self._of(agent)
-        if (owner, thread_id) not in slots.queued:
-            slots.queued.add((owner, thread_id))
-            slots.waiting.append((owner, thread_id))
+        slots.waiting.setdefault(owner, {}).setdefault(thread_id)
         self._serve(agent, slots)
 
     def offer_next(self, owner: str, thread_id: str, later: Later | None) -> None:
@@ -94,10 +90,14 @@ class Slots:
             timer.cancel()
 
     def _serve(self, agent: str, slots: _AgentSlots) -> None:
-        """Give free slots to the threads that have waited longest."""
+        """Give free slots to the owners in turn, one each."""
         while slots.waiting and not (self._closed or self._pauses) and slots.has_room:
-            owner, thread_id = slots.waiting.popleft()
-            slots.queued.discard((owner, thread_id))
+            owner = next(iter(slots.waiting))
+            threads = slots.waiting.pop(owner)
+            thread_id = next(iter(threads))
+            del threads[thread_id]
+            if threads:
+                slots.waiting[owner] = threads
             slots.used += 1
             self._start(owner, thread_id, agent)
 

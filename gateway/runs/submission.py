@@ -111,12 +111,12 @@ def submit(
     check_unused(found, base)
     follow = None if found is None else _followed_task(found, ask)
     if found is None and not may_start:
-        _check_queue(tx, owner, 0, ask.agent, limits)
+        _check_queue(tx, owner, None, ask.agent, limits, is_delayed=bool(ask.start_in))
     state = found or _make_thread(tx, owner, ask, ids)
     stop = _make_room(tx, state, ask)
     starts = may_start and state.running is None and not state.pending
     if found is not None and not starts:
-        _check_queue(tx, owner, len(state.pending), ask.agent, limits)
+        _check_queue(tx, owner, state, ask.agent, limits, is_delayed=bool(ask.start_in))
     if not ask.thread_metadata.items() <= state.thread.metadata.items():
         tx.append(state, ThreadChanged(metadata=ask.thread_metadata))
     ask = _starting(tx, state, ask, ids, base)
@@ -289,17 +289,27 @@ def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> Stop | N
     return stop
 
 
-def _check_queue(tx: Transaction, owner: str, on_thread: int, agent: str, limits: Limits) -> None:
-    by_agent, by_owner = tx.waiting(owner, agent)
-    for waiting, bound, what in (
-        (on_thread, limits.queue.thread, "this thread"),
-        (by_agent, limits.queue.agent, f"agent {agent}"),
-        (by_owner, limits.queue.owner, "this caller"),
-    ):
+def _check_queue(
+    tx: Transaction, owner: str, state: ThreadState | None, agent: str, limits: Limits, *, is_delayed: bool = False
+) -> None:
+    """Raises queue_full. A run that starts at a later time fills no queue, and has a bound of its own.
+
+    Where the queue of an agent is full, each of the owners in it has an equal share: one that has not used its share
+    may still wait.
+    """
+    found, queue = tx.waiting(owner, agent), limits.queue
+    on_thread = sum(tx.wait(state, run) <= 0 for run in state.pending) if state is not None else 0
+    bounds = [
+        (on_thread, queue.thread, "are already waiting for this thread"),
+        (found.owner, queue.owner, "are already waiting for this caller"),
+    ]
+    if found.own >= max(1, queue.agent // found.owners):  # its share
+        bounds.append((found.agent, queue.agent, f"are already waiting for agent {agent}"))
+    if is_delayed:
+        bounds = [(found.delayed, queue.owner, "of this caller already start at a later time")]
+    for waiting, bound, what in bounds:
         if waiting >= bound:
-            raise FaultError(
-                FaultCode.QUEUE_FULL, f"{waiting} runs are already waiting for {what}; try again later", retry_after=1
-            )
+            raise FaultError(FaultCode.QUEUE_FULL, f"{waiting} runs {what}; try again later", retry_after=1)
 
 
 def insert_webhook(
@@ -366,7 +376,7 @@ def answer(tx: Transaction, owner: str, given: Answers, ids: Ids, limits: Limits
         )
     starts = may_start and state.running is None and next_pending(tx, state) is None
     if not starts and len(values) == len(asked):
-        _check_queue(tx, owner, len(state.pending), task.agent, limits)
+        _check_queue(tx, owner, state, task.agent, limits)
     after = state.seq
     run_id = next_run_id(asked[0].run_id)
     while tx.find_run(owner, run_id) is not None:  # it answered another question of the same stop

@@ -335,11 +335,13 @@ class Queue(Section):
     """How many runs may wait. The next one is refused, and told to come back later."""
 
     agent: PositiveInt = 1000
-    """Runs that may wait for one agent; the next is refused, and told to come back later."""
+    """Runs that may wait for one agent; the next is refused, and told to come back later. Each of the owners who wait
+    has an equal share, and is let in up to that where others have filled the queue."""
     thread: PositiveInt = 100
     """The same of one conversation."""
     owner: PositiveInt = 5000
-    """The same of one owner."""
+    """The same of one owner. Runs that start at a later time fill no queue: an owner may have as many of them
+    besides."""
 
 
 class Connections(Section):

@@ -36,6 +36,7 @@ from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import Sql
 from babelgate.gateway.storage.transaction import Published, ThreadState, Transaction
+from babelgate.gateway.storage.waiting import Waiting
 
 if TYPE_CHECKING:
     import psycopg
@@ -61,7 +62,9 @@ _ENDS: Final = (
 )
 _KEEP: Final = "SELECT pk FROM thread WHERE pk = ANY(%s::bigint[]) ORDER BY pk FOR SHARE"
 _TAKE: Final = "SELECT pk FROM thread WHERE pk = %s FOR UPDATE"
-_WAITING: Final = "SELECT agent, owner, count(*) FROM run WHERE status = 'pending' GROUP BY agent, owner"
+_WAITING: Final = """
+SELECT agent, owner, coalesce(start_after > %s, false), count(*) FROM run WHERE status = 'pending' GROUP BY 1, 2, 3
+"""
 CHANNEL: Final = "'babelgate_' || md5(current_schema())"
 """Where gateways of a database and schema listen: a name is 63 bytes at most."""
 REWRITES: Final = (RunRemoved, StatesPruned)
@@ -96,9 +99,10 @@ class SharedTransaction(Transaction):
         self._ends: psycopg.Cursor[Any] | None = None
         self.remotes: list[Remote] = []
         """Notices for the other gateways, to be sent after the commit."""
-        self._queued: Counter[tuple[str, str]] | None = None
-        """Waiting runs by agent and owner, as they are in the database; None until they are counted."""
-        self._queueing: Counter[tuple[str, str]] = Counter()
+        self._queued: Counter[tuple[str, str, bool]] | None = None
+        """Waiting runs by agent, owner and whether they are delayed, as they are in the database; None until they are
+        counted."""
+        self._queueing: Counter[tuple[str, str, bool]] = Counter()
         """The difference that is not in the database yet."""
         self._behind: OrderedDict[int, int] = OrderedDict()
 
@@ -263,19 +267,24 @@ class SharedTransaction(Transaction):
 
     # Bounds on what waits
 
-    def waiting(self, owner: str, agent: str) -> tuple[int, int]:
+    def waiting(self, owner: str, agent: str) -> Waiting:
         """With those of other gateways that are committed: a bound may be passed by what several take at once."""
         if self._queued is None:
-            self._queued = Counter({(its, whose): count for its, whose, count in self._read(_WAITING)})
-        both = (self._queued, self._queueing)
-        by_agent = sum(count for each in both for (its, _), count in each.items() if its == agent)
-        by_owner = sum(count for each in both for (_, whose), count in each.items() if whose == owner)
-        return by_agent, by_owner
+            rows = self._read(_WAITING, self.now())
+            self._queued = Counter({(its, whose, later): count for its, whose, later, count in rows})
+        by_owner, of_owner = Counter[str](), Counter[bool]()
+        for (its, whose, later), count in (*self._queued.items(), *self._queueing.items()):
+            if its == agent and not later:
+                by_owner[whose] += count
+            if whose == owner:
+                of_owner[later] += count
+        return Waiting.of(by_owner, owner, in_all=of_owner[False], delayed=of_owner[True])
 
     def _note_run(self, state: ThreadState, run: Run, *, new: bool) -> None:
         before = state.runs.get(run.run_id)
         waited = before is not None and before.status is RunStatus.PENDING
-        self._queueing[run.agent, state.thread.owner] += (run.status is RunStatus.PENDING) - waited
+        is_delayed = run.start_after is not None and run.start_after > self.now()
+        self._queueing[run.agent, state.thread.owner, is_delayed] += (run.status is RunStatus.PENDING) - waited
         super()._note_run(state, run, new=new)
 
     # Statements of this database alone

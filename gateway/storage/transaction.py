@@ -5,7 +5,7 @@ what is open (tasks, live runs, questions) and nothing of the past, so that it i
 new one. Everything here runs on the writer's own thread.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -53,6 +53,7 @@ from babelgate.gateway.storage.tables import (
     ThreadRow,
     ThreadValueRow,
 )
+from babelgate.gateway.storage.waiting import Waiting, WaitingRuns
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 
@@ -152,10 +153,8 @@ class Transaction:
         self.next_pk = 1
         self.node: str | None = None
         """This gateway, where several share the database."""
-        self._by_agent: Counter[str] = Counter()
-        self._by_owner: Counter[str] = Counter()
-        self._counted: dict[tuple[str, str], str] | None = None
-        """The agents of pending runs; None until they are counted."""
+        self._waiting: WaitingRuns | None = None
+        """The pending runs; None until they are counted."""
         self._cached = cached
         self._states: OrderedDict[tuple[str, str], ThreadState] = OrderedDict()
         self._events: list[tuple[Any, ...]] = []
@@ -193,7 +192,7 @@ class Transaction:
         self._states.clear()
         self._events = []
         self._rows = _Rows()
-        self._counted = None
+        self._waiting = None
         for key in self._starts_added:
             self._starts.pop(key, None)
         self._starts_added = []
@@ -500,7 +499,7 @@ class Transaction:
         known = self._rows.runs.get(key)
         self._rows.runs[key] = (state, run, new or (known is not None and known[2]))
         if run.status is RunStatus.PENDING:
-            self._count(key[0], run.run_id, run.agent)
+            self._count(key[0], run.run_id, run.agent, run.start_after)
             self._note_start(state, run)
         else:
             self._discount(key[0], run.run_id)
@@ -629,34 +628,27 @@ class Transaction:
 
     # Bounds on what waits
 
-    def waiting(self, owner: str, agent: str) -> tuple[int, int]:
-        """How many runs of the agent wait, and how many of the owner."""
-        if self._counted is None:
-            self._count_again()
-        return self._by_agent[agent], self._by_owner[owner]
+    def waiting(self, owner: str, agent: str) -> Waiting:
+        """How many runs wait for the agent, and how many of the owner."""
+        if self._waiting is None:
+            self._waiting = self._count_rows()
+        return self._waiting.look(owner, agent, self.now())
 
-    def _count(self, owner: str, run_id: str, agent: str) -> None:
-        if self._counted is not None and (owner, run_id) not in self._counted:
-            self._counted[owner, run_id] = agent
-            self._by_agent[agent] += 1
-            self._by_owner[owner] += 1
+    def _count(self, owner: str, run_id: str, agent: str, start_after: int | None) -> None:
+        if self._waiting is not None:
+            self._waiting.add(owner, run_id, agent, start_after, self.now())
 
     def _discount(self, owner: str, run_id: str) -> None:
-        agent = None if self._counted is None else self._counted.pop((owner, run_id), None)
-        if agent is not None:
-            self._by_agent[agent] -= 1
-            self._by_owner[owner] -= 1
+        if self._waiting is not None:
+            self._waiting.discard(owner, run_id)
 
-    def _count_again(self) -> None:
-        """Read the counts from the rows."""
+    def _count_rows(self) -> WaitingRuns:
         self.flush()
-        self._counted = {}
-        self._by_agent.clear()
-        self._by_owner.clear()
-        run = table_of(RunRow)
-        waiting = select(run.c.owner, run.c.run_id, run.c.agent).where(run.c.status == str(RunStatus.PENDING))
-        for owner, run_id, agent in self.connection.execute(waiting):
-            self._count(owner, run_id, agent)
+        found, now, run = WaitingRuns(), self.now(), table_of(RunRow).c
+        pending = select(run.owner, run.run_id, run.agent, run.start_after).where(run.status == str(RunStatus.PENDING))
+        for owner, run_id, agent, start_after in self.connection.execute(pending):
+            found.add(owner, run_id, agent, start_after, now)
+        return found
 
 
 def latest_pk(connection: Connection) -> int:

@@ -2,7 +2,8 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, cast
 from uuid import NAMESPACE_URL, uuid5
@@ -23,6 +24,10 @@ Pace = Literal["recorded", "full"]
 
 _IDS: Final = ("message_id", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id", "parent_id")
 """Fields by which events of one task mean each other."""
+
+
+_HASH: Final = re.compile(r"[0-9a-f]{32}")
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}")
 
 
 class RecordingError(Exception):
@@ -118,6 +123,7 @@ class Recorded:
         self._runs = recording.runs
         self._files = {name: base64.b64decode(data) for name, data in recording.files.items()}
         self._pace: Pace = pace
+        self._ids = frozenset(_find_ids([to_json(each.event) for run in recording.runs for each in run.events]))
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         """Raises agent_failed."""
@@ -140,17 +146,17 @@ class Recorded:
     def _say_again(self, event: Event, task_id: str) -> Event:
         """With ids of this task's own, and with the bytes of its files."""
         told: JsonObject = self._renew(to_json(event), task_id)
-        return type(event).of_members(told)
+        return type(event).of_members({name: self._renew_within(each, task_id) for name, each in told.items()})
 
     def _renew(self, value: Any, task_id: str) -> Any:
-        """Of an event, a message, a part: what agents put into data is left as it is."""
+        """The ids of an event, a message, a part."""
         made = {**value}
         for name in _IDS:
             if isinstance(made.get(name), str):
-                made[name] = str(uuid5(NAMESPACE_URL, f"{task_id}/{made[name]}"))
+                made[name] = _new_id(made[name], task_id)
         if isinstance(made.get("change"), dict):
             since = made["change"]["since"]
-            made["change"] = {**made["change"], "since": str(uuid5(NAMESPACE_URL, f"{task_id}/{since}"))}
+            made["change"] = {**made["change"], "since": _new_id(since, task_id)}
         if made.get("kind") == "file" and made.get("blob") in self._files:
             made |= {"inline": self._files[made["blob"]], "blob": None, "size": None}
         for name in ("message", "part"):
@@ -159,3 +165,33 @@ class Recorded:
         if isinstance(made.get("parts"), tuple | list):
             made["parts"] = [self._renew(each, task_id) for each in made["parts"]]
         return made
+
+    def _renew_within(self, value: Any, task_id: str) -> Any:
+        """The ids of the recording wherever a value quotes them: a graph names its questions and messages in its state
+        and in what only LangGraph's callers are shown. Nothing else is changed."""
+        if isinstance(value, str):
+            return _UUID.sub(lambda found: _new_id(found[0], task_id) if found[0] in self._ids else found[0], value)
+        if isinstance(value, dict):
+            members = cast("JsonObject", value).items()
+            return {self._renew_within(name, task_id): self._renew_within(each, task_id) for name, each in members}
+        if isinstance(value, list | tuple):
+            return [self._renew_within(each, task_id) for each in cast("Sequence[Any]", value)]
+        return value
+
+
+def _find_ids(value: Any) -> Iterator[str]:
+    """Yield the ids of events that cannot be anything else: UUIDs, and the hashes by which graphs name questions."""
+    if isinstance(value, dict):
+        for name, each in cast("JsonObject", value).items():
+            if name in _IDS and isinstance(each, str) and _UUID.fullmatch(each):
+                yield each
+            yield from _find_ids(each)
+    elif isinstance(value, list | tuple):
+        for each in cast("Sequence[Any]", value):
+            yield from _find_ids(each)
+
+
+def _new_id(recorded: str, task_id: str) -> str:
+    """The id of a new task for one of the recording, in its form: LangGraph knows its questions by that."""
+    made = uuid5(NAMESPACE_URL, f"{task_id}/{recorded}")
+    return made.hex if _HASH.fullmatch(recorded) else str(made)

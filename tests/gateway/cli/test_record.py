@@ -4,6 +4,7 @@ import asyncio
 import base64
 import io
 import json
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from babelgate.canonical.event import InterruptRaised
 from babelgate.gateway import demo
-from babelgate.gateway.agents.python.recording import Recorded, read_recording
+from babelgate.gateway.agents.python.recording import Recorded, Recording, read_recording
 from babelgate.gateway.cli import main
 from babelgate.gateway.cli.conversation import ConversationError, OpenQuestion, Output, ProgressNote, TextPiece
 from babelgate.gateway.cli.line import ClientConversation
@@ -93,6 +95,67 @@ async def test_a_replay_is_heard_as_the_agent_itself(
         again = await converse(gateway.url, "again", protocol, text, *answers)
     assert again == itself
     assert len(itself) >= 2
+
+
+DESK = """
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+
+def agent(state):
+    if state["messages"][-1].type == "tool":
+        return {"messages": [AIMessage("Done.")]}
+    call = {"name": "refund", "args": {}, "id": "c1"}
+    return {"messages": [AIMessage("Let me check.", tool_calls=[call])]}
+
+
+def tools(state):
+    said = interrupt("Refund?")
+    return {"messages": [ToolMessage(f"refunded: {said}", tool_call_id="c1")]}
+
+
+made = StateGraph(MessagesState).add_node("agent", agent).add_node("tools", tools)
+made.add_edge(START, "agent").add_edge("tools", "agent")
+made.add_conditional_edges("agent", lambda state: "tools" if state["messages"][-1].tool_calls else "__end__")
+graph = made.compile()
+"""
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    folder = tmp_path_factory.mktemp("desk")
+    (folder / "desk.py").write_text(DESK, encoding="utf-8")
+    done = babelgate(folder, "record", "desk:graph", "Hi", "--answer", "yes", "--out", "desk.json")
+    assert done.returncode == 0, done.stderr
+    return read_recording(folder / "desk.json")
+
+
+@pytest.mark.parametrize("protocol", ["acp", "a2a", "aief", "langgraph", "agent-protocol", "openai"])
+async def test_the_answer_to_a_recorded_graph_continues_the_replay(
+    desk: Recording, tmp_path: Path, protocol: str
+) -> None:
+    async with asyncio.timeout(BOUND), running(tmp_path, {"again": Recorded(desk)}) as gateway:
+        heard = await converse(gateway.url, "again", protocol, "Hi", "yes")
+    said = "".join(each.text for each in heard if isinstance(each, TextPiece))
+    assert said.removesuffix("\n").endswith("Done.")
+    assert [each.text for each in heard if isinstance(each, OpenQuestion)] == ["Refund?"]
+
+
+async def test_a_recorded_graph_has_one_name_for_each_thing(desk: Recording, tmp_path: Path) -> None:
+    async with asyncio.timeout(BOUND), running(tmp_path, {"again": Recorded(desk)}) as gateway:
+        thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
+        body = {"assistant_id": "again", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
+        asked = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)).json()
+        (question,) = asked["__interrupt__"]
+        assert re.fullmatch("[0-9a-f]{32}", question["id"]), "the form of LangGraph, by which an answer names it"
+        command = {"resume": {question["id"]: "yes"}}
+        body = {"assistant_id": "again", "command": command, "stream_mode": ["checkpoints", "values"]}
+        told = (await gateway.http.post(f"/threads/{thread_id}/runs/stream", json=body)).text
+    events = [each.event for run in desk.runs for each in run.events]
+    recorded = {event.interrupt_id for event in events if isinstance(event, InterruptRaised)}
+    assert question["id"] in told
+    assert not any(each is not None and each in told for each in recorded)
 
 
 @pytest.mark.parametrize("protocol", ["acp", "a2a"])

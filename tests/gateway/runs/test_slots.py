@@ -69,6 +69,22 @@ def test_who_asks_later_does_not_pass_by_those_who_wait():
     assert made.slots.reserve("a")
 
 
+def test_owners_are_served_in_turn():
+    made = Starts()
+    assert made.slots.reserve("b") and made.slots.reserve("b")
+    for number in range(20):
+        made.slots.offer("burst", str(number), "b")
+    made.slots.offer("other", "0", "b")
+    made.slots.offer("third", "0", "b")
+    made.slots.offer("third", "1", "b")
+    for _ in range(7):
+        made.slots.release("b")
+    assert [each.partition(":")[0] for each in made.started] == [
+        *("burst/0", "other/0", "third/0"),
+        *("burst/1", "third/1", "burst/2", "burst/3"),
+    ]
+
+
 def test_a_thread_waits_in_a_queue_once():
     made = Starts()
     assert made.slots.reserve("a")

@@ -593,7 +593,10 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
     for _ in range(2):
         await submit(hub, "a")
     await full("a", "agent a")
+    for _ in range(2):  # his share of the queue
+        await submit(hub, "a", owner="bob")
     await full("a", "agent a", owner="bob")
+    await full("a", "agent a")
     blocking = await submit(hub, "b")
     await submit(hub, "b")
     await full("b", "this caller")
@@ -603,6 +606,39 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
     await agent.called()
     await submit(hub, "b")  # one waits less
     await hub.cancel(OWNER, blocking.task_id)
+
+
+async def test_a_burst_of_one_owner_refuses_no_other(hubs: House) -> None:
+    hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=Queue(agent=10)))
+    first, going = await begin(hub, agent)
+    for _ in range(10):
+        await submit(hub, "a")
+    with refused(FaultCode.QUEUE_FULL, "agent a"):
+        await submit(hub, "a")
+    other = await submit(hub, "a", "from bob", owner="bob")
+    await finish(hub, going, first)
+    served = await agent.called()
+    assert served.call.text == "hi", "the burst was there first"
+    served.end()
+    assert (await agent.called()).call.text == "from bob"
+    await hub.cancel("bob", other.task_id)
+
+
+async def test_runs_that_start_later_fill_no_queue(hubs: House) -> None:
+    bounds = Queue(agent=2, thread=2, owner=3)
+    hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=bounds))
+    far = 28 * 365 * 86_400_000_000
+    delayed = await submit(hub, "a", start_in=far)
+    for _ in range(2):
+        await submit(hub, "a", thread_id=delayed.thread_id, start_in=far)
+    with refused(FaultCode.QUEUE_FULL, "3 runs of this caller already start at a later time"):
+        await submit(hub, "a", start_in=far)
+    _, going = await begin(hub, agent, "now", owner="bob")
+    await submit(hub, "a", thread_id=delayed.thread_id)
+    await submit(hub, "a")
+    with refused(FaultCode.QUEUE_FULL, "agent a"):
+        await submit(hub, "a")
+    going.end()
 
 
 async def test_a_refused_input_leaves_no_thread_behind(hubs: House) -> None:

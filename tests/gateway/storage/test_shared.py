@@ -85,10 +85,16 @@ def ids(number: int | str) -> Ids:
 
 
 def submit(
-    number: int | str, thread_id: str | None = "t", limits: Limits | None = None, *, may_start: bool = True, **more: Any
+    number: int | str,
+    thread_id: str | None = "t",
+    limits: Limits | None = None,
+    *,
+    may_start: bool = True,
+    owner: str = "o",
+    **more: Any,
 ) -> Callable[[Transaction], Submitted]:
     ask = Submission(agent="a", input=RunInput(messages=(Message.of("hi", role="user"),)), thread_id=thread_id, **more)
-    return lambda tx: command.submit(tx, "o", ask, ids(number), limits or Limits(), may_start=may_start)
+    return lambda tx: command.submit(tx, owner, ask, ids(number), limits or Limits(), may_start=may_start)
 
 
 def erase(thread_id: str) -> Callable[[Transaction], Erased]:
@@ -280,6 +286,18 @@ async def test_a_task_of_one_id_is_made_once(nodes: Sequence[Journal]) -> None:
     for each in range(ROUNDS):
         writes = [node.write(submit(f"{each} {n}", None, task_id=f"k{each}")) for n, node in enumerate(nodes)]
         assert sorted(str(code(result)) for result in await at_once(*writes)) == ["None", "conflict", "conflict"]
+
+
+async def test_a_burst_on_one_node_refuses_no_other_owner_on_another(nodes: Sequence[Journal]) -> None:
+    limits = Limits(queue=Queue(thread=100, agent=4, owner=100))
+    for each in range(4):
+        await within(nodes[0].write(submit(each, f"t{each}", limits, may_start=False)))
+        await within(nodes[0].write(submit(f"later {each}", f"l{each}", limits, may_start=False, start_in=10**15)))
+    refusals: list[FaultCode | None] = []
+    for number, owner in enumerate(("o", "p", "p", "p")):
+        written = nodes[1].write(submit(f"more {number}", f"u{number}", limits, may_start=False, owner=owner))
+        refusals.append(code((await at_once(written))[0]))
+    assert refusals == [FaultCode.QUEUE_FULL, None, None, FaultCode.QUEUE_FULL]
 
 
 async def test_runs_that_wait_anywhere_count_for_the_bounds_of_each(nodes: Sequence[Journal]) -> None:

@@ -21,6 +21,7 @@ from babelgate.canonical.event import (
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.transaction import ThreadState, Transaction, latest_pk
+from babelgate.gateway.storage.waiting import Waiting
 from tests.gateway.hubs import within
 from tests.gateway.invariant import check_database
 
@@ -190,12 +191,14 @@ async def test_times_never_go_back(tmp_path: Path, postgres: str | None) -> None
 
 async def test_runs_that_wait_are_counted_by_agent_and_owner_whatever_happens(journal: Journal) -> None:
     def waiting(tx: Transaction) -> tuple[int, int]:
-        return tx.waiting("o", "a")
+        found = tx.waiting("o", "a")
+        assert (found.agent, found.owners) == (found.own, 1)
+        return found.agent, found.owner
 
     def counted(tx: Transaction) -> tuple[int, int]:
         """By reading the rows."""
         tx.forget()
-        return tx.waiting("o", "a")
+        return waiting(tx)
 
     def three(tx: Transaction) -> None:
         task(tx)
@@ -203,9 +206,9 @@ async def test_runs_that_wait_are_counted_by_agent_and_owner_whatever_happens(jo
             run(tx, run_id)
 
     def fails(tx: Transaction) -> None:
-        assert tx.waiting("o", "a") == (3, 3)
+        assert waiting(tx) == (3, 3)
         run(tx, "v")
-        assert tx.waiting("o", "a") == (4, 4)
+        assert waiting(tx) == (4, 4)
         raise FaultError("conflict", "no")  # type: ignore[arg-type]
 
     def drop(tx: Transaction) -> None:
@@ -223,6 +226,27 @@ async def test_runs_that_wait_are_counted_by_agent_and_owner_whatever_happens(jo
     assert await do(journal, waiting) == await do(journal, counted) == (1, 1)
     await do(journal, lambda tx: end(tx, "r"))
     assert await do(journal, waiting) == (1, 1)
+
+
+async def test_a_delayed_run_is_counted_apart(journal: Journal) -> None:
+    def delay(tx: Transaction) -> None:
+        task(tx)
+        later = RunCreated(run_id="r", start_after=tx.now() + 60_000_000)
+        tx.append(thread(tx), later, task_id="k", run_id="r")
+
+    def waiting(tx: Transaction) -> Waiting:
+        return tx.waiting("o", "a")
+
+    def counted(tx: Transaction) -> Waiting:
+        tx.forget()
+        return tx.waiting("o", "a")
+
+    delayed = Waiting(agent=0, own=0, owners=1, owner=0, delayed=1)
+    await do(journal, waiting)
+    await do(journal, delay)
+    assert await do(journal, waiting) == await do(journal, counted) == delayed
+    await do(journal, lambda tx: start(tx, "r"))
+    assert await do(journal, waiting) == await do(journal, counted) == delayed._replace(delayed=0)
 
 
 async def test_a_thread_that_is_not_needed_leaves_memory(journal: Journal) -> None:
