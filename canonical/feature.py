@@ -48,14 +48,20 @@ class Carry:
     how: str = ""
     source: str = ""
     """Specification and section, or a heading of a page below `docs/`, that says so."""
+    streamed_only: bool = False
+    """Streams have it whole. An answer that is a run, a task or a result has no place for it, and names it as lost."""
+
+    def is_lost(self, *, in_stream: bool = False) -> bool:
+        """Whether a caller is told that something was lost: never of what arrives, be it by a mark."""
+        return self.level != "full" or (self.streamed_only and not in_stream)
 
 
 FULL = Carry("full")
 
 
-def whole(how: str, source: str) -> Carry:
+def whole(how: str, source: str, *, streamed_only: bool = False) -> Carry:
     """Whole for who reads all that is told; `how` says where and in which form, as the protocol has none of its own."""
-    return Carry("full", how, source)
+    return Carry("full", how, source, streamed_only)
 
 
 def lossy(how: str, source: str) -> Carry:

@@ -25,7 +25,7 @@ def _carries(types: str, request: str) -> dict[Feature, Carry]:
         Feature.CITATION: whole("in the artifact's metadata, as AgentStack does", _WRITTEN),
         Feature.TOOL_ACTIVITY: whole("in the message of a status, marked as ADK does", _WRITTEN),
         Feature.CALLER_TOOLS: dropped("a caller offers no tools", f"{types}, {request}"),
-        Feature.STEP: whole(BESIDE, _BESIDE),
+        Feature.STEP: whole(BESIDE, _BESIDE, streamed_only=True),
         Feature.PROGRESS: FULL,
         Feature.ARTIFACT: FULL,
         Feature.ARTIFACT_APPEND: FULL,
@@ -47,7 +47,7 @@ def _carries(types: str, request: str) -> dict[Feature, Carry]:
         Feature.STATE: dropped("a context has no state to be read or changed", f"{types}, Task"),
         Feature.HISTORY: FULL,
         Feature.FORK: dropped("a context is one line of tasks", f"{types}, Message"),
-        Feature.CUSTOM: whole(BESIDE, _BESIDE),
+        Feature.CUSTOM: whole(BESIDE, _BESIDE, streamed_only=True),
     }
 
 

@@ -25,7 +25,9 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.CITATION: FULL,
     Feature.TOOL_ACTIVITY: whole("a trajectory when it has ended, and a mark with the call's id and fault", _OWN),
     Feature.CALLER_TOOLS: lossy("a caller cannot offer tools; a call of one is a question in words", _CREATE),
-    Feature.STEP: whole("the start is a trajectory with a mark, the end a generic event and no part of a run", _OWN),
+    Feature.STEP: whole(
+        "the start is a trajectory with a mark, the end a generic event and no part of a run", _OWN, streamed_only=True
+    ),
     Feature.PROGRESS: whole("a trajectory, told from reasoning by a mark", _OWN),
     Feature.ARTIFACT: whole("a named part, and a mark with its description and metadata", _OWN),
     Feature.ARTIFACT_APPEND: whole("one part with the last of the pieces, and a mark with their sizes", _OWN),
@@ -48,7 +50,9 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.STATE: dropped("the state of a session is opaque", "OpenAPI 0.2.0, components.schemas.Session"),
     Feature.HISTORY: FULL,
     Feature.FORK: dropped("a session is one line", "OpenAPI 0.2.0, components.schemas.Session"),
-    Feature.CUSTOM: whole("a generic event of streams and of the list of events, and no part of a run", _RUN),
+    Feature.CUSTOM: whole(
+        "a generic event of streams and of the list of events, and no part of a run", _RUN, streamed_only=True
+    ),
 }
 
 EXTENDED: Final[Mapping[Feature, Carry]] = {

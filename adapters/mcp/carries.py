@@ -24,7 +24,9 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
         "a caller cannot offer tools; a call of one is a question in words", f"{_OWN}, Questions of agents"
     ),
     Feature.STEP: lossy("the names, as progress, for callers that ask for it", f"{_OWN}, Progress and cancel"),
-    Feature.PROGRESS: whole("as notifications, for callers that ask for them", f"{_OWN}, Progress and cancel"),
+    Feature.PROGRESS: whole(
+        "as notifications, for callers that ask for them", f"{_OWN}, Progress and cancel", streamed_only=True
+    ),
     Feature.ARTIFACT: lossy("content like any other: an embedded resource, or the JSON of data", f"{_OWN}, Results"),
     Feature.ARTIFACT_APPEND: lossy("a result comes whole: the pieces are one", f"{_OWN}, Results"),
     Feature.UPLOAD: dropped("files come with the arguments only", f"{_OWN}, Tools"),

@@ -211,7 +211,8 @@ class ResultWriter:
         return text
 
     def _lose(self, feature: Feature) -> None:
-        self._losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
+        if CARRIES[feature].is_lost():
+            self._losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
 
     def _entry(self, key: tuple[str, object], message_id: str | None) -> _Content:
         run_id = self._record.run_id if self._record is not None else None

@@ -129,7 +129,7 @@ def _read_run(agent: str, run: Any, exchange: Exchange) -> Observation:
         tuple(filter(None, texts)),
         tuple(data),
         tuple(files),
-        (_question(dig(run, "await_request")),) if state == "asks" else (),
+        tuple(_questions(dig(run, "await_request"))) if state == "asks" else (),
         str(dig(run, "error", "message") or ""),
     )
     return Observation(
@@ -154,6 +154,12 @@ def _file(part: Any, exchange: Exchange) -> File:
     kind, url = str(dig(part, "content_type") or "text/plain"), dig(part, "content_url")
     name = str(dig(part, "name") or "")
     return File(name, b"", kind, str(url)) if url is not None else File(name, _bytes(part, exchange), kind)
+
+
+def _questions(request: Any) -> Iterator[Question]:
+    """ACP has a place for one. A gateway like Babelgate has all of them beside it."""
+    listed = as_list(dig(request, "babelgate", "questions"))
+    yield from map(_question, listed or [request])
 
 
 def _question(request: Any) -> Question:

@@ -251,6 +251,14 @@ async def test_what_a_protocol_cannot_show_is_named_as_lost_and_nothing_else_is(
 
 
 @pairs("varied", shows=tuple(VARIED))
+async def test_what_arrives_whole_is_not_named_as_lost(house: House, caller: Caller) -> None:
+    seen = await caller.told("go")
+    whole = {str(feature) for feature in Feature if house.cell(caller, feature).level == "full"}
+    streamed = {str(feature) for feature, carry in caller.carries.items() if carry.streamed_only}
+    assert await caller.losses(seen.task_id) & whole <= streamed
+
+
+@pairs("varied", shows=tuple(VARIED))
 async def test_what_is_not_lost_is_somewhere_in_what_the_caller_is_told(house: House, caller: Caller) -> None:
     told = bytearray()
     async with recording(caller, told):
@@ -310,7 +318,6 @@ def call_in(question: Question) -> tuple[Any, Any]:
 
 
 _AS_IT_CAME: Final[Mapping[tuple[str, str], Set[Feature]]] = {
-    ("acp", "acp"): {Feature.TOOL_ACTIVITY},
     ("openai", "openai-responses"): {Feature.TOOL_ACTIVITY},
 }
 """What a protocol has a form for that holds less, which is passed on as an official server said it."""
@@ -326,9 +333,8 @@ def named(house: House, caller: Caller, said: Set[Feature]) -> Iterator[Feature]
         passed_on = _AS_IT_CAME.get((house.kind.agent, caller.speaks), ())
         if house.kind.cast is not None and feature in passed_on:
             continue
-        # What stands in a place of the gateway's own is named, too: other clients do not look there. They do where
-        # another framework writes the same.
-        is_own = there.how and caller.names_partial and not there.source.startswith("docs/dialects.md")
-        partly = (there.level in told or is_own) and feature is not Feature.USAGE
+        # What a mark carries arrives. A caller who looks at the task is told what streams alone have.
+        is_streamed = there.streamed_only and caller.names_partial
+        partly = (there.level in told or is_streamed) and feature is not Feature.USAGE
         if here.level in house.kind.tells or (here.level != "dropped" and (there.level == "dropped" or partly)):
             yield feature

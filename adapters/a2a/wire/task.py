@@ -150,8 +150,7 @@ def shown_part(part: Part) -> tuple[TextPart | DataPart | FilePart | None, Loss 
     match part:
         case RefusalPart():
             metadata = {**part.metadata, "babelgate": {"kind": "refusal"}}
-            shown = TextPart(text=part.text, media_type=part.media_type, metadata=metadata)
-            return shown, Loss(feature=Feature.REFUSAL, how="shown as text")
+            return TextPart(text=part.text, media_type=part.media_type, metadata=metadata), None
         # Parts are text, data and files (specification 1.0, 4.1.6): nothing of a model's is among them.
         case ReasoningPart():
             return None, Loss(feature=Feature.REASONING, how=NO_FORM)

@@ -149,6 +149,8 @@ class MessageEncoder:
         self._origins: list[tuple[str | None, str | None]] = []
         """Of each of them, the run and the canonical message that said it."""
         self.losses: dict[Loss, None] = {}
+        self.streamed_losses: dict[Loss, None] = {}
+        """What the events have, and a run does not."""
         self._floor: _Floor | None = None
         self._speakers: dict[str, MessageStarted] = {}
         self._progress: dict[str, list[Part]] = {}
@@ -171,7 +173,10 @@ class MessageEncoder:
             self.events.append(make())
 
     def lose(self, feature: Feature) -> None:
-        self.losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
+        carry = CARRIES[feature]
+        if carry.is_lost():
+            losses = self.losses if carry.is_lost(in_stream=True) else self.streamed_losses
+            losses[Loss(feature=feature.value, how=carry.how)] = None
 
     def write(self, event: object) -> None:
         write = self._WRITES.get(type(event))
@@ -389,12 +394,11 @@ class MessageEncoder:
         self._say(mark(told, kind="tool", call_id=event.call_id, fault=fault))
 
     def _step_started(self, event: StepStarted) -> None:
-        self.lose(Feature.STEP)
         about = {"step_id": event.step_id, "node": event.node, "ns": list(event.ns), "input": event.input}
         self._say(mark(trajectory(event.name), kind="step", **about))
 
     def _step_ended(self, event: StepEnded) -> None:
-        """ACP shows nothing of it."""
+        """A run has no place for it."""
         self.lose(Feature.STEP)
         about: JsonObject = {"step_id": event.step_id, "name": event.name, "node": event.node, "ns": list(event.ns)}
         told: JsonObject = {"kind": "step_ended", **about, "update": event.update, "fault": encode_own(event.fault)}

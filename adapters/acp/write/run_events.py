@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Final, cast
 
 from babelgate.adapters._time import encode_time
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.carries import CARRIES
 from babelgate.adapters.acp.codec.messages import OF_RUN, agent_called, encode_questions
 from babelgate.adapters.acp.codec.parts import View, extra_of
 from babelgate.adapters.acp.errors import encode_error
@@ -68,7 +67,6 @@ class EventWriter:
         self._error: w.Error | None = None
         self._questions: dict[str, tuple[InterruptRaised, int]] = {}
         self._noted: dict[Loss, None] = {}
-        self._generic = False
         """There were events that are no part of the run."""
         self._encoder = MessageEncoder(view)
         self._unknown: JsonObject = {}
@@ -94,8 +92,7 @@ class EventWriter:
     @property
     def run_losses(self) -> Iterable[Loss]:
         """The same, and what its events show and the run does not."""
-        custom = Loss(feature=Feature.CUSTOM, how=CARRIES[Feature.CUSTOM].how)
-        return (*self.losses, *((custom,) if self._generic else ()))
+        return (*self.losses, *self._encoder.streamed_losses)
 
     def run(self) -> w.Run:
         asked = tuple(self._questions.values()) if self.status == "awaiting" else ()
@@ -221,7 +218,7 @@ class EventWriter:
         self._noted[Loss(feature=event.feature, how=event.how)] = None
 
     def _custom(self, event: Custom) -> None:
-        self._generic = True
+        self._encoder.lose(Feature.CUSTOM)
         generic = event.value if not event.name and isinstance(event.value, dict) else None
         shown = w.GenericEvent(generic={"name": event.name, "value": event.value} if generic is None else generic)
         self._encoder.tell(lambda: shown.model_copy(update=_unknown(event.extra, shown)))
@@ -233,7 +230,7 @@ class EventWriter:
         elif event.protocol == "acp" and event.event == "message.completed":
             self._encoder.close(event.extra)
         elif event.protocol == "acp" and event.event == "generic" and isinstance(event.data, dict):
-            self._generic = True
+            self._encoder.lose(Feature.CUSTOM)
             shown = w.GenericEvent(generic=cast("JsonObject", event.data))  # pyright: ignore[reportUnknownMemberType]
             self._encoder.tell(lambda: shown.model_copy(update=_unknown(event.extra, shown)))
         elif event.protocol == "acp" and event.event == OF_RUN and event.data is None:

@@ -228,7 +228,8 @@ class RunSteps:
             segment.take_back(start)
 
     def _lose(self, feature: Feature) -> None:
-        self.losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
+        if CARRIES[feature].is_lost():
+            self.losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
 
     def _step_started(self, event: StepStarted, at: int) -> None:
         if event.ns:  # a step inside of a step

@@ -221,7 +221,8 @@ class CompletionWriter:
         return self._deltas
 
     def _lose(self, feature: Feature) -> None:
-        self._losses[Loss(feature=feature.value, how=CHAT[feature].how)] = None
+        if CHAT[feature].is_lost():
+            self._losses[Loss(feature=feature.value, how=CHAT[feature].how)] = None
 
     def _run_started(self, event: RunStarted) -> None:
         if event.is_restart and (event.is_void(None) or any(map(event.is_void, self._begun))):

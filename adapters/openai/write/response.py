@@ -260,7 +260,8 @@ class ResponseWriter:
         self._number += 1
 
     def _lose(self, feature: Feature) -> None:
-        self._losses[Loss(feature=feature.value, how=RESPONSES[feature].how)] = None
+        if RESPONSES[feature].is_lost():
+            self._losses[Loss(feature=feature.value, how=RESPONSES[feature].how)] = None
 
     # Runs
 

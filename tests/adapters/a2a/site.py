@@ -22,7 +22,7 @@ from babelgate.canonical import (
     Scope,
     TextPart,
 )
-from babelgate.canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
+from babelgate.canonical.event import Custom, LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from babelgate.canonical.message import AnnotationPart, ReasoningPart, RefusalPart
 from babelgate.gateway import demo
 from babelgate.gateway.hub import Hub
@@ -72,6 +72,7 @@ async def rich(text: str) -> AsyncGenerator[Any]:
     yield PartAdded(part=DataPart(data={"n": 42}))
     yield MessageEnded(usage={"input_tokens": 3})
     yield Custom(name="mood", value="good")
+    yield LossNoted(feature="history", how="forgotten")
     yield Artifact.of("note.txt", "a note")
 
 

@@ -251,8 +251,7 @@ async def test_a_file_by_its_address_and_a_named_text_stay_what_they_are(way: Wa
 async def test_what_got_lost_on_the_way_and_the_usage_are_told_here_too(way: Way) -> None:
     receipt, fold = await way.play("rich")
     run = fold.runs[receipt.run_id]
-    lost = {loss.feature for loss in run.loss}
-    assert lost == (set() if way.extended else {"refusal"})
+    assert {loss.feature for loss in run.loss} == {"history"}, "a mark carries the refusal"
     assert run.usage == ({} if way.extended else {"input_tokens": 3})  # it was said of a message, and is with records
 
 

@@ -32,6 +32,7 @@ from babelgate.canonical import (
     RunStatus,
     TaskState,
     TextPart,
+    ToolCallPart,
 )
 from babelgate.canonical.event import (
     ArtifactAdded,
@@ -48,6 +49,7 @@ from babelgate.canonical.event import (
     RunCreated,
     RunEnded,
     RunStarted,
+    StepStarted,
     TaskChanged,
     TaskCreated,
     ToolEnded,
@@ -505,12 +507,29 @@ def test_two_open_questions_are_asked_one_after_the_other() -> None:
 
 def test_what_gets_lost_is_told_with_what_the_agents_own_protocol_lost() -> None:
     writer = EventWriter(VIEW)
-    for record in told(LossNoted(feature="usage", how="never told"), *message(RefusalPart(text="No.")), *DONE):
+    call = ToolCallPart(call_id="c", name="weather", arguments="{}", side="caller")
+    for record in told(LossNoted(feature="usage", how="never told"), *message(call), *DONE):
         writer.write(record)
     assert list(writer.losses) == [
         Loss(feature="usage", how="never told"),
-        Loss(feature="refusal", how="text, with a mark"),
+        Loss(feature="caller-tools", how="a caller cannot offer tools; a call of one is a question in words"),
     ]
+
+
+def test_what_a_mark_carries_is_not_lost() -> None:
+    writer = EventWriter(VIEW)
+    said = (*message(RefusalPart(text="No."), ReasoningPart(text="Hm.")), StepStarted(step_id="s", name="plan"))
+    for record in told(*said, *DONE):
+        writer.write(record)
+    assert list(writer.run_losses) == []
+
+
+def test_what_its_events_alone_have_is_lost_of_a_run() -> None:
+    writer = EventWriter(VIEW)
+    for record in told(Custom(name="x", value=1), *DONE):
+        writer.write(record)
+    assert list(writer.losses) == []
+    assert [loss.feature for loss in writer.run_losses] == ["custom"]
 
 
 @few
