@@ -32,6 +32,7 @@ from babelgate.canonical.event import (
     RunCreated,
     RunEnded,
     RunStarted,
+    StepEnded,
     StepStarted,
     ToolEnded,
     ToolStarted,
@@ -98,6 +99,16 @@ class Segment:
         self._tools = _without_voided(self._tools, start)
         self._artifacts = _without_voided(self._artifacts, start)
 
+    def absorb(self, other: "Segment") -> None:
+        """Add what is not void of a step that begins again as this one."""
+        self._said += other._said
+        self._reasoning += other._reasoning
+        self._progress += other._progress
+        self._data += other._data
+        self._citations += other._citations
+        self._tools += other._tools
+        self._artifacts += other._artifacts
+
     @property
     def output(self) -> str:
         return share("\n".join("".join(texts) for _, texts in self._said))
@@ -151,18 +162,30 @@ class Progress:
     """That were begun. What comes before the first mark belongs to the first."""
     marked: bool = False
     ended: bool = False
+    _open: dict[str | None, int] = field(default_factory=dict[str | None, int])
+    """Numbers of the steps that have not ended, from 1, by id."""
 
     def apply(self, event: Event) -> None:
         match event:
             case RunStarted() if event.is_void(None):
                 self.steps, self.marked = 1, False
+                self._open.clear()
+            case RunStarted() if event.is_restart and self._open:  # it begins with the steps that had not ended
+                self.steps, self.marked = min(self._open.values()), False
+                self._open.clear()
             case StepStarted() if not event.ns:
                 self.steps += self.marked
                 self.marked = True
+                self._open[event.step_id] = self.steps
+            case StepEnded() if not event.ns:
+                self._open.pop(event.step_id, None)
             case RunEnded():
                 self.ended = True
             case _:
                 pass
+
+    def copy(self) -> "Progress":
+        return Progress(self.steps, self.marked, self.ended, dict(self._open))
 
     def is_over(self, number: int) -> bool:
         """Whether the step of this number has come to its end."""
@@ -226,6 +249,9 @@ class RunSteps:
             self._tools.clear()
         for segment in self.segments:
             segment.take_back(start)
+        for begun in self.segments[self.progress.steps :]:
+            self.segments[self.progress.steps - 1].absorb(begun)
+        del self.segments[self.progress.steps :]
 
     def _lose(self, feature: Feature) -> None:
         if CARRIES[feature].is_lost():
@@ -237,7 +263,7 @@ class RunSteps:
         elif self.progress.steps > len(self.segments):
             self.segments.append(Segment(at, event.name))
         else:
-            self.segments[0].name = event.name
+            self.segments[-1].name = event.name
 
     def _artifact_added(self, event: ArtifactAdded) -> None:
         name = event.artifact_id or ""

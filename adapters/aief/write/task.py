@@ -6,7 +6,7 @@ the runs before it ended, and so does its id.
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
 
@@ -248,7 +248,7 @@ class TaskView:
 
     def progress(self, run_id: str) -> Progress:
         """Of a run, to go on with."""
-        return replace(self._works[run_id].progress) if run_id in self._works else Progress()
+        return self._works[run_id].progress.copy() if run_id in self._works else Progress()
 
     def unfinished_step(self) -> tuple[str, int] | None:
         """The step that is at work for a POST, if one is: a gateway that was started again finds it like this."""

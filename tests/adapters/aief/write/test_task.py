@@ -110,6 +110,7 @@ def test_a_run_that_starts_over_shows_the_steps_and_the_artifacts_of_its_last_at
         StepStarted(step_id="1", name="plan"),
         *said(TextPart(text="one"), file),
         ToolStarted(call_id="c", name="look"),
+        StepEnded(step_id="1", name="plan"),
         StepStarted(step_id="2", name="work"),
         *said(TextPart(text="two"), message_id="n"),
         ArtifactAdded(artifact_id="b", name="b.txt", part=file),
@@ -121,6 +122,32 @@ def test_a_run_that_starts_over_shows_the_steps_and_the_artifacts_of_its_last_at
     begun, rest = view([*first, part, *said(TextPart(text="three"), message_id="o"), *done()]).steps()
     assert (begun.name, begun.output, len(begun.artifacts or ())) == ("plan", "one", 1)
     assert (rest.name, rest.output, len(rest.artifacts or ())) == ("work", "three", 1)
+
+
+def test_a_step_that_begins_again_after_a_restart_is_one_step() -> None:
+    """As a graph does it: from its last checkpoint, with nodes that had not ended, some of them side by side."""
+    first = [
+        StepStarted(step_id="1", name="plan"),
+        *said(TextPart(text="one")),
+        StepEnded(step_id="1", name="plan"),
+        StepStarted(step_id="2", name="left"),
+        StepStarted(step_id="3", name="right"),
+        *said(TextPart(text="void"), message_id="n"),
+    ]
+    again = [
+        RunStarted(attempt=2, void=("n",)),
+        StepStarted(step_id="4", name="left"),
+        StepStarted(step_id="5", name="right"),
+        *said(TextPart(text="three"), message_id="o"),
+        StepEnded(step_id="4", name="left"),
+        StepEnded(step_id="5", name="right"),
+    ]
+    steps = view([*first, *again, *done()]).steps()
+    assert [(step.name, step.output, step.is_last) for step in steps] == [
+        ("plan", "one", False),
+        ("left", "", False),
+        ("right", "three", True),
+    ]
 
 
 @examples(40)
