@@ -1,10 +1,11 @@
-"""Resolution of the gateway's own file URLs: where a caller names a file by one, the bytes behind it are taken."""
+"""Resolution of file URLs whose bytes are here: the gateway's own URLs, and `data:` URLs."""
 
 import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
+from babelgate.adapters._data_url import decode_data_url
 from babelgate.adapters._server.caller import Caller
 from babelgate.canonical import FaultCode, FaultError, FilePart, Hub, Message, Part
 
@@ -12,8 +13,8 @@ _HASH: Final = re.compile(r"/([0-9a-f]{64})")
 
 
 async def resolve_own_files(hub: Hub, who: Caller, messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages, with the caller's files of the store in place of their URLs. Any other URL is handed on as it is,
-    one that leads to somebody else's file among them."""
+    """The messages, with the caller's files of the store in place of their URLs, and the bytes of `data:` URLs. Any
+    other URL is handed on as it is, one that leads to somebody else's file among them."""
     return tuple([await _message(hub, who, message) for message in messages])
 
 
@@ -24,7 +25,12 @@ async def _message(hub: Hub, who: Caller, message: Message) -> Message:
 
 
 async def _part(hub: Hub, who: Caller, part: Part) -> Part:
-    blob = _own(who, part.url) if isinstance(part, FilePart) and part.url else None
+    if not isinstance(part, FilePart) or not part.url:
+        return part
+    if (found := decode_data_url(part.url)) is not None:
+        media_type, raw = found
+        return part.replace(media_type=part.media_type or media_type, url=None, inline=raw, size=len(raw))
+    blob = _own(who, part.url)
     if blob is None:
         return part
     try:

@@ -1,5 +1,6 @@
 """A file that was told by a URL of the gateway comes back to an agent as the bytes behind it."""
 
+from base64 import b64encode
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -79,6 +80,12 @@ async def test_its_owner_hands_it_on(gateway: Running, told_by: str, given: str)
     assert url.startswith(gateway.url)
     seen = await told(gateway, "ann", given, "measure", url)
     assert seen == "256 bytes of image/x-test as picture.bin"
+
+
+@pytest.mark.parametrize("given", DIALECTS)
+async def test_a_data_url_is_the_bytes_in_it(gateway: Running, given: str) -> None:
+    url = f"data:image/x-test;base64,{b64encode(PICTURE).decode()}"
+    assert (await told(gateway, "ann", given, "measure", url)).startswith("256 bytes of image/x-test")
 
 
 @pytest.mark.parametrize("given", DIALECTS)

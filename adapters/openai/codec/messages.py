@@ -5,10 +5,10 @@ from binascii import Error as BinasciiError
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
-from urllib.parse import unquote_to_bytes
 
 from pydantic_core import to_json
 
+from babelgate.adapters._data_url import decode_data_url
 from babelgate.adapters._json import ABSENT, parse_text
 from babelgate.adapters.openai.codec.call_id import decode_task_id
 from babelgate.adapters.openai.codec.model import data_url
@@ -283,14 +283,13 @@ def decode_file(file: JsonObject, where: str) -> Part:
 
 def decode_url(url: str, name: str | None, media_type: str, where: str) -> FilePart:
     """RFC 2397 for `data:` URLs; any other is handed on. Raises invalid."""
-    if not url.startswith("data:"):
+    if url[:5].lower() != "data:":
         return FilePart(name=name, media_type=media_type, url=url)
-    head, comma, body = url.removeprefix("data:").partition(",")
-    if not comma:
-        refuse(where, "It must be a data: URL, with a comma before its data.")
-    kind, *parameters = head.split(";")
-    data = _decode_base64(body, where) if "base64" in parameters else unquote_to_bytes(body)
-    return FilePart(name=name, media_type=kind or "text/plain", inline=data, size=len(data))
+    found = decode_data_url(url)
+    if found is None:
+        refuse(where, "It must be a data: URL, with a comma before its data, which is base64 if the URL says so.")
+    kind, data = found
+    return FilePart(name=name, media_type=kind, inline=data, size=len(data))
 
 
 def _decode_base64(text: str, where: str) -> bytes:
