@@ -127,7 +127,7 @@ class Engine:
             log.warning("run %s is left to the next start of the gateway", start.run.run_id)
             return
         pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk))
-        pump.channel.pinned += 1
+        pump.channel.pin()
         self._pumps[pump.key] = self._at_work[start.pk] = pump
         task = asyncio.get_running_loop().create_task(self._drive(pump, past), name=f"run {start.run.run_id}")
         pump.task = task
@@ -285,7 +285,7 @@ class Engine:
         task, agent = pump.task, pump.start.task.agent
         assert task is not None
         pump.ended = True
-        pump.channel.pinned -= 1
+        pump.channel.unpin()
         if pump.timer is not None:
             pump.timer.cancel()
         if self._pumps.get(pump.key) is pump:  # else it came back, after another node had it meanwhile

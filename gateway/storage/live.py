@@ -16,6 +16,9 @@ from babelgate.gateway.storage.page_cache import fitting
 
 _BYTES: Final = 2**20
 """Of the events that one thread has in memory: larger ones are read from the journal."""
+_LINGER: Final = 5.0
+"""Seconds for which the events of a thread stay in memory after its last run. Chosen: readers that keep up have them by
+then, and one that does not would keep 300 KiB."""
 
 
 class Channel:
@@ -95,6 +98,20 @@ class Channel:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def pin(self) -> None:
+        """A run begins on the thread."""
+        self.pinned += 1
+
+    def unpin(self) -> None:
+        """A run has ended on the thread."""
+        self.pinned -= 1
+        if not self.pinned:
+            asyncio.get_running_loop().call_later(_LINGER, self._forget_if_idle)
+
+    def _forget_if_idle(self) -> None:
+        if not self.pinned:
+            self.forget()
 
     def close(self) -> None:
         """No more will come: the thread was erased, or the gateway stops."""
