@@ -4,6 +4,7 @@ import pytest
 
 from babelgate.conformance.examine import Selection, examine
 from babelgate.conformance.probe import Options
+from babelgate.conformance.protocols.a2a.discovery import sibling_of
 from babelgate.conformance.report.model import Report
 from babelgate.conformance.verdict import Verdict
 from tests.conformance.servers import (
@@ -84,3 +85,17 @@ async def test_a_card_that_offers_grpc_beside_others_is_judged_by_these_and_says
     assert [each.verdict for each in found.results] == [Verdict.PASS]
     assert "HTTP+JSON at " in found.because
     assert "GRPC is not judged" in found.because
+
+
+@pytest.mark.parametrize(
+    ("url", "sibling"),
+    [
+        ("http://host:1/agents/echo", "http://host:1/agents/slow"),
+        ("http://host:1/echo/.well-known/agent-card.json", "http://host:1/slow"),
+        ("http://host:1", None),
+        ("http://host:1/", None),
+        ("http://host:1/.well-known/agent-card.json", None),
+    ],
+)
+def test_a_sibling_agent_has_the_origin_of_the_judged_one(url: str, sibling: str | None) -> None:
+    assert sibling_of(url, "slow") == sibling

@@ -58,6 +58,10 @@ def behaviour_text(behaviour: str) -> str:
 
 async def _sibling(ctx: Ctx, name: str) -> Agent:
     url = sibling_of(ctx.target.url, name)
+    if url is None:
+        raise NotObserved(
+            f"{ctx.target.url} names no agent, so the URL of the agent {name} is unknown; judge an agent's URL"
+        )
     return ctx.target if url == ctx.target.url else await ctx.target.reopen(ctx.wire, url)
 
 

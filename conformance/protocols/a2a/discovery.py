@@ -58,7 +58,11 @@ def origin_of(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, "", "", ""))
 
 
-def sibling_of(url: str, agent: str) -> str:
-    """The URL of another agent of a server that has them side by side: `…/echo` → `…/ask`."""
-    head, _, _ = url.removesuffix(WELL_KNOWN).rstrip("/").rpartition("/")
-    return f"{head}/{agent}"
+def sibling_of(url: str, agent: str) -> str | None:
+    """Return the URL of another agent of the same server: `…/echo` → `…/ask`. It has the same origin. None if the URL
+    has no path, so that it names no agent beside which others could be."""
+    parts = urlsplit(url)
+    path = parts.path.removesuffix(WELL_KNOWN).rstrip("/")
+    if not path:
+        return None
+    return urlunsplit((parts.scheme, parts.netloc, f"{path.rpartition('/')[0]}/{agent}", "", ""))
