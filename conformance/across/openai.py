@@ -1,6 +1,6 @@
 """OpenAI's API: chat completions, and responses as Open Responses has them. An agent is a model, and is sent texts."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Final
@@ -8,10 +8,11 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from babelgate.conformance.across.driver import Broken, Driver, Live, Observation, check_stream, read_success
-from babelgate.conformance.across.model import Handle, Input, Meaning
-from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
+from babelgate.conformance.across.model import Handle, Input, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
 from babelgate.conformance.wire.http import Stream
 
+_ASK: Final = "ask_caller"
 _DONE: Final = "[DONE]"
 _ASKS: Final = "a question is an answer like any other: nothing waits for its caller"
 _LACKS: Final[Mapping[str, str]] = {
@@ -81,7 +82,9 @@ class Chat(_OpenAi):
         content = dig(choice, "message", "content")
         texts = (content,) if isinstance(content, str) and content else ()
         self._turns[handle.thread] = (*messages, {"role": "assistant", "content": content})
-        return Observation(Meaning(_finished(dig(choice, "finish_reason")), texts), handle, exchange)
+        calls = [dig(call, "function") for call in as_list(dig(choice, "message", "tool_calls"))]
+        meaning = Meaning(_finished(dig(choice, "finish_reason")), texts, questions=_questions(calls))
+        return Observation(meaning, handle, exchange)
 
     async def look(self, handle: Handle) -> Observation:
         raise Broken(self.lacks["look"])
@@ -96,6 +99,8 @@ class _LiveChat(Live):
     def __init__(self, stream: Stream, agent: str) -> None:
         super().__init__(stream, agent)
         self._text = ""
+        self._calls: dict[Any, dict[str, str]] = {}
+        """Name and arguments, by index."""
         self._error = _failure(stream.exchange)
         self._state = "failed" if self._error else "working"
 
@@ -108,12 +113,17 @@ class _LiveChat(Live):
         for choice in as_list(dig(chunk, "choices")):
             content, reason = dig(choice, "delta", "content"), dig(choice, "finish_reason")
             self._text += content if isinstance(content, str) else ""
+            for call in as_list(dig(choice, "delta", "tool_calls")):
+                told = self._calls.setdefault(dig(call, "index"), {"name": "", "arguments": ""})
+                for name in told:
+                    told[name] += str(dig(call, "function", name) or "")
             if reason is not None and self._state == "working":
                 self._state = _finished(reason)
 
     def read_so_far(self) -> Observation:
         texts = (self._text,) if self._text else ()
-        return Observation(Meaning(self._state, texts, error=self._error), Handle(self.agent))
+        questions = _questions(self._calls.values()) if self._state == "asks" else ()
+        return Observation(Meaning(self._state, texts, questions=questions, error=self._error), Handle(self.agent))
 
     def now(self) -> Observation:
         """Its stream tells no states."""
@@ -210,6 +220,19 @@ def _finished(reason: Any) -> str:
     return {"stop": "completed", "tool_calls": "asks"}.get(reason, str(reason))
 
 
+def _questions(calls: Iterable[Any]) -> tuple[Question, ...]:
+    """The API has calls of the caller's tools. A gateway like Babelgate asks by one of a tool of its own."""
+    found: list[Question] = []
+    for call in calls:
+        try:
+            told = parse_json(str(dig(call, "arguments"))) if dig(call, "name") == _ASK else None
+        except NotJson:
+            continue
+        if told is not None:
+            found.append(Question(str(dig(told, "question") or ""), dig(told, "value"), dig(told, "schema")))
+    return tuple(found)
+
+
 def _state(response: Any) -> str:
     status = str(dig(response, "status") or "working")
     if status == "completed" and any(dig(item, "type") == "function_call" for item in as_list(dig(response, "output"))):
@@ -226,5 +249,7 @@ def _read_response(agent: str, response: Any, exchange: Exchange, after: Handle 
     ]
     is_next = after is not None and dig(response, "previous_response_id") == after.run
     thread = after.thread if after is not None and is_next else id
-    meaning = Meaning(_state(response), tuple(filter(None, texts)), error=_said(dig(response, "error")))
+    calls = [item for item in as_list(dig(response, "output")) if dig(item, "type") == "function_call"]
+    questions, error = _questions(calls), _said(dig(response, "error"))
+    meaning = Meaning(_state(response), tuple(filter(None, texts)), questions=questions, error=error)
     return Observation(meaning, Handle(agent, thread, run=id), exchange)

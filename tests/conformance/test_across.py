@@ -294,7 +294,7 @@ async def test_a_difference_is_shown_with_both_wire_forms(gateway: Running) -> N
     page = html(verdict)
     for shown in (told, markdown(verdict), page, document(verdict)):
         assert "approval.schemas:langgraph" in shown
-        assert "/runs/wait" in shown and "/a2a/approve" in shown
+        assert "/runs/wait" in shown and "/acp/runs" in shown
     assert "✗ across/approval.schemas:langgraph" in told
     # A page that loads nothing.
     assert not re.search(r"<script|<link|<img|\bsrc=|\bhref=", page)

@@ -288,11 +288,11 @@ class _Run(UpstreamRun):
                 return () if self._records.active and frame.event != "error" else reader.read(value)
             if response.is_stream_consumed:
                 return None
-            self._is_other = True
+            self._is_other = "json" not in response.headers.get("content-type", "json").lower()
             answer = await self._server.http.json(response)
             if not _is_response(answer):
+                self._is_other = True
                 return reader.read(answer)
-            self._is_other = False
             return reader.whole(answer)
 
     async def _read_records(self, value: Json) -> Sequence[Event]:

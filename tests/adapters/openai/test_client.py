@@ -597,7 +597,8 @@ async def test_refusals_are_faults_that_never_hold_the_key(
 async def test_a_server_without_responses_is_asked_for_a_completion(
     far: Server, agent: Client, status: int, body: Any
 ) -> None:
-    far.refusals[path("responses")] = (status, body, {})
+    kind = {"content-type": "text/html"} if isinstance(body, bytes) else {}
+    far.refusals[path("responses")] = (status, body, kind)
     assert (await Dialogue(agent).say("Hi")).text == "Hi"
     assert (await Dialogue(agent).say("Again")).text == "Again"
     assert far.paths().count(f"POST {path('responses')}") == 1, "it is remembered"

@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from babelgate.canonical import Record
 from babelgate.canonical.event import Custom
+from babelgate.gateway.storage import live
 from babelgate.gateway.storage.live import Channel, Channels
-from tests.gateway.hubs import within
+from tests.gateway.hubs import turned, within
 
 
 def some(first: int, last: int) -> Sequence[Record]:
@@ -185,3 +188,23 @@ def test_a_new_channel_stays_also_where_all_others_are_in_use() -> None:
     for pk in range(30, 80):
         channels.get(pk)
     assert channels.get(1) is not used[0], "a channel that nobody reads is kept"
+
+
+async def test_events_are_forgotten_soon_after_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_LINGER", 0.0)
+    channel = Channel(ring=8)
+    publish(channel, 1, 3)
+    for _ in range(2):
+        channel.pin()
+    channel.unpin()
+    channel.unpin()
+    channel.pin()  # before the time is over
+    fired = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.0, fired.set)
+    await within(fired.wait())
+    assert seqs(channel.after(1)) == [2, 3]
+    channel.unpin()
+    await within(turned(lambda: channel.after(1) is None), "the end of the lingering")
+    assert seqs(channel.after(3)) == []
+    publish(channel, 4, 5)
+    assert seqs(channel.after(3)) == [4, 5]
