@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Protocol
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -28,8 +28,6 @@ class FanoutLimits:
 
     records: int = 1024
     bytes: int = 4 * 1024 * 1024
-    share: int = 64 * 1024
-    """Bytes for each of its readers, up to `bytes`. Chosen: a quarter of what one that takes nothing may hold."""
     ahead: int = AHEAD
     """Records by which it is brought up to a reader who is ahead of it; beyond that a new one begins."""
 
@@ -53,7 +51,7 @@ class Encoder(Protocol):
 
 
 class _Line:
-    __slots__ = ("__weakref__", "_bounds", "_encoder", "_kept", "_size", "followers", "seq")
+    __slots__ = ("__weakref__", "_bounds", "_encoder", "_kept", "_size", "seq")
 
     def __init__(self, encoder: Encoder, seq: int, bounds: FanoutLimits) -> None:
         self.seq = seq
@@ -63,7 +61,6 @@ class _Line:
         self._kept: dict[int, EncodedRecord | bytes] = {}
         """By seq; of a record of a passage, its frame."""
         self._size = 0
-        self.followers: WeakSet[Follower] = WeakSet()
 
     @property
     def oldest(self) -> int:
@@ -98,10 +95,9 @@ class _Line:
 
     def _trim(self) -> None:
         surplus = len(self._kept) - self._bounds.records
-        room = min(self._bounds.bytes, self._bounds.share * max(1, len(self.followers)))
-        while surplus > 0 or (self._size > room and len(self._kept) > 1):
+        while surplus > 0 or (self._size > self._bounds.bytes and len(self._kept) > 1):
             # Several at once: the beginning of a dict is looked for behind all that was taken from it before.
-            for seq in list(islice(self._kept, max(surplus, len(self._kept) // 8, 1))):
+            for seq in list(islice(self._kept, max(surplus, 1))):
                 oldest = self._kept.pop(seq)
                 self._size -= len(oldest) if isinstance(oldest, bytes) else sum(map(len, oldest.frames))
             surplus = 0
@@ -112,7 +108,6 @@ class Follower:
 
     def __init__(self, line: _Line, own: Encoder | None, again: Callable[[int], Awaitable[Encoder]]) -> None:
         self._line = line
-        line.followers.add(self)
         self._own = own
         """Where the line does not reach back to this reader."""
         self._again = again
