@@ -31,13 +31,15 @@ EVENT_HOOKS: Final[ContextVar[Mapping[str, Sequence[Callable[[Any], Awaitable[No
 _REDIRECTS: Final = 3
 """Redirects of one call that are followed. Chosen: a server adds a slash, or changes a version, once."""
 _KEEP_METHOD: Final = (307, 308)
-_OF_READS: Final = (301, 302, 303, *_KEEP_METHOD)
+"""Statuses of redirects after which every method is repeated (RFC 9110, sections 15.4.8 and 15.4.9)."""
+_REPEAT_GET: Final = (301, 302, 303, *_KEEP_METHOD)
+"""Statuses of redirects after which a GET is repeated."""
 
 
 def _redirect_target(method: str, target: str, response: httpx.Response) -> str | None:
     """Return where a redirect leads within the same origin, or None (RFC 9110, section 15.4)."""
     location = response.headers.get("location")
-    if location is None or response.status_code not in (_OF_READS if method == "GET" else _KEEP_METHOD):
+    if location is None or response.status_code not in (_REPEAT_GET if method == "GET" else _KEEP_METHOD):
         return None
     called = httpx.URL(target)
     try:
@@ -144,7 +146,7 @@ class Calls(ABC):
             ) from error
 
     async def _read_redacted_error(self, response: httpx.Response) -> FaultError:
-        """What an error response says, without the secrets that the request had."""
+        """Return the fault of an error response, without the credentials of the request."""
         error = await self.read_error_response(response)
         secrets = secrets_in((*self._headers.values(), *FORWARDED.get().values()))
         error.fault = redact_fault(error.fault, secrets)

@@ -12,18 +12,18 @@ _MIN_SECRET: Final = 8
 _CREDENTIALS: Final = re.compile(
     r"\b(bearer|basic|token)( {1,3})(?=\S{0,200}[0-9])[A-Za-z0-9._~+/=-]{16,}", re.IGNORECASE
 )
-"""What a server quotes of an Authorization header. RFC 9110, 11.4."""
+"""Credentials of an Authorization header (RFC 9110, section 11.4) that a server quotes."""
 _HIDDEN: Final = "***"
 
 
 def secrets_in(headers: Iterable[str]) -> list[str]:
-    """Return what must not be repeated of the values of headers, the longest first."""
+    """Return the header values, and the last word of each, that must not be repeated. The longest comes first."""
     values = {word for value in headers for word in (value, value.rpartition(" ")[2])}
     return sorted(values, key=len, reverse=True)
 
 
 def redact_fault(fault: Fault, secrets: Iterable[str]) -> Fault:
-    """The fault in words that repeat none of these."""
+    """Return the fault with `***` in place of the secrets and of other credentials."""
     hidden = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
 
     def redact(value: Any) -> Any:

@@ -335,13 +335,13 @@ class Queue(Section):
     """How many runs may wait. The next one is refused, and told to come back later."""
 
     agent: PositiveInt = 1000
-    """Runs that may wait for one agent; the next is refused, and told to come back later. Each of the owners who wait
-    has an equal share, and is let in up to that where others have filled the queue."""
+    """Runs that may wait for one agent; the next is refused, and told to come back later. Each waiting owner has an
+    equal share, and may use it even if other owners have filled the queue."""
     thread: PositiveInt = 100
     """The same of one conversation."""
     owner: PositiveInt = 5000
-    """The same of one owner. Runs that start at a later time fill no queue: an owner may have as many of them
-    besides."""
+    """Runs of one owner that may wait. Delayed runs, which start at a later time, have a limit of the same size of
+    their own."""
 
 
 class Connections(Section):

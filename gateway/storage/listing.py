@@ -241,13 +241,13 @@ def tasks(
 
 
 def _ephemeral_keys(owner: str) -> Select[tuple[int]]:
-    """Keys of the threads of stateless runs: few, because they are deleted soon."""
+    """Select the keys of the threads of stateless runs. They are few, because such threads are deleted soon."""
     passing: ColumnElement[bool] = literal_column(f"thread.{PASSING}")
     return select(_THREAD.c.pk).where(passing, _THREAD.c.ephemeral, _THREAD.c.owner == owner)
 
 
 def tasks_active_at(connection: Connection, owner: str, moment: int, slack: int, limit: int) -> list[Task]:
-    """Those that existed at a moment and changed after it, the earliest change first."""
+    """Return tasks that existed at a moment and changed after it, the earliest change first."""
     mine = (_TASK.c.owner == owner, _TASK.c.changed_at >= moment - slack, _TASK.c.created_at <= moment + slack)
     found = select(_TASK.c.body).where(*mine).order_by(_TASK.c.changed_at, _TASK.c.task_id).limit(limit)
     return [decode_row(Task, body) for (body,) in connection.execute(found)]

@@ -1,4 +1,4 @@
-"""Counts of the runs that wait, by agent and owner: what the bounds of the queues compare with."""
+"""Counts of waiting runs, by agent and owner, for the limits of the queues."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,22 +7,22 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """Runs that wait. One that starts at a later time is counted as delayed until then."""
+    """Numbers of waiting runs. A run that starts at a later time counts as delayed until then."""
 
     agent: int
-    """For one agent, of all owners."""
+    """Runs of all owners that wait for the agent."""
     own: int
-    """Of these, the owner's."""
+    """Runs of the owner that wait for the agent."""
     owners: int
-    """Owners that wait for the agent, this one included."""
+    """Owners with runs that wait for the agent, and the owner itself."""
     owner: int
-    """Of the owner, for all agents."""
+    """Runs of the owner that wait for any agent."""
     delayed: int
-    """Of the owner, for all agents, that start at a later time."""
+    """Delayed runs of the owner, for any agent."""
 
     @classmethod
     def of(cls, by_owner: Mapping[str, int], owner: str, *, in_all: int, delayed: int) -> "Waiting":
-        """`by_owner` = the runs that wait for the agent."""
+        """`by_owner`: number of runs that wait for the agent, by owner. `in_all` and `delayed`: runs of the owner."""
         counts = {name: count for name, count in by_owner.items() if count > 0}
         return cls(sum(counts.values()), counts.get(owner, 0), len(counts.keys() | {owner}), in_all, delayed)
 
@@ -37,7 +37,7 @@ class WaitingRuns:
         self._by_owner: Counter[str] = Counter()
         self._delayed: Counter[str] = Counter()
         self._starts: list[tuple[int, str, str]] = []
-        """Heap of the starts of delayed runs; those of runs that wait no longer are passed over."""
+        """Heap of start times of delayed runs. Entries of runs that no longer wait are skipped."""
 
     def add(self, owner: str, run_id: str, agent: str, start_after: int | None, now: int) -> None:
         if (owner, run_id) in self._runs:

@@ -110,7 +110,7 @@ async def _tasks(hub: Hub, owner: str, thread_id: str) -> object:
 
 
 async def _active(hub: Hub, owner: str, task_id: str) -> object:
-    """What the owner has beside what is asked for is of other tests."""
+    """Return whether the task is among the owner's, which other tests have added to."""
     found = await hub.reads.tasks_active_at(owner, 0, slack=2**62, limit=1000)
     return task_id in {task.task_id for task in found}
 

@@ -150,7 +150,7 @@ class MessageEncoder:
         """Of each of them, the run and the canonical message that said it."""
         self.losses: dict[Loss, None] = {}
         self.streamed_losses: dict[Loss, None] = {}
-        """What the events have, and a run does not."""
+        """Losses of a run object: its event stream carries these features."""
         self._floor: _Floor | None = None
         self._speakers: dict[str, MessageStarted] = {}
         self._progress: dict[str, list[Part]] = {}

@@ -153,9 +153,9 @@ class _Run(UpstreamRun):
         """What of the last request the server did not know, before it had said anything: the response to go on from,
         the API, or `stream_options`."""
         self._is_other = False
-        """The server answered with something that is no response: a web page, or words that the path is unknown."""
+        """Whether the server answered 2xx with something else than a response, such as a web page or an error."""
         self._refusal: FaultError | None = None
-        """How the server refused the Responses API, if it may have meant the request instead."""
+        """Refusal of the Responses API that may have meant the request. Raised if chat completions do not exist."""
 
     @property
     def is_cancellable(self) -> bool:
@@ -338,8 +338,8 @@ class _Run(UpstreamRun):
         return {EXTENSION: told} if told else {}
 
     def _note_metadata(self, body: JsonObject, losses: Losses) -> None:
-        """The Responses API takes metadata of strings only, and chat completions only if they are stored. An agent's
-        server has no use for them."""
+        """Note the loss of the caller's metadata, unless the extension carries it. It is not sent in the API's own
+        member: responses take strings only, and chat completions refuse it unless they are stored."""
         told: JsonObject = body.get(EXTENSION) or {}
         if self._call.metadata and not self._call.answers and "metadata" not in told:
             losses.note(Feature.METADATA, CARRIES[Feature.METADATA].how)

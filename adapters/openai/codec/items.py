@@ -88,8 +88,7 @@ class Conversation:
             refuse("input", "These are outputs of calls of several responses: send those of one response.")
         if len({answer.call_id for answer in answers}) < len(answers):
             refuse("input", "A call has two outputs.")
-        if not others and not answers and items and _is_message(items[-1]):
-            # The assistant is to go on with what it said last.
+        if not others and not answers and items and _continues(items[-1]):
             last = max((number for number, item in enumerate(items) if not _is_said(item)), default=-1)
             others = list(items[last + 1 :])
         return cls(items[: last + 1], others, answers)
@@ -111,7 +110,8 @@ def _is_said(item: w.Item) -> bool:
     return item.role == "assistant" or item.type in _SAID
 
 
-def _is_message(item: w.Item) -> bool:
+def _continues(item: w.Item) -> bool:
+    """Whether an input that ends with this item asks the assistant to continue its own last message."""
     return item.role == "assistant" or item.type == "compaction_trigger"
 
 

@@ -69,8 +69,10 @@ class Conversation:
 
     @classmethod
     def of(cls, messages: Sequence[w.ChatMessage]) -> "Conversation":
-        """Split a conversation at what is new. If the assistant has the last word, it is to go on with it: its last
-        messages are new, too. Raises invalid."""
+        """Split a conversation into history and new messages. Raises invalid.
+
+        If it ends with the assistant's messages, these are new, too: the assistant is to continue them.
+        """
         messages = _with_tool_calls(messages)
         last = max((number for number, each in enumerate(messages) if each.role == "assistant"), default=-1)
         if last == len(messages) - 1 and not messages[last].tool_calls:
@@ -96,7 +98,7 @@ class Conversation:
 
 
 def _with_tool_calls(messages: Sequence[w.ChatMessage]) -> Sequence[w.ChatMessage]:
-    """Return the same conversation with calls of functions and their results in today's form, with an id each."""
+    """Convert deprecated `function_call` members and `function` messages to tool calls and their results."""
     if not any(each.function_call is not None or each.role == "function" for each in messages):
         return messages
     told: list[w.ChatMessage] = []

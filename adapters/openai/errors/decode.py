@@ -69,8 +69,10 @@ def has_no_such_api(fault: Fault) -> bool:
 
 
 def is_unexplained(fault: Fault) -> bool:
-    """Whether the server refused a request without naming a member of it or a reason by code. Servers without the
-    Responses API answer so, too: "Invalid URL", or that the body has no `messages`."""
+    """Whether the server refused a request and named neither a member nor an error code.
+
+    Servers without the Responses API answer like this, too: "Invalid URL", or that the body has no `messages`.
+    """
     own = _of(fault)
     return fault.details.get("status") in (400, 422) and own.get("code") is None and own.get("param") is None
 

@@ -61,7 +61,7 @@ class ChatReader:
 
     def __init__(self, run_id: str, *, structured: bool = False) -> None:
         self._has_stopped = False
-        """Whether a chunk had a reason for the end. Some servers have one in every chunk, so the stream goes on."""
+        """Whether a chunk had a `finish_reason`. It does not end the stream: some servers send one in every chunk."""
         self._run_id = run_id
         self._structured = structured
         self._finish: Finish = "stop"

@@ -108,7 +108,7 @@ class Chat(Handlers):
     async def _submit(self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation) -> _Begun:
         """Raises invalid."""
         if not said.news:
-            refuse("messages", "The last message is the assistant's. Add a user message or a tool result.")
+            refuse("messages", "The last message calls a tool. Add the tool's result or a user message.")
         told = decode_request(body.babelgate)
         thread_id, alias, is_known = await self._thread(who, body, agent)
         # SPEC/chat/completion_create_params.py, store: only who asks for it has a completion kept.

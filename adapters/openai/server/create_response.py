@@ -176,7 +176,7 @@ class CreateResponse(Handlers):
         """Raises invalid."""
         said = asked.said
         if not said.others:
-            words = "The last item is a call. Add" if said.before else "There is no input. Give"
+            words = "The input ends with a call or a thought. Add" if said.before else "There is no input. Give"
             refuse("input", f"{words} a user message or a tool output.")
         if asked.previous is not None and asked.previous.run.status is RunStatus.PAUSED:
             refuse("input", "The previous response waits for the output of its calls: send an output for each of them.")
@@ -285,8 +285,8 @@ def _is_same(agent: AgentInfo) -> bool:
 
 
 def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) -> Sequence[Loss]:
-    """A caller's tools reach models on other servers, and agents that look for them: who calls one has. Items that
-    only a server of this API understands reach no other."""
+    """Return what did not reach the agent: tools, unless its server speaks this API or it called one; and items that
+    only a server of this API understands."""
     if _is_same(agent):
         return ()
     losses: list[Loss] = []

@@ -33,8 +33,10 @@ class ItemReferences:
         """Ids of tasks by owner and item."""
 
     async def expand(self, owner: str, given: object, *, keeps: bool = False) -> object:
-        """Return a body whose input has the items themselves instead of references. `keeps`: the agent's own server may
-        know the others. Raises not_found."""
+        """Return the body with the items themselves in place of references.
+
+        `keeps`: unknown references stay, because the agent's own server may know them. Raises not_found.
+        """
         items: Any = cast("JsonObject", given).get("input") if isinstance(given, dict) else None
         if not isinstance(items, list) or not any(map(_is_reference, cast("list[Any]", items))):
             return cast("object", given)
@@ -55,7 +57,7 @@ class ItemReferences:
         return {**cast("JsonObject", given), "input": expanded}
 
     async def _find(self, owner: str, item_id: str, known: dict[str, JsonObject]) -> None:
-        """Add the items of the task that has this one to `known`."""
+        """Find the task with the item, and add all of its items to `known`."""
         for task in await self._candidates(owner, item_id):
             items = await self._items_of(owner, task)
             known |= items
@@ -82,7 +84,7 @@ class ItemReferences:
         return list(await reads.tasks_active_at(owner, moment, slack=_CLOCKS, limit=_TASKS))
 
     async def _items_of(self, owner: str, task: Task) -> dict[str, JsonObject]:
-        """The items of a task's responses by id; none of one that is not kept."""
+        """Return the items of a task's responses by id. A response that is not stored has none."""
         reads = self._hub.reads
         try:
             if (await reads.thread(owner, task.thread_id)).ephemeral:

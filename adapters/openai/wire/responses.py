@@ -44,8 +44,9 @@ BESIDE: Final = frozenset(
         "web_search_call",
     }
 )
-"""Of items that OpenAI takes (SPEC/responses/response_input_item_param.py; Codex CLI 0.150 sends those that are not in
-it) and that only a server of this API understands. Other agents are not told of them, which is a declared loss."""
+"""Types of input items that OpenAI accepts and that only a server of this API understands: SPEC/responses/
+response_input_item_param.py, and those that Codex CLI 0.150 sends. Other agents do not get them, which is a declared
+loss."""
 
 
 class _Wire(BaseModel):
