@@ -395,12 +395,11 @@ class EventReader:
         self._usage.count(message.metadata, message.messageId)
 
     def _tell_reply(self) -> None:
-        message, start, self._replies = merge_replies(self._replies), len(self._events), []
+        message, self._replies = merge_replies(self._replies), []
         self._answer(message, self._decode_marks(message))
         if self._usage.total:
             self._events.append(RunEnded(usage=self._usage.total))
-        self._events[start:] = self._mirror.reflect(message, self._events[start:], self.rule)
-        self.stopped = True
+        self._events, self.stopped = self._mirror.reflect(message, self._events, self.rule), True
 
     def _decode_marks(self, said: w.Message | None, *metadata: JsonObject | None) -> DecodedContent:
         """A message, with the metadata of what brought it."""
@@ -535,9 +534,10 @@ class EventReader:
 
     def _settle_pending(self, reply: w.Reply | None) -> Sequence[AnnotationPart]:
         """Tell what waited, unless the reply is the answer that repeats it: then its citations are the answer's."""
-        if self._replies and reply is not None and not isinstance(reply, w.Message):  # they were no answer after all
-            while self._replies:
-                self._remark(self._replies[0], self._decode_marks(self._replies.pop(0)))
+        if reply is not None and not isinstance(reply, w.Message):  # then the messages before it were no answer
+            replies, self._replies = self._replies, []
+            for each in replies:
+                self._remark(each, self._decode_marks(each))
         if self._pending is None:
             return ()
         (message, decoded), self._pending = self._pending, None

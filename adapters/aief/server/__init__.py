@@ -342,19 +342,21 @@ class Server(Handlers):
         kept = more.pop(URI, None)  # of the task, whose first step this is
         if kept is not None and asked is None:
             extension = decode_request(kept)
+        said = given_messages(extension)
         last = view.last_task
         submission = Submission(
             agent=view.agent,
             protocol="aief",
             version=VERSION,
             input=RunInput(
-                messages=with_uploads(extension, given_messages(extension) or (decode_input(given.text),)),
+                messages=with_uploads(extension, said or (decode_input(given.text),)),
                 uploaded=len(extension.uploads),
                 data=more or None,
                 config=given_config(extension),
                 metadata=extension.metadata or {},
                 headers=who.headers,
-                extra=given.extra,
+                # Messages of the extension say all of the input: no server behind is told the texts in their place.
+                extra=_input_extra(given.shown, more) if said else given.extra,
             ),
             thread_id=view.thread_id,
             run_id=coming.run_id,

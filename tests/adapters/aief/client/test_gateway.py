@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from babelgate.adapters._extension import URI
 from babelgate.adapters.aief import Client, discover, upstream_name
 from babelgate.conformance.contract import Dialogue
 from babelgate.gateway.registered_agent import RegisteredAgent
@@ -80,6 +81,13 @@ async def test_the_task_and_its_first_step_keep_their_own_inputs_behind_a_gatewa
     (step,) = await far.steps("echo", task["task_id"])
     assert (task["input"], task["additional_input"]) == ("task", {"a": 1})
     assert (step["input"], step["additional_input"]) == ("step", {"a": 1, "b": 2})
+
+
+async def test_messages_of_the_extension_replace_the_inputs_behind_a_gateway(near: Site) -> None:
+    task_id = await near.create("echo", "task")
+    messages = [{"role": "user", "parts": [{"kind": "text", "text": "said"}]}]
+    done = await near.post("echo", task_id, "step", additional_input={URI: {"messages": messages}})
+    assert done["output"] == "said"
 
 
 async def test_an_aief_client_sees_the_steps_of_the_agent_behind_two_gateways(near: Site) -> None:
