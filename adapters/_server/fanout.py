@@ -28,6 +28,8 @@ class FanoutLimits:
 
     records: int = 1024
     bytes: int = 4 * 1024 * 1024
+    alone: int = 64 * 1024
+    """Maximum bytes while the only follower is the caller that started the run: others rarely follow such a run."""
     ahead: int = AHEAD
     """Records by which it is brought up to a reader who is ahead of it; beyond that a new one begins."""
 
@@ -51,13 +53,15 @@ class Encoder(Protocol):
 
 
 class _Line:
-    __slots__ = ("__weakref__", "_bounds", "_encoder", "_kept", "_size", "seq")
+    __slots__ = ("__weakref__", "_encoder", "_kept", "_records", "_size", "most", "seq")
 
-    def __init__(self, encoder: Encoder, seq: int, bounds: FanoutLimits) -> None:
+    def __init__(self, encoder: Encoder, seq: int, records: int, size: int) -> None:
         self.seq = seq
         """Of the newest record that the encoder has read."""
+        self.most = size
+        """Maximum bytes of what is kept."""
         self._encoder = encoder
-        self._bounds = bounds
+        self._records = records
         self._kept: dict[int, EncodedRecord | bytes] = {}
         """By seq; of a record of a passage, its frame."""
         self._size = 0
@@ -94,8 +98,8 @@ class _Line:
         return written
 
     def _trim(self) -> None:
-        surplus = len(self._kept) - self._bounds.records
-        while surplus > 0 or (self._size > self._bounds.bytes and len(self._kept) > 1):
+        surplus = len(self._kept) - self._records
+        while surplus > 0 or (self._size > self.most and len(self._kept) > 1):
             # Several at once: the beginning of a dict is looked for behind all that was taken from it before.
             for seq in list(islice(self._kept, max(surplus, 1))):
                 oldest = self._kept.pop(seq)
@@ -152,9 +156,11 @@ class FanoutCache:
         again: Callable[[int], Awaitable[Encoder]],
         *,
         begins: int = 0,
+        started_run: bool = False,
     ) -> Follower:
         """Follow a view from where `encoder` stands, which has read the records `seen`; they begin after the seq
-        `begins`, for all who follow the view. `again` makes one that has read everything before a seq."""
+        `begins`, for all who follow the view. `again` makes one that has read everything before a seq. `started_run`:
+        the stream answers the request that started the run."""
         seq = seen[-1].seq if seen else begins
         line = self._lines.get(view)
         if line is not None and line.seq < seq:
@@ -165,6 +171,8 @@ class FanoutCache:
             else:
                 line = None
         if line is None:
-            line = self._lines[view] = _Line(encoder, seq, self._bounds)
+            size = self._bounds.alone if started_run else self._bounds.bytes
+            line = self._lines[view] = _Line(encoder, seq, self._bounds.records, size)
             return Follower(line, None, again)
+        line.most = self._bounds.bytes
         return Follower(line, encoder, again)

@@ -221,12 +221,12 @@ class TaskStream:
     def _fresh(self) -> _Encoder:
         return _Encoder(EventWriter(self.task, self.context_id), self.dialect, extended=self.extended)
 
-    def _join(self, encoder: _Encoder, seen: Sequence[Record]) -> Follower:
+    def _join(self, encoder: _Encoder, seen: Sequence[Record], *, started_run: bool = False) -> Follower:
         """Go on from a snapshot with whoever reads the same."""
         task = self.task
         spoken = (self.dialect.name, self.dialect.base_url, self.extended)
         view = (self.owner, task.task_id, task.created_at, self.context_id, spoken)
-        return self.lines.join(view, encoder, seen, self._again)
+        return self.lines.join(view, encoder, seen, self._again, started_run=started_run)
 
     def _log(self, after: int) -> aclosing[AsyncGenerator[Sequence[Record]]]:
         """What is known of the task now."""
@@ -276,7 +276,7 @@ class TaskStream:
                         del seen[:-SEEN]
                         if due(record):
                             ready.append(encoder.snapshot(history_length))
-                            follower = self._join(encoder, seen)
+                            follower = self._join(encoder, seen, started_run=True)
                             seen.clear()
                             news = batch[place:]
                             break

@@ -119,7 +119,8 @@ class RunStream:
             if shown := self._visible_frames(encoder.write(record), (record,)):
                 yield shown
         view = (self._owner, self.writer.view, self._tasks[0].created_at, len(self._tasks), self._extended)
-        follower = lines.join(view, encoder, seen, self._again)
+        started_run = self._stop_after > 0 and len(self._tasks) == 1
+        follower = lines.join(view, encoder, seen, self._again, started_run=started_run)
         seen.clear()
         async with self._open_records() as batches:
             async for batch in batches:

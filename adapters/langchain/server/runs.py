@@ -133,7 +133,7 @@ class Runs(Handlers):
             subgraphs=launch.subgraphs,
             extended=extended,
         )
-        frames = await RunStream(self._hub, view, self._lines, receipt.seq).after((0, -1))
+        frames = await RunStream(self._hub, view, self._lines, receipt.seq).after((0, -1), started_run=True)
         leaving = DisconnectNotifier(frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels))
         headers = {**started.headers, **run_paths(receipt.thread_id, receipt.run_id, "stream")}
         return stream_response(leaving, {**headers, **confirm(active=extended)})

@@ -51,9 +51,12 @@ class RunStream:
         """Return the frames after one of them, or those that are still to come, and the id after which they begin."""
         return (await self.after(after), after) if after is not None else await self.from_now()
 
-    async def after(self, after: EventId) -> AsyncGenerator[bytes]:
+    async def after(self, after: EventId, *, started_run: bool = False) -> AsyncGenerator[bytes]:
         """The frames after one of them, as many at a time as are there."""
-        follower = self.lines.join(self.view, await self._encoder(), (), self._again, begins=self.begins)
+        encoder = await self._encoder()
+        follower = self.lines.join(
+            self.view, encoder, (), self._again, begins=self.begins, started_run=started_run
+        )
         return self._frames(follower, self.begins, after)
 
     async def from_now(self) -> tuple[AsyncGenerator[bytes], EventId]:

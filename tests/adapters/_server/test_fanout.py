@@ -56,11 +56,13 @@ ALONE = [Chain.after(RECORDS[:number]).write(record) for number, record in enume
 class Reader:
     """Comes when `place` records are there, and checks all that it is told."""
 
-    def __init__(self, lines: FanoutCache, place: int = 0) -> None:
+    def __init__(self, lines: FanoutCache, place: int = 0, *, started_run: bool = False) -> None:
         self.place = place
         self.rebuilt = 0
         self.encoder = Chain.after(RECORDS[:place])
-        self.follower: Follower = lines.join("view", self.encoder, RECORDS[:place], self._again)
+        self.follower: Follower = lines.join(
+            "view", self.encoder, RECORDS[:place], self._again, started_run=started_run
+        )
 
     async def _again(self, seq: int) -> Encoder:
         self.rebuilt += 1
@@ -121,6 +123,21 @@ async def test_what_is_kept_is_bounded_in_bytes_too() -> None:
     assert await shared(*(Reader(lines, len(RECORDS) - 3) for _ in range(2)))
     assert not await shared(*(Reader(lines, len(RECORDS) - 4) for _ in range(2)))
     assert fast.place == len(RECORDS)
+
+
+async def test_the_only_reader_of_its_own_run_keeps_little_until_another_joins() -> None:
+    lines = FanoutCache(FanoutLimits(alone=2 * 32))
+    first = Reader(lines, started_run=True)
+    await first.to(20)
+    late, later = (Reader(lines, 10) for _ in range(2))
+    await first.to(30)
+    await late.to(17)
+    await later.to(17)
+    assert not await shared(late, later)
+    assert await shared(late, later)
+    await late.to(30)
+    await later.to(20)
+    assert (late.rebuilt, later.rebuilt) == (0, 0)
 
 
 async def test_one_frame_that_is_larger_than_the_bound_is_shared_all_the_same() -> None:
