@@ -217,14 +217,17 @@ class TaskStream:
     lines: FanoutCache
     extended: bool = False
     """The caller has activated the extension."""
+    in_pieces: bool = True
+    """Show a growing answer; otherwise one update when it is complete."""
 
     def _fresh(self) -> _Encoder:
-        return _Encoder(EventWriter(self.task, self.context_id), self.dialect, extended=self.extended)
+        writer = EventWriter(self.task, self.context_id, in_pieces=self.in_pieces)
+        return _Encoder(writer, self.dialect, extended=self.extended)
 
     def _join(self, encoder: _Encoder, seen: Sequence[Record], *, started_run: bool = False) -> Follower:
         """Go on from a snapshot with whoever reads the same."""
         task = self.task
-        spoken = (self.dialect.name, self.dialect.base_url, self.extended)
+        spoken = (self.dialect.name, self.dialect.base_url, self.extended, self.in_pieces)
         view = (self.owner, task.task_id, task.created_at, self.context_id, spoken)
         return self.lines.join(view, encoder, seen, self._again, started_run=started_run)
 

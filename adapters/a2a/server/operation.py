@@ -1,6 +1,6 @@
 """The methods about messages and tasks, the same for every version and binding: what differs is in the dialect."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from fnmatch import fnmatchcase
 from typing import Final
@@ -67,16 +67,25 @@ async def send(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 async def stream(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
     call, ask = _read_extension(call, dialect.decode_send(params))
     receipt, context_id = await _submit_message(call, dialect, ask)
-    reading = _reading(call, receipt.task, context_id, dialect)
+    reading = _reading(call, receipt.task, context_id, dialect, in_pieces=_takes_text(ask.output_modes))
     headers = {**run_headers(receipt), **_extension_header(call)}
     if await _may_reply(call, ask, receipt):
         return Stream(reading.stream_answer(receipt, ask.history_length), headers)
     return Stream(reading.follow(receipt.run_id, ask.history_length), headers)
 
 
-def _reading(call: Call, task: Task, context_id: str, dialect: Dialect) -> TaskStream:
+def _takes_text(output_modes: Sequence[str]) -> bool:
+    """Return whether a caller takes pieces of text as such. crewai 1.15.30 accepts `application/json` alone, adds up
+    the texts of all updates with blanks between them, and ignores `append`: it is shown whole answers."""
+    types = [mode.partition(";")[0].partition("/")[0].strip().lower() for mode in output_modes]
+    return not types or "text" in types or "*" in types
+
+
+def _reading(call: Call, task: Task, context_id: str, dialect: Dialect, *, in_pieces: bool = True) -> TaskStream:
     extended = call.extension is not None
-    return TaskStream(call.hub, call.owner, task, context_id, dialect, call.lines, extended)
+    return TaskStream(
+        call.hub, call.owner, task, context_id, dialect, call.lines, extended, in_pieces=extended or in_pieces
+    )
 
 
 def _extension_header(call: Call) -> dict[str, str]:

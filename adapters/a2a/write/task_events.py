@@ -177,7 +177,8 @@ def _mark(event: PartAdded | PartDelta | MessageEnded | ArtifactAdded) -> JsonOb
 class EventWriter:
     """Feed it the records of one task, in order, from the task's first on."""
 
-    def __init__(self, task: Task, context_id: str) -> None:
+    def __init__(self, task: Task, context_id: str, *, in_pieces: bool = True) -> None:
+        """`in_pieces`: show a growing answer. Otherwise it is one update, once it is complete."""
         # Only what never changes is taken of the task: the rest is said by its records.
         self.task_id = task.task_id
         self.thread_id = task.thread_id
@@ -185,6 +186,7 @@ class EventWriter:
         self.run_id: str | None = None
         self.status = Status(TaskState.SUBMITTED, task.created_at)
         self.losses: dict[Loss, None] = {}
+        self._in_pieces = in_pieces
         self._metadata = task.metadata
         self._usage: JsonObject = {}
         self._fault: Fault | None = None
@@ -515,7 +517,7 @@ class EventWriter:
             return (*flushed, *self._as_it_came(saying, index, shown, mark))
         if isinstance(shown, TextPart):
             # An open part's text may come entirely in deltas: no piece is sent for nothing.
-            return (*flushed, self._piece(saying, index, shown)) if shown.text else flushed
+            return (*flushed, *self._write_piece(saying, index, shown)) if shown.text else flushed
         if isinstance(shown, DataPart):
             self._data.append(shown.data)
         saying.held = (index, shown)
@@ -543,7 +545,7 @@ class EventWriter:
         mark = _mark(event)
         if mark is not None:
             return (*self._flush(saying), *self._as_it_came(saying, index, piece, mark))
-        return (*self._flush(saying), self._piece(saying, index, piece))
+        return (*self._flush(saying), *self._write_piece(saying, index, piece))
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> Artifact | None:
         """What `record` and those behind it add to one part, and they nothing else
@@ -552,6 +554,8 @@ class EventWriter:
         event = record.event
         saying = self._saying.get(event.message_id or "") if type(event) is PartDelta else None
         if type(event) is not PartDelta or saying is None or saying.artifact is None or saying.held is not None:
+            return None
+        if not self._in_pieces:
             return None
         index = len(saying.parts) - 1 if event.index is None else event.index
         place = saying.places.get(index)
@@ -634,7 +638,7 @@ class EventWriter:
             return ()
         index, part = saying.held
         saying.held = None
-        return (self._piece(saying, index, part),)
+        return self._write_piece(saying, index, part)
 
     def _open_artifact(self, saying: _OpenMessage) -> tuple[_OpenArtifact, bool]:
         """The artifact of this message, and whether it was begun before."""
@@ -670,10 +674,10 @@ class EventWriter:
             self._answers += 1
         return f"answer-{self._answers}"
 
-    def _piece(self, saying: _OpenMessage, index: int, part: Part) -> ArtifactUpdate:
+    def _write_piece(self, saying: _OpenMessage, index: int, part: Part) -> Sequence[Update]:
         growing, append = self._open_artifact(saying)
         self._grow(growing, saying, index, part)
-        return self._artifact_update(growing.piece(part), append=append, last=False)
+        return (self._artifact_update(growing.piece(part), append=append, last=False),) if self._in_pieces else ()
 
     @staticmethod
     def _grow(growing: _OpenArtifact, saying: _OpenMessage, index: int, part: Part) -> None:

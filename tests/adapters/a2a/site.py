@@ -82,6 +82,13 @@ async def auth(text: str) -> AsyncGenerator[Any, Any]:
     yield "In."
 
 
+async def cut(text: str) -> AsyncGenerator[Any]:
+    """Fails in the middle of its answer."""
+    yield "one "
+    yield "two "
+    raise RuntimeError("cut")
+
+
 async def number(text: str) -> AsyncGenerator[Any]:
     """Gives data that is no object."""
     yield DataPart(data=[1, 2, 3])
@@ -113,6 +120,7 @@ AGENTS: Mapping[str, Any] = {
     "fail": demo.fail,
     "rich": rich,
     "auth": auth,
+    "cut": cut,
     "number": number,
 }
 

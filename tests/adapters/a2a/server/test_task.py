@@ -44,6 +44,33 @@ async def test_a_stream_of_0_3_is_the_task_and_then_updates_the_last_marked_fina
     assert [event["final"] for event in events if event["kind"] == "status-update"] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("modes", "in_pieces"),
+    [
+        ([], True),
+        (["text/plain"], True),
+        (["application/json", "TEXT/*; q=1"], True),
+        (["*/*"], True),
+        (["application/json"], False),
+    ],
+)
+@pytest.mark.parametrize("agent", ["rich", "cut"])
+async def test_a_caller_that_takes_no_text_is_shown_whole_answers(
+    site: Site, modes: list[str], in_pieces: bool, agent: str
+) -> None:
+    events = events_of(
+        await site.rpc(
+            agent, "SendStreamingMessage", {**message("x"), "configuration": {"acceptedOutputModes": modes}}
+        )
+    )
+    updates = [event["result"]["artifactUpdate"] for event in events if "artifactUpdate" in event["result"]]
+    answer = [each for each in updates if each["artifact"]["artifactId"] == "answer-1"]
+    assert (len(answer) > 1) is in_pieces
+    assert (answer[-1].get("append", False), answer[-1]["lastChunk"]) == (False, True)
+    task = await site.result(agent, "GetTask", {"id": updates[0]["taskId"]})
+    assert answer[-1]["artifact"]["parts"] == task["artifacts"][0]["parts"]
+
+
 async def test_a_stream_that_ends_at_a_question_is_final_in_0_3(site: Site) -> None:
     events = events_of(await site.rpc("ask", "message/stream", message_0_3("x")))
     assert events[-1]["result"]["status"]["state"] == "input-required"
