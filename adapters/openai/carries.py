@@ -74,9 +74,12 @@ CHAT: Final[Mapping[Feature, Carry]] = {
     Feature.UPLOAD: dropped("files come with the input only", _CHAT),
     Feature.STREAM: FULL,
     Feature.REATTACH: dropped("a stream cannot be come back to", _CHAT),
-    Feature.QUESTION: whole("a call of a tool that the caller need not have declared", f"{_OWN}, Questions of agents"),
+    Feature.QUESTION: whole(
+        "a call of `ask_caller` if the caller declares that tool, or text that the next user message answers",
+        f"{_OWN}, Questions of agents",
+    ),
     Feature.QUESTIONS: FULL,
-    Feature.ANSWER_SCHEMA: whole("among the arguments of the call", f"{_OWN}, Questions of agents"),
+    Feature.ANSWER_SCHEMA: whole("among the arguments of the call; none in a text", f"{_OWN}, Questions of agents"),
     Feature.AUTH_REQUEST: whole("a question like any other", f"{_OWN}, Questions of agents"),
     Feature.CANCEL: dropped(
         "no operation asks for it; that hanging up cancels a run without a thread is the gateway's choice",
@@ -115,10 +118,11 @@ RESPONSES: Final[Mapping[Feature, Carry]] = {
     Feature.STREAM: FULL,
     Feature.REATTACH: FULL,
     Feature.QUESTION: whole(
-        "a call of a function that the caller need not have declared", f"{_OWN}, Questions of agents"
+        "a call of `ask_caller` if the caller declares that tool, or text that the next user message answers",
+        f"{_OWN}, Questions of agents",
     ),
     Feature.QUESTIONS: FULL,
-    Feature.ANSWER_SCHEMA: whole("among the arguments of the call", f"{_OWN}, Questions of agents"),
+    Feature.ANSWER_SCHEMA: whole("among the arguments of the call; none in a text", f"{_OWN}, Questions of agents"),
     Feature.AUTH_REQUEST: whole("a question like any other", f"{_OWN}, Questions of agents"),
     Feature.CANCEL: lossy("not of a response that its caller waits for", f"{_OWN}, Background"),
     Feature.FAULT: lossy("few codes for all faults", f"{_OWN}, Errors"),

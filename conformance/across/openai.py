@@ -13,6 +13,8 @@ from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_lis
 from babelgate.conformance.wire.http import Stream
 
 _ASK: Final = "ask_caller"
+_HEADERS: Final[Mapping[str, str]] = {"Babelgate-Questions": "calls"}
+"""A Babelgate behind asks by calls. Other servers ignore it."""
 _DONE: Final = "[DONE]"
 _ASKS: Final = "a question is an answer like any other: nothing waits for its caller"
 _LACKS: Final[Mapping[str, str]] = {
@@ -35,12 +37,14 @@ class _OpenAi(Driver):
         return agent or self.place.agent
 
     async def _post(self, body: Mapping[str, Any]) -> Exchange:
-        return await self.wire.request("POST", self._url(), sends=None, receives=None, body=body)
+        return await self.wire.request("POST", self._url(), sends=None, receives=None, body=body, headers=_HEADERS)
 
     @asynccontextmanager
     async def _streamed(self, body: Mapping[str, Any]) -> AsyncGenerator[Stream]:
         sent = {**body, "stream": True}
-        async with self.wire.stream("POST", self._url(), sends=None, receives=None, events="", body=sent) as stream:
+        async with self.wire.stream(
+            "POST", self._url(), sends=None, receives=None, events="", body=sent, headers=_HEADERS
+        ) as stream:
             if not _failure(stream.exchange):
                 check_stream(stream.exchange)
             yield stream

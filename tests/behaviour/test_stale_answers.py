@@ -14,6 +14,10 @@ Talk = tuple[str, Callable[[], Awaitable[httpx.Response]]]
 """A task that waits with its first question, and what sends the answer to that."""
 
 
+ASK = {"type": "function", "name": "ask_caller"}
+CHAT_ASK = {"type": "function", "function": {"name": "ask_caller"}}
+
+
 async def quiz() -> AsyncGenerator[Ask | str, str]:
     """Ask two questions, one after the other."""
     first = yield Ask("Approve the draft?")
@@ -32,18 +36,18 @@ async def langgraph(http: httpx.AsyncClient) -> Talk:
 
 async def chat(http: httpx.AsyncClient) -> Talk:
     said: list[Any] = [{"role": "user", "content": "go"}]
-    asked = await http.post("/v1/chat/completions", json={"model": "quiz", "messages": said})
+    asked = await http.post("/v1/chat/completions", json={"model": "quiz", "messages": said, "tools": [CHAT_ASK]})
     message = asked.json()["choices"][0]["message"]
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "yes"}
-    body = {"model": "quiz", "messages": [*said, message, result]}
+    body = {"model": "quiz", "messages": [*said, message, result], "tools": [CHAT_ASK]}
     return asked.headers["babelgate-task"], lambda: http.post("/v1/chat/completions", json=body)
 
 
 async def responses(http: httpx.AsyncClient) -> Talk:
-    asked = await http.post("/v1/responses", json={"model": "quiz", "input": "go"})
+    asked = await http.post("/v1/responses", json={"model": "quiz", "input": "go", "tools": [ASK]})
     call = next(item for item in asked.json()["output"] if item["type"] == "function_call")
     result = {"type": "function_call_output", "call_id": call["call_id"], "output": "yes"}
-    body = {"model": "quiz", "previous_response_id": asked.json()["id"], "input": [result]}
+    body = {"model": "quiz", "previous_response_id": asked.json()["id"], "input": [result], "tools": [ASK]}
     return asked.headers["babelgate-task"], lambda: http.post("/v1/responses", json=body)
 
 

@@ -274,8 +274,12 @@ async def make_thread(client: httpx.AsyncClient) -> dict[str, str]:
     }
 
 
+ASK: JsonObject = {"type": "function", "name": "ask_caller"}
+
+
 def chat(agent: str, *messages: JsonObject, **fields: Any) -> JsonObject:
-    return {"model": agent, "messages": list(messages), **fields}
+    tools = [{"type": "function", "function": ASK}]
+    return {"model": agent, "messages": list(messages), "tools": tools, **fields}
 
 
 async def make_completion(client: httpx.AsyncClient) -> dict[str, str]:
@@ -285,7 +289,7 @@ async def make_completion(client: httpx.AsyncClient) -> dict[str, str]:
 
 
 async def make_response(client: httpx.AsyncClient) -> dict[str, str]:
-    body = {"model": "ask", "input": "a response of alice", "metadata": {"of": "alice"}}
+    body = {"model": "ask", "input": "a response of alice", "metadata": {"of": "alice"}, "tools": [ASK]}
     made = (await client.post("/v1/responses", json=body)).json()
     said = {"items": [{"role": "user", "content": "an item of alice"}], "metadata": {"of": "alice"}}
     conversation = (await client.post("/v1/conversations", json=said)).json()["id"]

@@ -19,6 +19,11 @@ RUNS: Final[list[str]] = []
 GATE: Final = asyncio.Event()
 
 
+PARAMETERS: dict[str, Any] = {"type": "object", "properties": {"question": {"type": "string"}}}
+ASK: dict[str, Any] = {"type": "function", "name": "ask_caller", "parameters": PARAMETERS, "strict": False}
+CHAT_ASK: dict[str, Any] = {"type": "function", "function": {"name": "ask_caller", "parameters": PARAMETERS}}
+
+
 async def counting(text: str) -> str:
     """Fails, and counts how often."""
     RUNS.append(text)
@@ -85,7 +90,7 @@ async def test_a_token_comes_before_the_agent_says_the_next(client: OfficialClie
 
 
 async def test_the_helper_adds_up_a_question_and_its_answer_is_taken(client: OfficialClient) -> None:
-    events = await client.call("stream", model="ask", messages=user())
+    events = await client.call("stream", model="ask", messages=user(), tools=[CHAT_ASK])
     assert "tool_calls.function.arguments.done" in {event["type"] for event in events}
     message = events[-1]["completion"]["choices"][0]["message"]
     (call,) = message["tool_calls"]
@@ -93,8 +98,15 @@ async def test_the_helper_adds_up_a_question_and_its_answer_is_taken(client: Off
     function = {name: call["function"][name] for name in ("name", "arguments")}
     asked = {"role": "assistant", "tool_calls": [{"id": call["id"], "type": "function", "function": function}]}
     answer = {"role": "tool", "tool_call_id": call["id"], "content": "Ada"}
-    done = await client.call("create", model="ask", messages=[*user(), asked, answer])
+    done = await client.call("create", model="ask", messages=[*user(), asked, answer], tools=[CHAT_ASK])
     assert said(done) == "Hello, Ada."
+
+
+async def test_a_question_to_a_client_without_tools_is_text(client: OfficialClient) -> None:
+    asked = await client.call("create", model="ask", messages=user())
+    assert said(asked) == "What is your name?"
+    talk = [*user(), {"role": "assistant", "content": said(asked)}, {"role": "user", "content": "Ada"}]
+    assert said(await client.call("create", model="ask", messages=talk)) == "Hello, Ada."
 
 
 async def test_the_helper_adds_up_the_same_text(client: OfficialClient) -> None:
@@ -186,12 +198,12 @@ async def test_the_helper_adds_a_response_up(client: OfficialClient) -> None:
 
 @pytest.mark.parametrize(("model", "item"), [("tools", "mcp_call"), ("ask", "function_call")])
 async def test_the_helper_takes_everything_that_an_agent_does(client: OfficialClient, model: str, item: str) -> None:
-    events = await client.call("response_stream", model=model, input="one two")
+    events = await client.call("response_stream", model=model, input="one two", tools=[ASK])
     assert item in {each["type"] for each in events[-1]["response"]["output"]}
 
 
 async def test_a_question_is_a_function_call_and_its_output_the_answer(client: OfficialClient) -> None:
-    asked = await client.call("respond", model="ask", input="Hello")
+    asked = await client.call("respond", model="ask", input="Hello", tools=[ASK])
     (call,) = [item for item in asked["output"] if item["type"] == "function_call"]
     answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "Ada"}
     done = await client.call("respond", model="ask", input=[answer], previous_response_id=asked["id"])
@@ -266,7 +278,7 @@ async def test_responses_over_a_websocket_go_on_from_each_other(client: Official
 
 
 async def test_over_a_websocket_a_question_is_answered(client: OfficialClient) -> None:
-    asking: dict[str, Any] = {"model": "ask", "input": "Hello", "store": False}
+    asking: dict[str, Any] = {"model": "ask", "input": "Hello", "store": False, "tools": [ASK]}
     events = await client.call("turns", turns=[asking])
     (call,) = [item for item in events[-1]["response"]["output"] if item["type"] == "function_call"]
     answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "Ada"}
@@ -314,7 +326,7 @@ async def test_a_conversation_and_its_items(client: OfficialClient) -> None:
     at = {"conversation_id": made["id"]}
     said = await client.call("respond", model="echo", input="one", conversation=made["id"])
     assert said["conversation"] == {"id": made["id"]}
-    asked = await client.call("respond", model="ask", input="two", conversation=made["id"])
+    asked = await client.call("respond", model="ask", input="two", conversation=made["id"], tools=[ASK])
     listed = await client.call("conversation_items", **at, order="asc", limit=2)
     assert [item["type"] for item in listed] == ["message"] * 4 + ["function_call"]
     assert listed[-1]["call_id"] == asked["output"][0]["call_id"]

@@ -21,6 +21,7 @@ from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, 
 Wire = dict[str, Any]
 
 ASK: Final = "ask_caller"
+CHAT_ASK: Final = {"type": "function", "function": {"name": ASK}}
 PREFIX: Final = "chatcmpl-"
 
 
@@ -187,7 +188,7 @@ class Chat(_OpenAI):
     shows_end: ClassVar[bool] = False
 
     def _body(self, messages: list[Wire], **more: Any) -> dict[str, Any]:
-        body: Wire = {"model": self.agent, "messages": messages, "store": True, **more}
+        body: Wire = {"model": self.agent, "messages": messages, "store": True, "tools": [CHAT_ASK], **more}
         if self.tools:
             body["tools"] = [{"type": "function", "function": each} for each in self.tools]
         thread = {} if self.context_id is None else {"thread_id": self.context_id}
@@ -344,7 +345,7 @@ class Responses(_OpenAI):
         """The response where a branch begins."""
 
     def _body(self, given: list[Wire], **more: Any) -> dict[str, Any]:
-        body: Wire = {"model": self.agent, "input": given, **more}
+        body: Wire = {"model": self.agent, "input": given, "tools": [{"type": "function", "name": ASK}], **more}
         if self.tools:
             body["tools"] = [{"type": "function", **each} for each in self.tools]
         if self.metadata:

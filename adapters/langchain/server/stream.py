@@ -54,9 +54,7 @@ class RunStream:
     async def after(self, after: EventId, *, started_run: bool = False) -> AsyncGenerator[bytes]:
         """The frames after one of them, as many at a time as are there."""
         encoder = await self._encoder()
-        follower = self.lines.join(
-            self.view, encoder, (), self._again, begins=self.begins, started_run=started_run
-        )
+        follower = self.lines.join(self.view, encoder, (), self._again, begins=self.begins, started_run=started_run)
         return self._frames(follower, self.begins, after)
 
     async def from_now(self) -> tuple[AsyncGenerator[bytes], EventId]:

@@ -31,6 +31,7 @@ from babelgate.adapters.openai.carries import CARRIES, CHAT_VERSION, RESPONSES_V
 from babelgate.adapters.openai.client.http import HttpClient
 from babelgate.adapters.openai.codec.model import Losses, format_of
 from babelgate.adapters.openai.codec.names import EXTENSION, RECORDS, is_of_api
+from babelgate.adapters.openai.codec.questions import CALLS, QUESTIONS_HEADER
 from babelgate.adapters.openai.errors.decode import (
     has_no_such_api,
     is_field_refused,
@@ -106,7 +107,7 @@ class _Server:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return {HEADER: URI} if self.extended else {}
+        return {QUESTIONS_HEADER: CALLS, **({HEADER: URI} if self.extended else {})}
 
     async def look_for_extension(self) -> None:
         """A gateway says that it has it where it is asked for the model."""

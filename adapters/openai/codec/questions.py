@@ -1,23 +1,86 @@
-"""Questions of agents as calls of a tool of the caller's."""
+"""Questions of agents: calls of a tool that the caller has declared, or else text.
+
+Agent frameworks answer a call of a tool that they do not know with an error text, which the agent would take for the
+person's answer (seen with LangGraph's ToolNode, Pydantic AI and Vercel's AI SDK, 2026-11).
+"""
 
 import json
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final, cast
 
 from babelgate.adapters.openai.codec.call_id import encode_call_id
-from babelgate.adapters.openai.codec.model import call_kind, encode_call, own_of
-from babelgate.canonical import Feature, ToolCallPart
-from babelgate.canonical.event import InterruptRaised
+from babelgate.adapters.openai.codec.model import call_kind, encode_call, object_in, own_of
+from babelgate.canonical import Feature, Interrupt, ToolCallPart
+from babelgate.canonical.event import InterruptRaised, RunCreated
+from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
 
 ASK: Final = "ask_caller"
-"""The tool that is called where an agent asks something and calls no tool of its caller's."""
+"""Tool that is called for a question, if the caller declares it and the agent calls no other tool of its caller."""
+QUESTIONS_HEADER: Final = "Babelgate-Questions"
+"""Request header of callers that take calls of `ask_caller` without declaring it. A model server must not see that
+tool, so a client that does not know what its server is sends this header instead."""
+CALLS: Final = "calls"
+_TOOLS: Final = ("tools", "functions")
+_AS_TEXT: Final = "a question as text has none"
 
 
-def called_part(asked: InterruptRaised) -> ToolCallPart | None:
+_ASKS: Final = "asks"
+_WORDS: Final = "words"
+
+
+def has_ask_tool(config: JsonObject) -> bool:
+    """Return whether a request's `tools`, or deprecated `functions`, declare `ask_caller`."""
+    return any(_is_ask(tool) for member in _TOOLS for tool in _tools_in(config, member))
+
+
+def without_ask(config: JsonObject) -> JsonObject:
+    """Return the configuration without the tool `ask_caller`, which the gateway itself calls."""
+    config = dict(config)
+    for member in _TOOLS:
+        tools = _tools_in(config, member)
+        others = [tool for tool in tools if not _is_ask(tool)]
+        if len(others) < len(tools):
+            config[member] = others
+            if not others:
+                del config[member]
+    return config
+
+
+def own_of_questions(*, in_words: bool) -> JsonObject:
+    """Return what a run keeps of how its caller is asked."""
+    return {_ASKS: _WORDS} if in_words else {}
+
+
+def is_asked_in_words(created: RunCreated | None) -> bool:
+    """Return whether the request that started a run came by this API and declared no `ask_caller`. Questions of runs
+    that other protocols started are calls: whoever reads them has an id to answer."""
+    return created is not None and object_in(dict(created.extra), "openai").get(_ASKS) == _WORDS
+
+
+def _is_ask(tool: Any) -> bool:
+    if not isinstance(tool, dict):
+        return False
+    declared = cast("JsonObject", tool)
+    return ASK in (declared.get("name"), object_in(declared, "function").get("name"))
+
+
+def _tools_in(config: JsonObject, member: str) -> list[Any]:
+    found = config.get(member)
+    return cast("list[Any]", found) if isinstance(found, list) else []
+
+
+def called_part(asked: InterruptRaised | Interrupt) -> ToolCallPart | None:
     """The call, where the question is one."""
     parts = (part for part in asked.message.parts if isinstance(part, ToolCallPart) and part.side == "caller")
     return next(parts, None)
+
+
+def question_text(asked: InterruptRaised | Interrupt) -> str:
+    """Return the words of a question that is no call."""
+    if asked.message.text or asked.value is None:
+        return asked.message.text or "The agent waits for your answer."
+    return json.dumps(asked.value, ensure_ascii=False)
 
 
 def question_losses(asked: InterruptRaised) -> Iterator[Feature]:
@@ -28,6 +91,14 @@ def question_losses(asked: InterruptRaised) -> Iterator[Feature]:
         yield Feature.ANSWER_SCHEMA
     if called_part(asked) is None:
         yield Feature.QUESTION
+
+
+def text_losses(asked: InterruptRaised) -> Iterator[Loss]:
+    """Return what the text of a question does not say of it."""
+    if asked.ask == "auth":
+        yield Loss(feature=Feature.AUTH_REQUEST.value, how=_AS_TEXT)
+    if asked.answer_schema is not None:
+        yield Loss(feature=Feature.ANSWER_SCHEMA.value, how=_AS_TEXT)
 
 
 def encode_question(task_id: str, asked: InterruptRaised) -> JsonObject:

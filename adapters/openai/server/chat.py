@@ -19,7 +19,15 @@ from babelgate.adapters.openai.carries import CHAT, CHAT_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
 from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
 from babelgate.adapters.openai.codec.names import api_extra
+from babelgate.adapters.openai.codec.questions import has_ask_tool, own_of_questions, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
+from babelgate.adapters.openai.server.asked import (
+    Question,
+    find_question_in,
+    find_question_on,
+    is_asked_by_calls,
+    own_of_conversation,
+)
 from babelgate.adapters.openai.server.completion import Completion
 from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, why_not_open
 from babelgate.adapters.openai.wire import requests as w
@@ -34,6 +42,7 @@ from babelgate.canonical import (
     Receipt,
     RunInput,
     Submission,
+    TextPart,
 )
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Json, JsonObject, is_uuid
@@ -71,7 +80,8 @@ class Chat(Handlers):
         schema = await self._schema(body)
         agent = find_agent(self._hub, body.model)
         said = Conversation.of(body.messages)
-        begun = await (self._answer if said.answers else self._submit)(who, body, agent, said)
+        in_words = not (extended or has_ask_tool(body.config()) or is_asked_by_calls(request))
+        begun = await self._begin(who, body, agent, said, in_words=in_words)
         receipt = begun.receipt
         completion = Completion(
             self._hub, who.owner, receipt.task, receipt.run_id, receipt.created_at, schema, extended=extended
@@ -105,7 +115,20 @@ class Chat(Handlers):
 
     # Runs
 
-    async def _submit(self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation) -> _Begun:
+    async def _begin(
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, *, in_words: bool
+    ) -> _Begun:
+        """Raises invalid, not_found, not_awaiting."""
+        if said.answers:
+            return await self._answer(who, body, agent, said, in_words=in_words)
+        question = await self._find_question(who, body, agent, said) if in_words else None
+        if question is not None:
+            return await self._answer_in_words(who, body, agent, said, question)
+        return await self._submit(who, body, agent, said, in_words=in_words)
+
+    async def _submit(
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, *, in_words: bool
+    ) -> _Begun:
         """Raises invalid."""
         if not said.news:
             refuse("messages", "The last message calls a tool. Add the tool's result or a user message.")
@@ -120,7 +143,12 @@ class Chat(Handlers):
             protocol="openai",
             version=CHAT_VERSION,
             input=await self._input(
-                who, body, with_uploads(told, given_messages(told) or decode_messages(said.news)), len(told.uploads)
+                who,
+                body,
+                agent,
+                with_uploads(told, given_messages(told) or decode_messages(said.news)),
+                len(told.uploads),
+                own=_own(said, in_words=in_words),
             ),
             thread_id=thread_id,
             alias=alias,
@@ -130,8 +158,18 @@ class Chat(Handlers):
         receipt = await self._hub.submit(who.owner, told.start.apply(submission))
         return _Begun(receipt, cancels=not keeps)
 
-    async def _input(self, who: Caller, body: w.ChatCreate, messages: Sequence[Message], uploaded: int = 0) -> RunInput:
+    async def _input(
+        self,
+        who: Caller,
+        body: w.ChatCreate,
+        agent: AgentInfo,
+        messages: Sequence[Message],
+        uploaded: int = 0,
+        own: JsonObject | None = None,
+    ) -> RunInput:
         told, config = decode_request(body.babelgate), body.config()
+        if not _is_same(agent):
+            config = without_ask(config)
         if told.tools is not None:
             config["tools"] = list(told.tools)
         return RunInput(
@@ -140,7 +178,7 @@ class Chat(Handlers):
             config=config,
             metadata=dict(body.metadata or {}) if told.metadata is None else told.metadata,
             headers=who.headers,
-            extra=api_extra(CHAT_VERSION),
+            extra=api_extra(CHAT_VERSION, own),
         )
 
     async def _thread(self, who: Caller, body: w.ChatCreate, agent: AgentInfo) -> tuple[str | None, str | None, bool]:
@@ -164,7 +202,39 @@ class Chat(Handlers):
 
     # Answers
 
-    async def _answer(self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation) -> _Begun:
+    async def _find_question(
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation
+    ) -> Question | None:
+        """Return the question that the user messages at the end answer."""
+        if not said.news or any(message.role != "user" for message in said.news):
+            return None
+        thread_id, alias, is_known = await self._thread(who, body, agent)
+        if thread_id is None and alias is None:
+            return await find_question_in(self._hub, who.owner, agent.name, decode_messages(said.before))
+        if not is_known:
+            return None
+        if thread_id is None and alias is not None:
+            thread_id = await self._hub.reads.thread_of(who.owner, "openai", agent.name, alias)
+        return None if thread_id is None else await find_question_on(self._hub, who.owner, agent.name, thread_id)
+
+    async def _answer_in_words(
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, question: Question
+    ) -> _Begun:
+        asked, news = question.interrupt, decode_messages(said.news)
+        value, message = decode_answer("\n".join(each.text for each in news), asked.answer_schema)
+        is_text = all(isinstance(part, TextPart) for each in news for part in each.parts)
+        own = _own(said, in_words=True)
+        given = await self._input(who, body, agent, (message,) if is_text else news, own=own)
+        task = question.task
+        receipt = await self._hub.answer(
+            who.owner, make_answers(task.task_id, {asked.interrupt_id: value}, given, decode_request(None))
+        )
+        thread = await self._hub.reads.thread(who.owner, task.thread_id)
+        return _Begun(receipt, cancels=thread.ephemeral)
+
+    async def _answer(
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, *, in_words: bool
+    ) -> _Begun:
         task = await find_asking_task(self._hub, who.owner, said.answers[0].task_id, _WORDS)
         if task.agent != agent.name:
             refuse("model", f"The tool was called by {task.agent}: send its result to that model.")
@@ -180,15 +250,29 @@ class Chat(Handlers):
             native = decode_answer(answer.text, asked[interrupt_id].answer_schema)
             values[interrupt_id], message = take_answer(told, interrupt_id, *native)
             messages.append(message)
-        given = await self._input(who, body, (*messages, *decode_messages(said.others)))
+        said_now = (*messages, *decode_messages(said.others))
+        given = await self._input(who, body, agent, said_now, own=_own(said, in_words=in_words))
         receipt = await self._hub.answer(who.owner, make_answers(task.task_id, values, given, told))
         thread = await self._hub.reads.thread(who.owner, task.thread_id)
         return _Begun(receipt, cancels=thread.ephemeral)
 
 
+def _own(said: Conversation, *, in_words: bool) -> JsonObject:
+    """Return what a run keeps of its request, to be found again by the next one."""
+    if not in_words:
+        return {}
+    sent = decode_messages((*said.before, *said.news))
+    return {**own_of_questions(in_words=True), **own_of_conversation(sent)}
+
+
+def _is_same(agent: AgentInfo) -> bool:
+    """Return whether the agent's own server speaks this API."""
+    return "openai" in agent.metadata
+
+
 def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:
     """A caller's tools reach models on other servers, and agents that look for them: who calls one has."""
-    if not body.tools or "openai" in agent.metadata or writer.has_called:
+    if not without_ask(body.config()).get("tools") or _is_same(agent) or writer.has_called:
         return ()
     return (Loss(feature=Feature.CALLER_TOOLS.value, how=CHAT[Feature.CALLER_TOOLS].how),)
 

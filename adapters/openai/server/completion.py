@@ -114,7 +114,9 @@ class Completion:
         """What is wrong with an answer that has to be JSON of a certain form. A refusal, a question, and an answer that
         the limit of tokens has cut off, need not be."""
         # SPEC/chat/chat_completion.py, finish_reason: `stop` alone is an end of its own.
-        if self._schema is None or self.writer.finish != "stop" or self.writer.message()["content"] is None:
+        if self._schema is None or self.writer.finish != "stop" or self.writer.is_paused:
+            return None
+        if self.writer.message()["content"] is None:
             return None
         value = self.writer.output if self.writer.output is not None else parse_text(self.writer.content)
         wrong = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(self._schema, value)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Container, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
@@ -21,10 +21,18 @@ from babelgate.adapters._server.sse import event_stream
 from babelgate.adapters.openai.carries import RESPONSES, RESPONSES_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
 from babelgate.adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
-from babelgate.adapters.openai.codec.messages import refuse
+from babelgate.adapters.openai.codec.messages import decode_answer, refuse
 from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import api_extra
+from babelgate.adapters.openai.codec.questions import has_ask_tool, own_of_questions, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
+from babelgate.adapters.openai.server.asked import (
+    Question,
+    find_question_in,
+    find_question_on,
+    is_asked_by_calls,
+    own_of_conversation,
+)
 from babelgate.adapters.openai.server.compact import read_expanded
 from babelgate.adapters.openai.server.follow import Reading
 from babelgate.adapters.openai.server.lookup import (
@@ -51,6 +59,7 @@ from babelgate.canonical import (
     RunInput,
     RunStatus,
     Submission,
+    TextPart,
 )
 from babelgate.canonical.history import StateHistory
 from babelgate.canonical.thread import Loss
@@ -79,6 +88,8 @@ class CheckedRequest:
     """By the extension."""
     previous_id: str | None
     """What the response shows as the one before it."""
+    in_words: bool = False
+    """Questions are texts: the request declares no tool by which agents ask."""
 
     @property
     def is_kept(self) -> bool:
@@ -109,7 +120,7 @@ class CreateResponse(Handlers):
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, unsupported, not_found, not_awaiting."""
         given, extended = await read_expanded(request), is_asked(request)
-        begun = await self.begin(caller(request), given, extended=extended)
+        begun = await self.begin(caller(request), given, extended=extended, by_calls=is_asked_by_calls(request))
         body, reading = begun.asked.body, begun.reading
         headers = {**run_headers(begun.receipt), **confirm(active=reading.extended)}
         if body.stream:
@@ -123,15 +134,24 @@ class CreateResponse(Handlers):
         return reading.final_answer(headers, losses=_losses(body, begun.asked.agent, reading.writer))
 
     async def begin(
-        self, who: Caller, given: object, *, extended: bool, known: Container[str] = (), previous_id: str | None = None
+        self,
+        who: Caller,
+        given: object,
+        *,
+        extended: bool,
+        by_calls: bool,
+        known: Container[str] = (),
+        previous_id: str | None = None,
     ) -> Begun:
-        """What a body asks for. `extended` = the caller has activated the extension; the rest is as in `check`. Raises
+        """What a body asks for. `extended` = the caller has activated the extension; `by_calls`: it takes calls of
+        `ask_caller` that it has not declared; the rest is as in `check`. Raises
         invalid, unsupported, not_found, not_awaiting."""
         given = await self._references.expand(who.owner, given, keeps=self._is_passed_on(given))
         asked = await self.check(who, given, known=known, previous_id=previous_id)
-        receipt = await (self._answer if asked.said.answers else self._submit)(asked)
-        thread = await self._hub.reads.thread(who.owner, receipt.thread_id)
         extended = extended or asked.body.babelgate is not None
+        asked = replace(asked, in_words=not (extended or by_calls or has_ask_tool(asked.body.config())))
+        receipt = await self._run(asked)
+        thread = await self._hub.reads.thread(who.owner, receipt.thread_id)
         reading = Reading(self._hub, who.owner, receipt.task, receipt.run_id, extended=extended)
         left = canceller(self._hub, who.owner, receipt.run_id, thread.ephemeral)
         return Begun(asked, receipt, reading, left, is_kept=asked.is_kept and not thread.ephemeral)
@@ -171,6 +191,15 @@ class CreateResponse(Handlers):
             return False
 
     # Runs
+
+    async def _run(self, asked: CheckedRequest) -> Receipt:
+        """Raises invalid, not_found, not_awaiting."""
+        if asked.said.answers:
+            return await self._answer(asked)
+        question = await self._find_question(asked) if asked.in_words else None
+        if question is not None:
+            return await self._answer_in_words(asked, question)
+        return await self._submit(asked)
 
     async def _submit(self, asked: CheckedRequest) -> Receipt:
         """Raises invalid."""
@@ -236,6 +265,8 @@ class CreateResponse(Handlers):
         self, asked: CheckedRequest, messages: Sequence[Message], checkpoint: str | None = None, uploaded: int = 0
     ) -> RunInput:
         body, config = asked.body, asked.body.config()
+        if not _is_same(asked.agent):
+            config = without_ask(config)
         if asked.extension.tools is not None:
             config["tools"] = list(asked.extension.tools)
         metadata = dict(body.metadata or {}) if asked.extension.metadata is None else asked.extension.metadata
@@ -243,6 +274,9 @@ class CreateResponse(Handlers):
         own = {name: value for name, value in told.items() if value is not None}
         own["background"] = bool(body.background)
         own |= {"store": False} if not asked.is_kept else {}
+        own |= own_of_questions(in_words=asked.in_words)
+        if asked.in_words and asked.previous is None and asked.thread_id is None:
+            own |= own_of_conversation(self._decode(asked, (*asked.said.before, *asked.said.others)))
         return RunInput(
             messages=await resolve_own_files(self._hub, asked.who, messages),
             uploaded=uploaded,
@@ -254,6 +288,28 @@ class CreateResponse(Handlers):
         )
 
     # Answers
+
+    async def _find_question(self, asked: CheckedRequest) -> Question | None:
+        """Return the question that the user messages at the end of the input answer."""
+        owner, agent, said = asked.who.owner, asked.agent.name, asked.said
+        if not said.others or any(item.role != "user" for item in said.others):
+            return None
+        if asked.previous is not None:
+            if asked.previous.run.status is not RunStatus.PAUSED:
+                return None
+            return await find_question_on(self._hub, owner, agent, asked.previous.run.thread_id)
+        if asked.thread_id is not None:
+            return await find_question_on(self._hub, owner, agent, asked.thread_id)
+        return await find_question_in(self._hub, owner, agent, self._decode(asked, said.before))
+
+    async def _answer_in_words(self, asked: CheckedRequest, question: Question) -> Receipt:
+        messages = self._decode(asked, asked.said.others)
+        interrupt = question.interrupt
+        value, message = decode_answer("\n".join(each.text for each in messages), interrupt.answer_schema)
+        is_text = all(isinstance(part, TextPart) for each in messages for part in each.parts)
+        given = await self._input(asked, (message,) if is_text else messages)
+        answers = make_answers(question.task.task_id, {interrupt.interrupt_id: value}, given, asked.extension)
+        return await self._hub.answer(asked.who.owner, answers)
 
     async def _answer(self, asked: CheckedRequest) -> Receipt:
         who, said = asked.who, asked.said
@@ -290,7 +346,7 @@ def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) ->
     if _is_same(agent):
         return ()
     losses: list[Loss] = []
-    if body.tools and not writer.has_called:
+    if without_ask(body.config()).get("tools") and not writer.has_called:
         losses.append(Loss(feature=Feature.CALLER_TOOLS.value, how=RESPONSES[Feature.CALLER_TOOLS].how))
     if kinds := sorted({str(item.type) for item in body.items if item.verbatim is not None}):
         losses.append(Loss(feature=Feature.CUSTOM.value, how=f"input items of the types {', '.join(kinds)}"))

@@ -18,7 +18,7 @@ _PLACES: Final = 10_000
 _TASKS: Final = 64
 """Tasks that are searched for one item: those that were active when it was made. Chosen: an owner rarely has more at
 once."""
-_ID: Final = re.compile(r"[a-z]{1,8}_([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})")
+_ID: Final = re.compile(r"[a-z]{1,8}_([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})(?:_\w{1,32})?")
 """The gateway's ids hold a UUID of version 7, which begins with the time in milliseconds (RFC 9562, section 5.7)."""
 _CLOCKS: Final = 5_000_000
 """Microseconds by which the clocks of gateways on one database may differ."""

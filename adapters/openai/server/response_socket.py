@@ -20,6 +20,7 @@ from babelgate.adapters._server.websocket import FAILED, GOING_AWAY, RESTART, Le
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.names import RESPONSE, encode_id
 from babelgate.adapters.openai.errors.encode import encode_error_message
+from babelgate.adapters.openai.server.asked import is_asked_by_calls
 from babelgate.adapters.openai.server.compact import expand_body
 from babelgate.adapters.openai.server.create_response import Begun, CreateResponse
 from babelgate.adapters.openai.server.socket_memory import PreparedInputs, SocketInputs, SocketMemory
@@ -82,6 +83,7 @@ class _Talk:
         self._inputs = inputs
         self._who = caller(socket)
         self._extended = is_asked(socket)
+        self._by_calls = is_asked_by_calls(socket)
         self._bytes, self._values = most_bytes(socket), most_values(socket)
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._size = 0
@@ -196,7 +198,14 @@ class _Talk:
             await self._prepare(body, whole, previous, lane)
             return
         begun = await finish(
-            self._create.begin(self._who, whole, extended=self._extended, known=self._memory, previous_id=previous),
+            self._create.begin(
+                self._who,
+                whole,
+                extended=self._extended,
+                by_calls=self._by_calls,
+                known=self._memory,
+                previous_id=previous,
+            ),
             _leave,
         )
         response_id = encode_id(RESPONSE, begun.receipt.run_id)

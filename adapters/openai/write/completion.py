@@ -7,7 +7,14 @@ from pydantic_core import to_json
 
 from babelgate.adapters.openai.carries import CHAT
 from babelgate.adapters.openai.codec.model import encode_usage
-from babelgate.adapters.openai.codec.questions import called_part, encode_question, question_losses
+from babelgate.adapters.openai.codec.questions import (
+    called_part,
+    encode_question,
+    is_asked_in_words,
+    question_losses,
+    question_text,
+    text_losses,
+)
 from babelgate.adapters.openai.errors.encode import CANCELLED
 from babelgate.adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, Beside
 from babelgate.canonical import (
@@ -38,6 +45,7 @@ from babelgate.canonical.event import (
     PartAdded,
     PartDelta,
     PartEnded,
+    RunCreated,
     RunEnded,
     RunStarted,
     StepEnded,
@@ -110,12 +118,15 @@ class CompletionWriter:
         self.broken = False
         """The agent has started over: what a stream has told is void, and it cannot take it back."""
         self.finish: str | None = None
+        self.is_paused = False
+        """The run waits for an answer."""
         self.usage = encode_usage({})
         self.output: Json = None
         self._task_id = task_id
         self._run_id = run_id
         self._asked: dict[str, InterruptRaised] = {}
         """Open questions of the task."""
+        self._asks_in_words = False
         self._losses: dict[Loss, None] = {}
         self._deltas: list[Piece] = []
         self._reset()
@@ -188,7 +199,10 @@ class CompletionWriter:
     def tool_calls(self) -> list[JsonObject]:
         if self.finish != "tool_calls":
             return []
-        return [encode_question(self._task_id, asked) for asked in self._asked.values()]
+        return [encode_question(self._task_id, asked) for asked in self._asked.values() if self._is_call(asked)]
+
+    def _is_call(self, asked: InterruptRaised) -> bool:
+        return not self._asks_in_words or called_part(asked) is not None
 
     @property
     def beside(self) -> JsonObject:
@@ -223,6 +237,9 @@ class CompletionWriter:
     def _lose(self, feature: Feature) -> None:
         if CHAT[feature].is_lost():
             self._losses[Loss(feature=feature.value, how=CHAT[feature].how)] = None
+
+    def _run_created(self, event: RunCreated) -> None:
+        self._asks_in_words = is_asked_in_words(event)
 
     def _run_started(self, event: RunStarted) -> None:
         if event.is_restart and (event.is_void(None) or any(map(event.is_void, self._begun))):
@@ -371,8 +388,7 @@ class CompletionWriter:
                 if event.output is not None and event.output not in self._data:
                     self._end_with_output(event.output)
             case RunStatus.PAUSED:
-                self.finish = "tool_calls"
-                self._lose_of_questions()
+                self._ask()
             case RunStatus.CANCELLED:
                 self.fault = CANCELLED
             case _:
@@ -383,10 +399,16 @@ class CompletionWriter:
         if not self._content:
             self._say(to_json(output).decode(), "")
 
-    def _lose_of_questions(self) -> None:
+    def _ask(self) -> None:
+        self.is_paused, self.finish = True, "stop"
         for asked in self._asked.values():
-            for feature in question_losses(asked):
-                self._lose(feature)
+            if self._is_call(asked):
+                self.finish = "tool_calls"
+                for feature in question_losses(asked):
+                    self._lose(feature)
+            else:
+                self._say(question_text(asked), f"question {asked.interrupt_id}")
+                self._losses |= dict.fromkeys(text_losses(asked))
 
     def _loss_noted(self, event: LossNoted) -> None:
         self._losses[Loss(feature=event.feature, how=event.how)] = None
@@ -411,6 +433,7 @@ class CompletionWriter:
         self._lose(Feature.STEP)
 
     _WRITES: ClassVar[Mapping[type, Any]] = {
+        RunCreated: _run_created,
         RunStarted: _run_started,
         MessageStarted: _message_started,
         PartAdded: _part_added,

@@ -12,7 +12,14 @@ from pydantic_core import to_json
 from babelgate.adapters.openai.carries import RESPONSES
 from babelgate.adapters.openai.codec.model import encode_response_usage, object_in
 from babelgate.adapters.openai.codec.names import RESPONSE, encode_id, encode_item_id
-from babelgate.adapters.openai.codec.questions import called_part, encode_question_item, question_losses
+from babelgate.adapters.openai.codec.questions import (
+    called_part,
+    encode_question_item,
+    is_asked_in_words,
+    question_losses,
+    question_text,
+    text_losses,
+)
 from babelgate.adapters.openai.wire import replies as w
 from babelgate.adapters.openai.wire.replies import ABOUT, ANNOTATION, BESIDE, ITEM, MIRROR, MIRRORED, ItemHead, ItemTail
 from babelgate.adapters.openai.write.items import ItemWriter, OutputItem
@@ -322,6 +329,9 @@ class ResponseWriter:
         self._items.finish(item)
 
     def _ask(self, asked: InterruptRaised) -> None:
+        if called_part(asked) is None and is_asked_in_words(self.created):
+            self._ask_in_words(asked)
+            return
         for feature in question_losses(asked):
             self._lose(feature)
         body = encode_question_item(self._task_id, asked)
@@ -336,6 +346,13 @@ class ResponseWriter:
                 item = self._items.add(body)
                 self._items.add_arguments(item, name, text)
                 self._items.finish(item)
+
+    def _ask_in_words(self, asked: InterruptRaised) -> None:
+        self._losses |= dict.fromkeys(text_losses(asked))
+        item = self._items.add(_message(f"{self._run_id}_question", "final_answer"))
+        self._items.begin_part(item, "output_text")
+        self._items.say(item, question_text(asked))
+        self._items.finish(item)
 
     # Messages
 

@@ -13,6 +13,7 @@ from babelgate.adapters.openai.codec.names import RECORDS
 from babelgate.canonical import Event
 from babelgate.canonical.event import ToolEnded
 from babelgate.gateway import demo
+from tests.adapters.openai.server.agents import ASK_TOOL
 from tests.running import Running, running
 
 ASKED = {HEADER: f"https://example.com/x, {URI}"}
@@ -118,7 +119,7 @@ async def test_a_response_that_is_read_again_has_the_records_of_its_run(site: Ru
 
 
 async def test_a_question_is_declined(site: Running) -> None:
-    asked = await site.http.post(PATHS[0], json=body(PATHS[0], "ask"), headers=ASKED)
+    asked = await site.http.post(PATHS[0], json=body(PATHS[0], "ask", tools=[ASK_TOOL]), headers=ASKED)
     records = [each["event"] for envelope in told(asked.content) for each in envelope["events"]]
     (question,) = [each for each in records if each["kind"] == "interrupt_raised"]
     last = frames(asked.content)[-1] if "response" in frames(asked.content)[-1] else frames(asked.content)[-2]

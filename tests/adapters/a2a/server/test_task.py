@@ -59,9 +59,7 @@ async def test_a_caller_that_takes_no_text_is_shown_whole_answers(
     site: Site, modes: list[str], in_pieces: bool, agent: str
 ) -> None:
     events = events_of(
-        await site.rpc(
-            agent, "SendStreamingMessage", {**message("x"), "configuration": {"acceptedOutputModes": modes}}
-        )
+        await site.rpc(agent, "SendStreamingMessage", {**message("x"), "configuration": {"acceptedOutputModes": modes}})
     )
     updates = [event["result"]["artifactUpdate"] for event in events if "artifactUpdate" in event["result"]]
     answer = [each for each in updates if each["artifact"]["artifactId"] == "answer-1"]

@@ -48,6 +48,13 @@ STARTED: Final = Latch()
 ENDED: Final = Latch()
 
 
+ASKS: Final = frozenset({"ask", "twice", "approve"})
+"""Agents that ask. The tests declare the tool by which they do, unless they say otherwise."""
+ASK_TOOL: Final = {"type": "function", "name": "ask_caller"}
+"""As responses declare it."""
+CHAT_ASK_TOOL: Final = {"type": "function", "function": {"name": "ask_caller"}}
+
+
 @pytest.fixture
 def closed() -> None:
     for latch in (GATE, STARTED, ENDED):

@@ -9,7 +9,7 @@ import pytest
 
 from babelgate.canonical import RunStatus, Scope
 from babelgate.canonical.event import RunEnded
-from tests.adapters.openai.server.agents import ENDED, GATE, STARTED
+from tests.adapters.openai.server.agents import ASKS, CHAT_ASK_TOOL, ENDED, GATE, STARTED
 from tests.running import Running
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("closed")]
@@ -24,7 +24,8 @@ def user(text: str) -> dict[str, Any]:
 
 
 def body(model: str, *messages: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"model": model, "messages": messages or [user("hi")], **more}
+    tools = {"tools": [CHAT_ASK_TOOL]} if model in ASKS else {}
+    return {"model": model, "messages": messages or [user("hi")], **tools, **more}
 
 
 async def ask(gateway: Running, model: str, *messages: dict[str, Any], **more: Any) -> Any:
@@ -397,3 +398,65 @@ async def test_what_responses_do_not_have_is_told_with_the_reason(
     assert why in answer.json()["error"]["message"]
     other = await gateway.http.post(f"{root}/v1/responses/resp_x", json={})
     assert other.status_code == 405
+
+
+# Questions of agents to callers that do not declare `ask_caller`
+
+
+OTHER_TOOL: dict[str, Any] = {"type": "function", "function": {"name": "get_weather"}}
+
+
+@pytest.mark.parametrize("tools", [[], [OTHER_TOOL]], ids=["no tools", "another tool"])
+async def test_a_question_is_text_that_the_next_user_message_answers(gateway: Running, tools: list[Any]) -> None:
+    said = [{"role": "system", "content": "first"}, user("hi")]
+    made = await ask(gateway, "ask", *said, tools=tools)
+    choice = made["choices"][0]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("What is your name?", "stop")
+    assert "tool_calls" not in choice["message"]
+    said = [{"role": "system", "content": "second"}, user("hi"), choice["message"], user("Ada")]
+    assert await text_of(gateway, "ask", *said, tools=tools) == "Hello, Ada."
+    again = await ask(gateway, "ask", *said, tools=tools)
+    assert again["choices"][0]["message"]["content"] == "What is your name?", "a question has one answer"
+
+
+async def test_a_header_has_questions_called_without_a_tool(gateway: Running) -> None:
+    headers = {"Babelgate-Questions": "calls"}
+    made = await gateway.http.post("/v1/chat/completions", json=body("ask", tools=[]), headers=headers)
+    assert made.json()["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_a_streamed_question_is_text(gateway: Running) -> None:
+    chunks = await streamed(gateway, "ask", tools=[])
+    choices = [chunk["choices"][0] for chunk in chunks if chunk["choices"]]
+    assert "".join(choice["delta"].get("content") or "" for choice in choices) == "What is your name?"
+    assert choices[-1]["finish_reason"] == "stop"
+
+
+async def test_a_question_on_a_thread_is_answered_by_the_next_user_message(gateway: Running) -> None:
+    thread: dict[str, Any] = {"metadata": {"thread_id": "asked in words"}, "tools": []}
+    assert await text_of(gateway, "ask", user("hi"), **thread) == "What is your name?"
+    assert await text_of(gateway, "ask", user("Ada"), **thread) == "Hello, Ada."
+
+
+async def test_questions_in_words_are_answered_one_after_the_other(gateway: Running) -> None:
+    said = [user("hi")]
+    first = await text_of(gateway, "twice", *said, tools=[])
+    said += [{"role": "assistant", "content": first}, user("one")]
+    second = await text_of(gateway, "twice", *said, tools=[])
+    said += [{"role": "assistant", "content": second}, user("two")]
+    last = await text_of(gateway, "twice", *said, tools=[])
+    assert ("one" in last, "two" in last) == (True, True), (first, second, last)
+
+
+async def test_another_conversation_answers_nothing(gateway: Running) -> None:
+    question = await text_of(gateway, "ask", user("hello there"), tools=[])
+    said = [user("something else"), {"role": "assistant", "content": question}, user("Ada")]
+    assert await text_of(gateway, "ask", *said, tools=[]) == question
+
+
+async def test_a_question_in_words_need_not_fit_and_names_what_it_lost(gateway: Running) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    asked = body("approve", tools=[], response_format=form)
+    made = await gateway.http.post("/v1/chat/completions", json=asked)
+    assert made.json()["choices"][0]["finish_reason"] == "stop"
+    assert "answer-schema" in made.headers["Babelgate-Loss"]

@@ -17,7 +17,7 @@ from babelgate.adapters._extension import HEADER, URI, RecordReader
 from babelgate.adapters.openai.codec.names import RESPONSE, decode_id
 from babelgate.adapters.openai.server import response_socket, socket_memory
 from babelgate.canonical.value import Json
-from tests.adapters.openai.server.agents import AGENTS, ENDED, GATE, STARTED
+from tests.adapters.openai.server.agents import AGENTS, ASK_TOOL, ASKS, ENDED, GATE, STARTED
 from tests.adapters.openai.server.test_responses import calls_of, output, text_of
 from tests.gateway.command import served
 from tests.gateway.conversing import connected, refusal
@@ -40,7 +40,9 @@ class Talk:
         self.connection = connection
 
     async def send(self, model: str, given: Any = "hi", **more: Any) -> None:
-        await self.connection.send(json.dumps({"type": "response.create", "model": model, "input": given, **more}))
+        tools = {"tools": [ASK_TOOL]} if model in ASKS else {}
+        asked = {"type": "response.create", "model": model, "input": given, **tools, **more}
+        await self.connection.send(json.dumps(asked))
 
     async def next(self) -> Any:
         return json.loads(await within(self.connection.recv(), "a message"))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from babelgate.gateway import demo
-from tests.adapters.openai.server.agents import ENDED, GATE, STARTED, rich
+from tests.adapters.openai.server.agents import ASK_TOOL, ASKS, ENDED, GATE, STARTED, rich
 from tests.running import Running, running
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("closed")]
@@ -18,8 +18,12 @@ AT: Final = "/v1/responses"
 SCHEMA: Final = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
+def body(model: str, given: Any, **more: Any) -> dict[str, Any]:
+    return {"model": model, "input": given, **({"tools": [ASK_TOOL]} if model in ASKS else {}), **more}
+
+
 async def ask(gateway: Running, model: str, given: Any = "hi", **more: Any) -> Any:
-    made = await gateway.http.post(AT, json={"model": model, "input": given, **more})
+    made = await gateway.http.post(AT, json=body(model, given, **more))
     assert made.status_code == 200, made.text
     return made.json()
 
@@ -38,7 +42,7 @@ def output(call: Any, text: str) -> dict[str, Any]:
 
 
 async def refused(gateway: Running, status: int, model: str, given: Any = "hi", **more: Any) -> Any:
-    made = await gateway.http.post(AT, json={"model": model, "input": given, **more})
+    made = await gateway.http.post(AT, json=body(model, given, **more))
     assert made.status_code == status, made.text
     assert made.headers["x-should-retry"] == "false"
     return made.json()["error"]
@@ -56,7 +60,7 @@ def events_of(raw: str) -> list[Any]:
 
 
 async def streamed(gateway: Running, model: str, given: Any = "hi", **more: Any) -> list[Any]:
-    made = await gateway.http.post(AT, json={"model": model, "input": given, "stream": True, **more})
+    made = await gateway.http.post(AT, json=body(model, given, stream=True, **more))
     assert made.headers["content-type"].startswith("text/event-stream"), made.text
     events = events_of(made.text)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
@@ -544,3 +548,23 @@ async def test_a_conversation_shows_calls_and_answers(gateway: Running) -> None:
     await ask(gateway, "ask", [output(call, "Ada")], conversation=made["id"])
     items = (await gateway.http.get(f"{CONVERSATIONS}/{made['id']}/items?order=asc")).json()["data"]
     assert [item["type"] for item in items] == ["message", "function_call", "function_call_output", "message"]
+
+
+# Questions of agents to callers that do not declare `ask_caller`
+
+
+@pytest.mark.parametrize("how", ["previous", "conversation", "history", "not stored"])
+async def test_a_question_is_a_message_that_the_next_user_message_answers(gateway: Running, how: str) -> None:
+    more: dict[str, Any] = {"tools": []}
+    if how == "conversation":
+        more["conversation"] = (await gateway.http.post("/v1/conversations", json={})).json()["id"]
+    if how == "not stored":
+        more["store"] = False
+    asked = await ask(gateway, "ask", "hi in words", **more)
+    assert (text_of(asked), calls_of(asked), asked["status"]) == ("What is your name?", [], "completed")
+    given: Any = "Ada"
+    if how == "previous":
+        more["previous_response_id"] = asked["id"]
+    elif how != "conversation":
+        given = [{"role": "user", "content": "hi in words"}, *asked["output"], {"role": "user", "content": "Ada"}]
+    assert text_of(await ask(gateway, "ask", given, **more)) == "Hello, Ada."
