@@ -16,6 +16,7 @@ from typing import Final
 
 import httpx
 
+from babelgate.adapters._headers import content_codings
 from babelgate.adapters._server.encoding import LargeJson, size_of
 from babelgate.canonical.fault import FaultCode, FaultError
 
@@ -134,7 +135,7 @@ class Fetcher:
             ):
                 if not 200 <= response.status_code < 300:
                     raise FaultError(FaultCode.INVALID, f"{url} answers with the status {response.status_code}")
-                if response.headers.get("content-encoding", "identity") != "identity":
+                if content_codings(response.headers.get("content-encoding", "")):
                     raise FaultError(FaultCode.INVALID, f"{url} answers in a content encoding that was not asked for")
                 return await self._body(url, response, received)
         except OSError as error:

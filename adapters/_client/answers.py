@@ -13,6 +13,7 @@ from typing import Final
 
 import httpx
 
+from babelgate.adapters._headers import content_codings
 from babelgate.adapters._json import parse
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json
@@ -38,11 +39,12 @@ _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 async def pieces(response: httpx.Response) -> AsyncGenerator[bytes]:
     """The body as it comes, without its content encoding. Raises agent_invalid for one that cannot be taken off."""
-    encoding = response.headers.get("content-encoding", "").strip().lower()
-    if encoding in ("", "identity"):
+    codings = content_codings(response.headers.get("content-encoding", ""))
+    if not codings:
         async for chunk in response.aiter_raw():
             yield chunk
         return
+    encoding = ", ".join(codings)
     if encoding not in _WINDOWS:
         raise FaultError(
             FaultCode.AGENT_INVALID, f"The agent's server used the unsupported Content-Encoding {encoding[:50]!r}"

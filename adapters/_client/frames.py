@@ -9,6 +9,7 @@ import httpx
 
 from babelgate.adapters._client.answers import ANSWER_LIMIT, pieces
 from babelgate.adapters._client.sse import Frame, Frames
+from babelgate.adapters._headers import media_type_of
 from babelgate.canonical import FaultError
 
 DRAIN: Final = 0.2
@@ -19,7 +20,7 @@ _SLICE: Final = 16 * 1024
 
 
 def is_stream(response: httpx.Response) -> bool:
-    return "text/event-stream" in response.headers.get("content-type", "")
+    return media_type_of(response.headers.get("content-type", "")) == "text/event-stream"
 
 
 class FrameStream:

@@ -17,6 +17,7 @@ from uuid import uuid4
 from litestar import Request, Response
 
 from babelgate.adapters import ADAPTERS
+from babelgate.adapters._headers import combine_lines, find_repeated
 from babelgate.adapters._server.caller import Caller
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.gateway.exchange import enter_exchange
@@ -87,7 +88,7 @@ class GatewayMiddleware:
         if scope["type"] == "websocket":
             send = _Handshake(send, scope)
         enter_exchange(scope)
-        headers: dict[bytes, bytes] = dict(scope["headers"])
+        headers = combine_lines(scope["headers"])
         answer = _ResponseWrapper(send, scope, self._banner(), self._cross_origin(headers))
         try:
             await self._pass(scope, headers, receive, answer)
@@ -100,6 +101,8 @@ class GatewayMiddleware:
         inner: Scope = {**scope, "state": dict(scope.get("state") or {})}
         inner["state"] |= self._known
         try:
+            if len(headers) < len(scope["headers"]) and (repeated := find_repeated(scope["headers"])) is not None:
+                raise FaultError(FaultCode.INVALID, f"The header {repeated} has two different values.")
             base_url = self._base_url(scope, headers)
             agent = self._default
             match = re.match(r"^/agent/([^/]+)(/.*)?$", scope["path"])

@@ -14,6 +14,7 @@ from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
+from babelgate.adapters._headers import is_preferred, read_line
 from babelgate.adapters._json import ABSENT, read_json
 from babelgate.adapters._server.encoding import json_response
 from babelgate.adapters._server.fanout import FanoutCache
@@ -56,7 +57,8 @@ def encode_fault(fault: Fault, *, old: bool) -> JsonObject:
 
 def _media_type(request: AnyRequest) -> str:
     """1.0.1 has a media type of its own; many clients look for the plain one, so it goes to those who ask."""
-    return A2A_JSON if A2A_JSON in request.headers.get("Accept", "") else "application/json"
+    accept = read_line(request.scope["headers"], "accept")
+    return A2A_JSON if is_preferred(accept, A2A_JSON, "application/json") else "application/json"
 
 
 async def _body(request: AnyRequest) -> JsonObject:

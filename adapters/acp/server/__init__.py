@@ -21,6 +21,7 @@ from babelgate.adapters._extension import (
     with_uploads,
 )
 from babelgate.adapters._extension import Request as ExtensionRequest
+from babelgate.adapters._headers import is_preferred, read_line
 from babelgate.adapters._json import DEFAULT_VALUES, parse, read_json, validate
 from babelgate.adapters._server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters._server.encoding import LargeJson, encode, json_response
@@ -328,7 +329,8 @@ class Server(Handlers):
         )
         headers = {**run_headers(tasks[-1]), **confirm(active=extended)}
         # ACP has the list alone, and no way back into a stream: that, and `after`, are the gateway's own.
-        if "text/event-stream" in request.headers.get("accept", ""):
+        accept = read_line(request.scope["headers"], "accept")
+        if is_preferred(accept, "text/event-stream", "application/json"):
             return event_stream(reading.frames(self._lines), ping=None, headers=headers)
 
         async def losses() -> Mapping[str, str]:

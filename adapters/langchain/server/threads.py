@@ -10,6 +10,7 @@ from typing import Any, Final
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
+from babelgate.adapters._headers import preferences, read_line
 from babelgate.adapters._server.encoding import LargeJson, encode
 from babelgate.adapters._server.handlers import Handlers
 from babelgate.adapters._server.listed import list_response
@@ -147,7 +148,7 @@ class Threads(Handlers):
             except FaultError as error:
                 raise thread_not_found(error, thread_id) from error
         # RFC 7240, 4.2, as langgraph-api 0.16.7 answers it.
-        if "return=minimal" in request.headers.get("prefer", "").replace(" ", ""):
+        if preferences(read_line(request.scope["headers"], "prefer")).get("return") == "minimal":
             return empty_answer(204, {"Preference-Applied": "return=minimal"})
         return await self._thread_response(request, thread_id)
 

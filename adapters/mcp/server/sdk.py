@@ -22,6 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field, ValidationError
 
 from babelgate.adapters._extension import Request, decode_request, params
+from babelgate.adapters._headers import read_line
 from babelgate.adapters._server.caller import Caller
 from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
@@ -103,7 +104,7 @@ def _manager(server: Server[Any], *, stateless: bool, streams: bool = True) -> S
 
 
 def _era(scope: MutableMapping[str, Any]) -> str:
-    asked = dict(scope["headers"]).get(b"mcp-protocol-version", b"").decode("latin-1")
+    asked = read_line(scope["headers"], "mcp-protocol-version")
     return "stateless" if asked in MODERN_PROTOCOL_VERSIONS else "handshake"
 
 

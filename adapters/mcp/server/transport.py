@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar import Request, Response
 
+from babelgate.adapters._headers import combine_lines, is_accepted
 from babelgate.adapters._json import most_values, parse, read_bytes, validate
 from babelgate.adapters._server.caller import caller, has_siblings
 from babelgate.adapters._server.encoding import json_response
@@ -36,6 +37,10 @@ SESSION: Final = "mcp-session-id"
 
 _Call = tuple[str, str, Any]
 """Owner, session, id of the request."""
+
+
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
 
 
 class Transport(Handlers):
@@ -161,19 +166,21 @@ class _Handed(Response[bytes]):
         return self._answer
 
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
-        accept = dict(scope["headers"]).get(b"accept", b"*/*").lower()
         exchange = _Exchange(self._raw, receive, send, self._gives)
-        streams = b"text/event-stream" in accept or b"*/*" in accept
+        lines = combine_lines(scope["headers"])
+        accept = lines.get(b"accept", b"").decode("latin-1")
+        taken = [each for each in (_JSON, _EVENTS) if is_accepted(accept, each)]
+        streams = _EVENTS in taken
         # Of who takes no stream the SDK would not notice that it leaves.
         watching = None if streams else asyncio.ensure_future(exchange.watch())
         state = {**scope["state"], DEPARTURE: exchange.departure}
         if self._call is not None:
             self._calls[self._call] = exchange.departure
         try:
-            # RFC 9110, 5.5: white space around a value is no part of it. Servers of HTTP leave what comes after it.
-            headers = [(name, value.strip()) for name, value in scope["headers"]]
-            if not any(name == b"accept" for name, _ in headers):  # RFC 9110, 12.5.1: then any media type will do
-                headers.append((b"accept", b"*/*"))
+            # mcp 1.x looks for the names of the two media types: weights, wildcards and lines are read here.
+            if taken:
+                lines[b"accept"] = ", ".join(taken).encode()
+            headers = list(lines.items())
             await self._endpoint.serve(
                 {**scope, "state": state, "headers": headers},
                 exchange.receive,
