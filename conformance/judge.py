@@ -41,6 +41,8 @@ async def judge(
     async with Wire(
         headers=options.headers,
         credentials=options.credentials,
+        other_headers=options.other_headers,
+        urls=[url],
         timeout=options.timeout,
         schemas=load_schemas(chosen.name),
     ) as wire:
@@ -59,6 +61,7 @@ async def judge(
         capabilities=opened.capabilities,
         results=results,
         seconds=time.monotonic() - started,
+        withheld=sorted(wire.withheld),
         messages=sum(len(exchange.messages) for exchange in wire.exchanges),
     )
 

@@ -130,7 +130,7 @@ class RequirementItem(pytest.Item):
             pytest.xfail(known)
         if requirement.id in self._set.stale:
             raise NotKept("the requirement is met now: remove it from the baseline")
-        if not self._result.is_kept:
+        if requirement.id in {each.requirement.id for each in self._set.broken()}:
             raise NotKept("\n".join(failure(self._result, self._set, Redactor(self._report.secrets))))
         if self._result.verdict is not Verdict.PASS:
             pytest.skip(f"{self._result.verdict}: {self._result.expected}")

@@ -9,7 +9,7 @@ A file of triggers, or a preset (`presets/<name>.yaml`), is a mapping of behavio
     auth: null                                    # the agent never does it, and nothing is judged by it
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -77,6 +77,15 @@ class Triggers:
             if behaviour not in BEHAVIOURS:
                 raise TriggerError(f"{behaviour}: no such behaviour; there are {', '.join(BEHAVIOURS)}")
             merged[behaviour] = replace(merged.get(behaviour, Trigger(text)), text=text, is_never=False)
+        return Triggers(merged)
+
+    def without(self, behaviours: Iterable[str]) -> "Triggers":
+        """Return these triggers for an agent that never shows some behaviours. Raises TriggerError."""
+        merged = dict(self.given)
+        for behaviour in behaviours:
+            if behaviour not in BEHAVIOURS:
+                raise TriggerError(f"{behaviour}: no such behaviour; there are {', '.join(BEHAVIOURS)}")
+            merged[behaviour] = Trigger("", is_never=True)
         return Triggers(merged)
 
 

@@ -3,24 +3,35 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from babelgate.conformance.requirement import Requirement
 from babelgate.conformance.wire.exchange import Exchange
 
 
 class Verdict(StrEnum):
-    PASS = "pass"
+    PASS = "met"
     FAIL = "fail"
     """Not kept; or what it needs beforehand could not be had, which is a fault of the agent too."""
     WARNING = "warning"
     """A `should` or `may` that was not kept."""
-    NOT_OBSERVED = "not observed"
+    NOT_OBSERVED = "not shown"
     """The agent could not be made to show it: of a `must`, nobody can say that it is kept."""
     NOT_APPLICABLE = "not applicable"
     """The agent does not declare the capability, or the requirement cannot be tested from outside."""
-    HARNESS_ERROR = "harness error"
+    HARNESS_ERROR = "error of the check"
     """Our own fault: an exception in a probe, or a request of ours that breaks its schema."""
+
+
+class Outcome(StrEnum):
+    """What the requirements of level `must` add up to."""
+
+    CONFORMANT = "conformant"
+    """All that apply were shown, and are met."""
+    NO_VIOLATION = "no violation found"
+    """Nothing is broken, but the agent did not show everything."""
+    NOT_CONFORMANT = "not conformant"
+    """Something is broken."""
 
 
 class Failed(Exception):
@@ -38,6 +49,10 @@ class Failed(Exception):
 
 class Prerequisite(Failed):
     """What the requirement needs first could not be had, so it is not kept either; another one says what is wrong."""
+
+
+NOBODY_SAID: Final = "nobody said how the agent is brought to do it"
+"""Reason of `NotObserved` where no trigger is given for a behaviour."""
 
 
 class NotObserved(Exception):

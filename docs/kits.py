@@ -13,7 +13,7 @@ import yaml
 from docs.traceability import FOLDER, Runs
 
 KITS: Final = FOLDER / "kits.yaml"
-_WORST_FIRST: Final = ("fail", "warning", "pass", "not observed", "not applicable")
+_WORST_FIRST: Final = ("fail", "warning", "met", "not shown", "not applicable")
 
 _HEAD: Final = """# Other people's kits
 

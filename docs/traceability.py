@@ -14,12 +14,12 @@ from babelgate.conformance.requirement import Requirement, RequirementSet, load_
 FOLDER: Final = Path(__file__).parent / "conformance"
 RUNS: Final = FOLDER / "runs.json"
 _MARKS: Final = {
-    "pass": "✓",
+    "met": "✓",
     "fail": "✗",
     "warning": "!",
-    "not observed": "?",
+    "not shown": "?",
     "not applicable": "–",
-    "harness error": "⚠",
+    "error of the check": "⚠",
 }
 
 Runs = Mapping[str, Mapping[str, Mapping[str, str]]]

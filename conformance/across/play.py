@@ -77,7 +77,9 @@ async def play(
             f"no scenario is called {' or '.join(only)}; there are {', '.join(e.name for e in SCENARIOS)}"
         )
     agents = dict.fromkeys(each.agent for each in options.triggers.given.values() if each.agent)
-    async with Wire(headers=options.headers, credentials=options.credentials, timeout=options.timeout) as wire:
+    async with Wire(
+        headers=options.headers, credentials=options.credentials, urls=urls, timeout=options.timeout
+    ) as wire:
         found = await find(wire, urls, [*agents])
         if len(found) < 2:
             told = " and ".join(each.driver.title for each in found) or "no protocol that can be compared"

@@ -1,8 +1,12 @@
 """A badge, in the JSON that shields.io draws from an endpoint: https://shields.io/badges/endpoint-badge"""
 
 import json
+from typing import Final
 
 from babelgate.conformance.report.model import Report
+from babelgate.conformance.verdict import Outcome
+
+_COLOURS: Final = {Outcome.CONFORMANT: "brightgreen", Outcome.NO_VIOLATION: "yellow", Outcome.NOT_CONFORMANT: "red"}
 
 
 def badge(report: Report) -> str:
@@ -10,5 +14,5 @@ def badge(report: Report) -> str:
     applicable = sum(each.applicable for each in report.sets)
     label = " + ".join(each.set.title for each in report.sets) or "conformance"
     message = f"conformant ({passed})" if report.is_conformant else f"{passed} of {applicable}"
-    colour = "brightgreen" if report.is_conformant else "red" if passed * 2 < applicable else "orange"
+    colour = _COLOURS[report.outcome]
     return json.dumps({"schemaVersion": 1, "label": label, "message": message, "color": colour}) + "\n"

@@ -11,15 +11,18 @@ _STATUS: Final = {
     Verdict.PASS: "passed",
     Verdict.FAIL: "failed",
     Verdict.WARNING: "other",
-    Verdict.NOT_OBSERVED: "failed",
+    Verdict.NOT_OBSERVED: "skipped",
     Verdict.NOT_APPLICABLE: "skipped",
-    Verdict.HARNESS_ERROR: "failed",
+    Verdict.HARNESS_ERROR: "other",
 }
 
 
 def ctrf(report: Report) -> str:
     redactor = Redactor(report.secrets)
-    tests = [_test(result, each, redactor) for each in report.sets for result in each.results]
+    tests: list[dict[str, Any]] = []
+    for each in report.sets:
+        caused = {result.requirement.id for result in each.consequences()}
+        tests += [_test(result, each, redactor, is_caused=result.requirement.id in caused) for result in each.results]
     statuses = [test["status"] for test in tests]
     names = ("passed", "failed", "pending", "skipped", "other")
     summary = {"tests": len(tests), **{name: statuses.count(name) for name in names}, "start": 0}
@@ -35,11 +38,13 @@ def ctrf(report: Report) -> str:
     return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
-def _test(result: Result, report: SetReport, redactor: Redactor) -> dict[str, Any]:
+def _test(result: Result, report: SetReport, redactor: Redactor, *, is_caused: bool) -> dict[str, Any]:
     requirement = result.requirement
     status = _STATUS[result.verdict]
     if status == "failed" and (result.is_kept or requirement.id in report.expected):
         status = "other"
+    if is_caused:
+        status = "skipped"
     shown: dict[str, Any] = {
         "name": requirement.id,
         "status": status,

@@ -1,37 +1,58 @@
 """The report as one page that needs nothing else: every requirement with what was said on the wire for it, folded."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from typing import Any
 
 from babelgate.conformance.report.document import as_json
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.model import Report, SetReport
 from babelgate.conformance.report.page import page
 
 
 def html(report: Report) -> str:
     shown = as_json(report)
-    verdict = "conformant" if report.is_conformant else "not conformant"
-    return page(f"{shown['url']}: {verdict}", _body(shown, verdict, report))
+    return page(f"{shown['url']}: {report.outcome}", _body(shown, report))
 
 
-def _body(shown: dict[str, Any], verdict: str, report: Report) -> Iterator[str]:
-    yield f"<h1><code>{escape(shown['url'])}</code> is {verdict}</h1>"
+def _body(shown: dict[str, Any], report: Report) -> Iterator[str]:
+    yield f"<h1><code>{escape(shown['url'])}</code>: {report.outcome}</h1>"
     yield f"<p>Judged by babelgate {escape(report.version)} in {report.seconds:.1f} s.</p>"
+    yield from _filter(shown)
+    for each, of in zip(shown["sets"], report.sets, strict=True):
+        yield from _set(each, of)
+
+
+def _filter(shown: dict[str, Any]) -> Iterator[str]:
+    """Boxes that show and hide requirements by verdict. The page runs no script: `page.css` reads the boxes."""
+    counts = Counter[str]()
     for each in shown["sets"]:
-        yield from _set(each)
+        counts.update(each["counts"])
+    for verdict, number in counts.items():
+        if number:
+            kind = verdict.replace(" ", "-")
+            yield f'<input type="checkbox" class="filter" id="show-{kind}" checked>'
+            yield f'<label for="show-{kind}">{number} {escape(verdict)}</label>'
 
 
-def _set(shown: dict[str, Any]) -> Iterator[str]:
+def _set(shown: dict[str, Any], report: SetReport) -> Iterator[str]:
     told = ", ".join(f"{number} {verdict}" for verdict, number in shown["counts"].items() if number)
-    yield f"<section><h2>{escape(shown['title'])}: {shown['passed']} of {shown['applicable']} kept</h2>"
+    yield f"<section><h2>{escape(shown['title'])}: {report.outcome}</h2>"
+    yield f"<p>{report.tally}.</p>"
     yield f"<p>{escape(shown['because'])}</p>"
     yield f"<p>{told}; {shown['messages']} messages held against their schemas; {shown['seconds']:.1f} s.</p>"
     for id in shown["stale"]:
-        yield f"<p><code>{escape(id)}</code> is expected not to be kept, and is: take it out of the baseline.</p>"
+        yield f"<p><code>{escape(id)}</code> is expected to be broken, and is met: remove it from the baseline.</p>"
+    first = [result for result in shown["results"] if result["id"] in shown["broken"]]
+    if first:
+        yield "<h3>Failures</h3>"
+        for result in first:
+            yield from _result(result)
     group = ""
     for result in shown["results"]:
+        if result["id"] in shown["broken"]:
+            continue
         here = result["id"].partition("/")[2].partition(".")[0]
         if here != group:
             group = here
@@ -42,7 +63,8 @@ def _set(shown: dict[str, Any]) -> Iterator[str]:
 
 def _result(result: dict[str, Any]) -> Iterator[str]:
     kind = result["verdict"].replace(" ", "-")
-    is_open = " open" if kind in ("fail", "harness-error") and "known" not in result else ""
+    is_shown = kind in ("fail", "error-of-the-check") and not result.get("prerequisite") and "known" not in result
+    is_open = " open" if is_shown else ""
     yield f'<details class="{kind}"{is_open}><summary><b>{escape(result["verdict"])}</b> '
     yield f"<code>{escape(result['id'])}</code> {escape(result['text'])}</summary>"
     source, section = escape(result["source"]), escape(result["section"])

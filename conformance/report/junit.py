@@ -17,7 +17,7 @@ def junit(report: Report) -> str:
 
 
 def _suite(root: Element, report: SetReport, redactor: Redactor) -> None:
-    against = {result.requirement.id for result in report.against()}
+    against = {result.requirement.id for result in report.broken()}
     suite = SubElement(
         root,
         "testsuite",

@@ -1,11 +1,14 @@
 """The report for a pull request: what stands against conformance first, the rest folded."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from babelgate.conformance.report.model import Report, SetReport
 from babelgate.conformance.report.text import MARKS, summary
-from babelgate.conformance.verdict import Verdict
+from babelgate.conformance.verdict import Outcome, Verdict
 from babelgate.conformance.wire.exchange import Redactor
+
+_OUTCOMES: Final = {Outcome.CONFORMANT: "✓", Outcome.NO_VIOLATION: "?", Outcome.NOT_CONFORMANT: "✗"}
 
 
 def markdown(report: Report) -> str:
@@ -14,16 +17,16 @@ def markdown(report: Report) -> str:
 
 def _lines(report: Report) -> Iterator[str]:
     redactor = Redactor(report.secrets)
-    yield f"## {'✓' if report.is_conformant else '✗'} {_plain(redactor.text(summary(report)))}"
+    yield f"## {_OUTCOMES[report.outcome]} {_plain(redactor.text(summary(report)))}"
     for each in report.sets:
         yield ""
         yield from _set(each, redactor)
 
 
 def _set(report: SetReport, redactor: Redactor) -> Iterator[str]:
-    yield f"### {report.set.title}: {report.passes} of {report.applicable} requirements of level must are kept"
+    yield f"### {report.set.title}: {report.outcome}: {report.tally}"
     yield ""
-    against = list(report.against())
+    against = report.broken()
     if against:
         yield "| requirement | what is the matter | what to change |"
         yield "|---|---|---|"
@@ -33,7 +36,7 @@ def _set(report: SetReport, redactor: Redactor) -> Iterator[str]:
             yield f"| [{requirement.id}]({requirement.source}) | {why} | {_cell(requirement.hint)} |"
         yield ""
     for id in report.stale:
-        yield f"- `{id}` is expected not to be kept, and is: take it out of the baseline"
+        yield f"- `{id}` is expected to be broken, and is met: remove it from the baseline"
     if report.stale:
         yield ""
     yield f"<details><summary>All {len(report.results)} requirements</summary>"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from babelgate.conformance.requirement import RequirementSet
-from babelgate.conformance.verdict import Result, Verdict
+from babelgate.conformance.verdict import Outcome, Result, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,8 @@ class SetReport:
     """How many were held against their schemas."""
     expected: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of the baseline: id and reason of what is known not to be kept."""
+    withheld: Sequence[str] = ()
+    """Origins that the agent names and that were not sent the caller's headers."""
     stale: Sequence[str] = ()
     """Entries of the baseline that are kept now, or are no requirements."""
 
@@ -51,10 +53,46 @@ class SetReport:
             if each.requirement.level == "must" and each.verdict is not Verdict.NOT_APPLICABLE
         )
 
+    def broken(self) -> Sequence[Result]:
+        """Return what is broken unexpectedly, of level must. Consequences of another failure count only if none of
+        the failures is a cause: one fault is one failure."""
+        failed = [each for each in self.against() if each.verdict is Verdict.FAIL]
+        return [each for each in failed if not each.is_prerequisite] or failed
+
+    def consequences(self) -> Sequence[Result]:
+        """Return what could not be tested because of something that is broken."""
+        broken = {each.requirement.id for each in self.broken()}
+        failed = (each for each in self.results if each.verdict is Verdict.FAIL and each.is_prerequisite)
+        return [each for each in failed if each.requirement.id not in broken]
+
+    def not_shown(self) -> Sequence[Result]:
+        """Return what the agent did not show, of level must, and what an error of the check left open."""
+        left = (Verdict.NOT_OBSERVED, Verdict.HARNESS_ERROR)
+        return [each for each in self.against() if each.verdict in left and each.requirement.level == "must"]
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.broken() or self.stale:
+            return Outcome.NOT_CONFORMANT
+        return Outcome.NO_VIOLATION if self.not_shown() or not self.passes else Outcome.CONFORMANT
+
     @property
     def is_conformant(self) -> bool:
-        """Nothing unexpected stands against it, every expectation still holds, and something was seen to be kept."""
-        return not any(self.against()) and not self.stale and self.passes > 0
+        return self.outcome is Outcome.CONFORMANT
+
+    @property
+    def tally(self) -> str:
+        """The requirements of level must, in words."""
+        counted = {
+            "broken": len([each for each in self.broken() if each.requirement.level == "must"]),
+            "not tested because of them": len(self.consequences()),
+            "not shown": len(self.not_shown()),
+        }
+        told = [
+            f"{self.passes} of {self.applicable} mandatory requirements met",
+            *(f"{n} {what}" for what, n in counted.items() if n),
+        ]
+        return ", ".join(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,5 +108,13 @@ class Report:
     """What no form of the report may show."""
 
     @property
+    def outcome(self) -> Outcome:
+        """The worst of the sets."""
+        outcomes = {each.outcome for each in self.sets}
+        if Outcome.NOT_CONFORMANT in outcomes:
+            return Outcome.NOT_CONFORMANT
+        return Outcome.CONFORMANT if outcomes == {Outcome.CONFORMANT} else Outcome.NO_VIOLATION
+
+    @property
     def is_conformant(self) -> bool:
-        return bool(self.sets) and all(each.is_conformant for each in self.sets)
+        return self.outcome is Outcome.CONFORMANT

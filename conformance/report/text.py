@@ -1,11 +1,12 @@
 """The report for people: each failure with what was asked, what came, what should have been so, and what to change."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from babelgate.conformance.report.model import Report, SetReport
-from babelgate.conformance.verdict import Result, Verdict
+from babelgate.conformance.verdict import NOBODY_SAID, Outcome, Result, Verdict
 from babelgate.conformance.wire.exchange import Redactor
 
 MARKS: Final = {
@@ -20,15 +21,39 @@ _LONG: Final = 600
 """Characters of a body that are shown."""
 
 
-def lines(report: Report) -> Iterator[str]:
-    """The whole report, without colours."""
+_WAYS: Final[Mapping[str, tuple[str, str]]] = {
+    "plain": ("a plain answer", "what does your agent answer?"),
+    "stream": ("answers in pieces", "what makes your agent answer in pieces?"),
+    "question": ("questions", "what makes your agent ask?"),
+    "questions": ("several questions", "what makes your agent ask two things at once?"),
+    "approval": ("approvals", "what makes your agent ask for an approval?"),
+    "auth": ("logins", "what makes your agent ask its caller to log in?"),
+    "fail": ("failures", "what makes your agent fail?"),
+    "reject": ("rejections", "what does your agent decline to do?"),
+    "long": ("long work", "what keeps your agent busy for ten seconds?"),
+    "silence": ("silence", "what makes your agent pause in the middle of an answer?"),
+    "files": ("files", "what makes your agent give a file?"),
+    "data": ("structured data", "what makes your agent answer with data?"),
+    "steps": ("progress", "what makes your agent tell of its progress?"),
+    "tools": ("tools", "what makes your agent use a tool of its own?"),
+    "calls": ("tools of the caller", "what makes your agent call a tool of its caller?"),
+    "message": ("mere messages", "what makes your agent answer without a task?"),
+}
+"""By behaviour: what requirements are about, and how to ask the owner of an agent for an input that shows it."""
+_EXAMPLES: Final = {"question": "Book a flight", "long": "Count to a million", "files": "Draw a cat"}
+
+
+def lines(report: Report, *, is_verbose: bool = False) -> Iterator[str]:
+    """The whole report, without colours. `is_verbose`: also each requirement that was not shown or not tested, and the
+    protocols that the agent does not speak."""
     redactor = Redactor(report.secrets)
     for each in report.sets:
-        yield from _set_lines(each, redactor)
-    for name, why in report.refused.items():
-        yield f"{name}: not spoken: {why}"
-    if report.refused:
-        yield ""
+        yield from _set_lines(each, redactor, is_verbose=is_verbose)
+    if is_verbose or not report.sets:
+        for name, why in report.refused.items():
+            yield f"{name}: not spoken: {why}"
+        if report.refused:
+            yield ""
     yield summary(report)
 
 
@@ -37,34 +62,67 @@ def summary(report: Report) -> str:
     if not report.sets:
         return f"{report.url}: nothing was judged"
     told = ", ".join(
-        f"{each.set.title} {'conformant' if each.is_conformant else 'NOT conformant'} "
-        f"({each.passes} of {each.applicable})"
-        for each in report.sets
+        f"{each.set.title} {outcome_words(each.outcome)} ({each.passes} of {each.applicable})" for each in report.sets
     )
     return f"{report.url}: {told}, in {report.seconds:.1f} s"
 
 
-def _set_lines(report: SetReport, redactor: Redactor) -> Iterator[str]:
+def outcome_words(outcome: Outcome) -> str:
+    """Return an outcome for people, who must not overlook that something is broken."""
+    return "NOT conformant" if outcome is Outcome.NOT_CONFORMANT else str(outcome)
+
+
+def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> Iterator[str]:
     yield f"{report.set.title} at {report.endpoint}"
     yield f"  {report.because}"
     if report.capabilities:
         yield f"  capabilities: {', '.join(sorted(report.capabilities))}"
+    for origin in report.withheld:
+        yield f"  your headers were not sent to {origin}, which the agent names: check that URL to judge it with them"
     yield ""
     harness = [each for each in report.results if each.verdict is Verdict.HARNESS_ERROR]
-    caused = [each for each in report.results if each.verdict is Verdict.FAIL and each.is_prerequisite]
+    caused = report.consequences()
     for result in report.results:
-        if result.verdict in (Verdict.FAIL, Verdict.WARNING) and not result.is_prerequisite:
+        if result.verdict in (Verdict.FAIL, Verdict.WARNING) and result not in caused:
             yield from failure(result, report, redactor)
-    yield from _brief("Not tested, because of a failure of something they need", caused, report)
+    if caused and not is_verbose:
+        yield f"Not tested, because of a failure of something they need: {len(caused)} (--verbose lists them)"
+        yield ""
+    yield from _brief("Not tested, because of a failure of something they need", caused if is_verbose else [], report)
     unseen = [each for each in report.results if each.verdict is Verdict.NOT_OBSERVED]
-    yield from _brief("Not observed", unseen, report)
-    yield from _brief("Errors of the judge, not of the agent: please report them", harness, report)
+    yield from _not_shown(unseen, report, is_verbose=is_verbose)
+    yield from _brief("Errors of the check, not of the agent: please report them", harness, report)
     for id in report.stale:
-        yield f"  {id} is expected not to be kept, and is: take it out of the baseline"
+        yield f"  {id} is expected to be broken, and is met: remove it from the baseline"
     told = ", ".join(f"{number} {verdict}" for verdict, number in report.counts().items() if number)
     yield f"{told}; {report.messages} messages held against their schemas; {report.seconds:.1f} s"
-    verdict = "conformant" if report.is_conformant else "NOT conformant"
-    yield f"{report.set.title}: {verdict}: {report.passes} of {report.applicable} requirements of level must are kept"
+    yield f"{report.set.title}: {outcome_words(report.outcome)}: {report.tally}"
+    yield ""
+
+
+def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) -> Iterator[str]:
+    """One line for each behaviour, with the options that settle it; without a behaviour, one for each reason."""
+    if not results:
+        return
+    yield "Not shown:"
+    by_behaviour: dict[str, list[Result]] = {}
+    for result in results:
+        by_behaviour.setdefault(result.trigger, []).append(result)
+    for behaviour, group in sorted(by_behaviour.items(), key=lambda each: not each[0]):
+        if not behaviour:
+            reasons = Counter(result.expected for result in group)
+            yield from (f"  ? {number}: {why}" for why, number in reasons.items())
+        else:
+            about, ask = _WAYS[behaviour]
+            text = _EXAMPLES.get(behaviour, "…")
+            option = f"--ask '{text}'" if behaviour == "question" else f"--trigger {behaviour}='{text}'"
+            why = {result.expected for result in group}
+            tried = "" if why == {NOBODY_SAID} else f" ({'; '.join(sorted(why - {NOBODY_SAID}))})"
+            yield f"  ? {len(group)} about {about}: {ask} {option}, or --never {behaviour}{tried}"
+        if is_verbose:
+            for result in group:
+                known = " (expected)" if result.requirement.id in report.expected else ""
+                yield f"      {result.requirement.id} ({result.requirement.level}){known}: {result.expected}"
     yield ""
 
 
@@ -99,7 +157,7 @@ def failure(result: Result, report: SetReport, redactor: Redactor) -> Iterator[s
     yield ""
 
 
-def _brief(title: str, results: list[Result], report: SetReport) -> Iterator[str]:
+def _brief(title: str, results: Sequence[Result], report: SetReport) -> Iterator[str]:
     if not results:
         return
     yield f"{title}:"

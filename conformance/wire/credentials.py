@@ -10,6 +10,10 @@ _HELD: Final = re.compile(r"(?i)(^|\b[a-z][a-z0-9+.-]*://)([^/?#\s]*)@")
 """RFC 3986, section 3.2.1. A password may hold an `@`: the last one ends it."""
 
 
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+
+
 def credentials_header(url: str) -> dict[str, str]:
     """The header that user and password mean (RFC 7617); none where the URL has none."""
     held = _HELD.match(url)
@@ -21,9 +25,16 @@ def credentials_header(url: str) -> dict[str, str]:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port. User and password of one are for no other."""
-    parts = urlsplit(hide_credentials(url))
-    return f"{parts.scheme}://{parts.netloc}".lower()
+    """Scheme, host and port. User and password of one are for no other. The names of this machine are one host: a
+    server that is asked as `localhost` may call itself `127.0.0.1`."""
+    parts = urlsplit(hide_credentials(url).lower())
+    host = "localhost" if parts.hostname in _LOOPBACK else parts.hostname or ""
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    port = port or _PORTS.get(parts.scheme)
+    return f"{parts.scheme}://{host}" + (f":{port}" if port and port != _PORTS.get(parts.scheme) else "")
 
 
 def credentials_by_origin(urls: Iterable[str]) -> dict[str, dict[str, str]]:

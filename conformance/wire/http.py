@@ -63,12 +63,18 @@ class Wire:
         *,
         headers: Mapping[str, str] | None = None,
         credentials: Mapping[str, Mapping[str, str]] | None = None,
+        other_headers: Mapping[str, str] | None = None,
+        urls: Sequence[str] = (),
         timeout: float = 10.0,
         schemas: Schemas | None = None,
     ) -> None:
         self.timeout = timeout
         self.headers = dict(headers or {})
-        """Of every request: keys, mostly."""
+        """Of every request to an origin that the person who asks has named: keys, mostly."""
+        self.withheld: dict[str, None] = {}
+        """Origins that were not sent these headers: a server's card can name any host."""
+        self._origins = frozenset(map(origin_of, urls))
+        self._other_headers = dict(other_headers or {})
         self.credentials = dict(credentials or {})
         """By origin, the header of every request there, if no other one of its name is sent."""
         self.schemas = schemas
@@ -91,6 +97,9 @@ class Wire:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def _is_private(self, name: str, value: str) -> bool:
+        return value in (self.headers.get(name), self._other_headers.get(name))
 
     async def request(
         self,
@@ -142,6 +151,10 @@ class Wire:
         to its end, and has no events. `mark`: the data of the event that is no message but says that no more will
         come. Raises Unanswered."""
         sent = {**({} if is_anonymous else self.headers), **(headers or {})}
+        if (self.headers or self._other_headers) and (origin := origin_of(url)) not in self._origins:
+            sent = {name: value for name, value in sent.items() if not self._is_private(name, value)}
+            if not is_anonymous:
+                self.withheld[origin] = None
         if not is_anonymous and not any(name.lower() == "authorization" for name in sent):
             sent |= self.credentials.get(origin_of(url), {})
         if content is None and body is not None:

@@ -86,6 +86,10 @@ _CHECK: Final = _examples(
     'babelgate check http://127.0.0.1:9000 --ask "Book me a flight" --trigger long="Count to 1000" --html report.html',
     "babelgate check --list --protocol a2a",
     "babelgate check --across http://127.0.0.1:8000 --triggers demo  # do its protocols mean the same?",
+    "Behaviours for --trigger and --never: plain, stream, question, questions, approval, auth, fail, reject, long, "
+    "silence, files, data, steps, tools, calls, message.",
+    "Protocols and versions: a2a 0.3, a2a 1.0, acp 0.2, agent-protocol 0.1.6, aief 1, langgraph 0.16, mcp 2025-11-25, "
+    "mcp 2026-07-28, openai chat, openai responses.",
 )
 _BENCH: Final = _examples(
     "babelgate bench smoke echo stream             # a shipped suite, two demo agents",
@@ -350,6 +354,14 @@ def validate(file: Path, schema: bool) -> None:
     "--ask", metavar="TEXT", help="Input that makes the agent ask its caller; short for --trigger question=TEXT."
 )
 @click.option(
+    "--never",
+    multiple=True,
+    metavar="BEHAVIOUR",
+    help="Behaviour that the agent never shows, as in question; can be repeated.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 also if nothing is broken and not everything was shown.")
+@click.option("--verbose", is_flag=True, help="List each requirement that was not shown or could not be tested.")
+@click.option(
     "--timeout", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds to wait for each answer."
 )
 @click.option(
@@ -379,6 +391,9 @@ def check(
     triggers: str | None,
     texts: Sequence[str],
     ask: str | None,
+    never: Sequence[str],
+    strict: bool,
+    verbose: bool,
     timeout: float,
     callback_host: str,
     baseline: Path | None,
@@ -387,7 +402,13 @@ def check(
 ) -> int:
     """Test whether the agent at URL conforms to the protocols it speaks.
 
-    What it speaks is found out. The exit code is 0 if it conforms, 1 if it does not, and 2 if nothing could be judged.
+    The command finds out which protocols the agent speaks. It exits with
+
+    \b
+    0  conformant: everything that applies was shown, and is met
+    1  not conformant: something is broken
+    2  nothing could be judged
+    3  no violation found: nothing is broken, but the agent did not show everything
 
     With --across, the same scenarios are played through every protocol that is spoken at the URLs, and what they mean
     is compared: the exit code is 0 if nothing differs but by a loss that is declared.
@@ -407,7 +428,18 @@ def check(
     written = {form: path for form, path in {**reports, "json": json_path}.items() if path is not None}
     given = (*texts, f"question={ask}") if ask is not None else texts
     options = CheckOptions(
-        selection, headers, other_headers, triggers, given, timeout, callback_host, baseline, written
+        selection,
+        headers,
+        other_headers,
+        triggers,
+        given,
+        never,
+        strict,
+        verbose,
+        timeout,
+        callback_host,
+        baseline,
+        written,
     )
     return compare(urls, options) if across else judge(urls[0], options)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -21,13 +21,17 @@ from babelgate.conformance.report import FORMS, render
 from babelgate.conformance.report.text import MARKS, lines
 from babelgate.conformance.requirement import RequirementSet
 from babelgate.conformance.trigger import TriggerError, read_triggers
-from babelgate.conformance.verdict import Result
+from babelgate.conformance.verdict import Outcome, Result
 from babelgate.conformance.wire.credentials import hide_credentials
 from babelgate.conformance.wire.http import Unanswered
 from babelgate.gateway.cli.errors import USAGE, CliError
 from babelgate.gateway.cli.target import read_header
 
 _STYLES = {"✓": "green", "✗": "red", "!": "yellow", "?": "yellow", "–": "dim", "⚠": "magenta"}
+
+
+NOT_SHOWN: Final = 3
+"""Exit code if nothing is broken, and the agent did not show everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,11 @@ class CheckOptions:
     triggers: str | None = None
     texts: Sequence[str] = ()
     """`behaviour=text`."""
+    never: Sequence[str] = ()
+    """Behaviours that the agent never shows."""
+    is_strict: bool = False
+    """An outcome without a violation that did not show everything counts as a failure."""
+    is_verbose: bool = False
     timeout: float = 10.0
     callback_host: str = "127.0.0.1"
     baseline: Path | None = None
@@ -68,7 +77,9 @@ def check(url: str, options: CheckOptions) -> int:
         )
     assert options.reports.keys() <= FORMS.keys()
     _write({form: (path, render(report, form)) for form, path in options.reports.items()})
-    _print(lines(report))
+    _print(lines(report, is_verbose=options.is_verbose))
+    if report.outcome is Outcome.NO_VIOLATION:
+        return 1 if options.is_strict else NOT_SHOWN
     return 0 if report.is_conformant else 1
 
 
@@ -107,10 +118,11 @@ def _check_url(url: str) -> None:
 
 def _probe_options(options: CheckOptions) -> Options:
     """Raises TriggerError, and CliError."""
+    texts = dict(_text(each) for each in options.texts)
     return Options(
         headers=dict(read_header(each) for each in options.headers),
         other_headers=dict(read_header(each) for each in options.other_headers),
-        triggers=read_triggers(options.triggers).with_texts(dict(_text(each) for each in options.texts)),
+        triggers=read_triggers(options.triggers).with_texts(texts).without(options.never),
         timeout=options.timeout,
         callback_host=options.callback_host,
     )

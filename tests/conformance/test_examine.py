@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +18,11 @@ from babelgate.conformance.examine import Selection, SelectionError, examine
 from babelgate.conformance.probe import Options
 from babelgate.conformance.report import FORMS, render
 from babelgate.conformance.report.model import Report
-from babelgate.conformance.verdict import Verdict
+from babelgate.conformance.requirement import load_set, set_names
+from babelgate.conformance.trigger import BEHAVIOURS
+from babelgate.conformance.verdict import Outcome, Verdict
+from babelgate.conformance.wire.credentials import origin_of
+from babelgate.conformance.wire.http import Wire
 from tests.conformance.servers import a2a_1_0
 from tests.conformance.servers.kit import Dead
 from tests.gateway.command import babelgate, bound_socket
@@ -139,6 +144,68 @@ async def test_the_exit_code_says_whether_the_agent_is_conformant(
         arguments = ("check", url + server.path, *only, "--baseline", str(known), *triggers, *headers)
         done = await asyncio.to_thread(babelgate, tmp_path, *arguments)
     assert done.returncode == code, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "words"),
+    [
+        ((), 3, "1 about questions: what makes your agent ask? --ask 'Book a flight', or --never question"),
+        (("--strict",), 1, "no violation found"),
+        (("--verbose",), 3, "a2a-1.0/question.state (must): nobody said"),
+        (("--never", "question"), 0, "conformant: 1 of 1 mandatory requirements met"),
+    ],
+)
+async def test_what_was_not_shown_is_no_violation(tmp_path: Path, more: tuple[str, ...], code: int, words: str) -> None:
+    server = a2a_1_0.SERVER
+    headers = [part for name, value in server.options.headers.items() for part in ("--header", f"{name}: {value}")]
+    async with serving(server.make("")) as url:
+        only = ("--protocol", "a2a", "--version", "1.0", "--only", "question.state", "--only", "card.well-known")
+        done = await asyncio.to_thread(babelgate, tmp_path, "check", url + server.path, *only, *headers, *more)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert words in done.stdout
+    assert "not spoken" not in done.stdout
+
+
+async def test_headers_go_to_the_host_that_was_named_and_to_no_other() -> None:
+    heard: list[dict[str, str]] = []
+
+    class Elsewhere(Dead):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                heard.append({name.decode(): value.decode() for name, value in scope["headers"]})
+            await super().__call__(scope, receive, send)
+
+    private = {"Authorization": "Bearer secret-of-mine", "X-Tenant": "mine"}
+    second = {"Authorization": "Bearer of-another"}
+    async with (
+        serving(Elsewhere()) as other,
+        serving(Elsewhere()) as url,
+        Wire(headers=private, other_headers=second, urls=[url]) as wire,
+    ):
+        for to in (url, url.replace("127.0.0.1", "localhost"), other):
+            await wire.request("GET", to, sends=None, receives=None)
+        await wire.request("GET", other, sends=None, receives=None, headers=second)
+        assert list(wire.withheld) == [origin_of(other)]
+    assert [each.get("authorization") for each in heard] == ["Bearer secret-of-mine"] * 2 + [None] * 2
+    assert [each.get("x-tenant") for each in heard] == ["mine"] * 2 + [None] * 2
+
+
+async def test_one_fault_is_one_failure() -> None:
+    (judged,) = (await examined("ended tasks are cancelled", only=("cancel.*",))).sets
+    caused, alone = (replace(each, is_prerequisite=True, verdict=Verdict.FAIL) for each in judged.results[:2])
+    several = replace(judged, results=[*judged.results, caused])
+    assert [each.requirement.name for each in several.broken()] == ["cancel.ended"]
+    assert several.consequences() == [caused]
+    assert several.outcome is Outcome.NOT_CONFORMANT
+    only_caused = replace(judged, results=[alone])
+    assert only_caused.broken() == [alone], "its cause is at another level, or was not selected"
+
+
+def test_help_lists_behaviours_and_versions(tmp_path: Path) -> None:
+    shown = " ".join(babelgate(tmp_path, "check", "--help").stdout.replace("│", " ").split())
+    assert f"Behaviours for --trigger and --never: {', '.join(BEHAVIOURS)}." in shown
+    versions = ", ".join(f"{each.protocol} {each.version}" for each in map(load_set, set_names()))
+    assert f"Protocols and versions: {versions}." in shown
 
 
 def test_the_exit_code_of_wrong_usage_is_two(tmp_path: Path) -> None:

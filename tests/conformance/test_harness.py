@@ -47,5 +47,5 @@ async def test_a_fault_of_the_judge_is_not_the_agents() -> None:
     assert "KeyError" in mistake
     assert "our own request" in request and "createRun.request" in request
     text = "\n".join(lines(Report(url, [report], 0.0, "0")))
-    assert "Errors of the judge, not of the agent" in text
+    assert "Errors of the check, not of the agent" in text
     assert "✗" not in text

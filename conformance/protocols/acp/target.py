@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
-from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved
+from babelgate.conformance.verdict import NOBODY_SAID, Failed, NotApplicable, NotObserved
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 from babelgate.conformance.wire.http import Receives, Stream, Wire
 
@@ -110,7 +110,7 @@ def trigger_of(ctx: Ctx, behaviour: str) -> dict[str, Any]:
     if trigger.is_never:
         raise NotApplicable("its owner says that the agent never does it")
     if not trigger.is_given and behaviour != "plain":
-        raise NotObserved("nobody said how the agent is brought to do it", behaviour)
+        raise NotObserved(NOBODY_SAID, behaviour)
     return {"agent_name": trigger.agent or ctx.target.name, "input": [message(trigger.text)]}
 
 

@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
-from babelgate.conformance.verdict import NotObserved
+from babelgate.conformance.verdict import NOBODY_SAID, NotObserved
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import Receives, Wire
 
@@ -114,7 +114,7 @@ async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
     """The agent that shows a behaviour. Raises NotObserved if nobody said how it is brought about."""
     trigger = ctx.triggers[behaviour]
     if not trigger.is_given and behaviour != "plain":
-        raise NotObserved("nobody said how the agent is brought to do it", behaviour)
+        raise NotObserved(NOBODY_SAID, behaviour)
     if not trigger.agent:
         return ctx.target
     parts = urlsplit(ctx.target.base)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from babelgate.conformance.probe import Context
 from babelgate.conformance.trigger import Trigger
-from babelgate.conformance.verdict import NotApplicable, NotObserved, check
+from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, dig
 from babelgate.conformance.wire.http import Receives, Stream, Wire
 
@@ -235,7 +235,7 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
     if trigger.is_never:
         raise NotApplicable("its owner says that the agent never does it")
     if not trigger.is_given and behaviour != "plain":
-        raise NotObserved("nobody said how the agent is brought to do it", behaviour)
+        raise NotObserved(NOBODY_SAID, behaviour)
     return trigger
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
-from babelgate.conformance.verdict import NotApplicable, NotObserved, check
+from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
 from babelgate.conformance.wire.http import Stream, Wire
 
@@ -110,7 +110,7 @@ def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
     if trigger.is_never:
         raise NotApplicable("its owner says that the model never does it")
     if not trigger.is_given and behaviour != "plain":
-        raise NotObserved("nobody said how the model is brought to do it", behaviour)
+        raise NotObserved(NOBODY_SAID, behaviour)
     return trigger.agent or ctx.target.model, trigger.text
 
 
