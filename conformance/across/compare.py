@@ -1,7 +1,8 @@
 """In what two protocols differ: by aspects, each with the losses that excuse it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -70,7 +71,7 @@ def differences(here: Shot, there: Shot) -> Iterator[Difference]:
         return
     for aspect in ASPECTS:
         one, other = _comparable(aspect, ours, theirs)
-        is_same = _is_same_text if aspect == "text" else _is_same
+        is_same = _COMPARISONS.get(aspect, _is_same)
         if one is None or other is None or is_same(one, other):
             continue
         yield Difference(aspect, one, other, declared_loss(here, aspect) or declared_loss(there, aspect))
@@ -101,6 +102,11 @@ def _content(file: File) -> bytes:
 def _is_same_text(one: Sequence[str], other: Sequence[str]) -> bool:
     """Not every protocol has messages: one that has none says one after the other, or each on a line of its own."""
     return "".join(one) == "".join(other) or "\n".join(one) == "\n".join(other)
+
+
+def _is_same_error(one: str, other: str) -> bool:
+    """LangGraph has the class of an exception in a member of its own; others have it before the message, or not."""
+    return one == other or _CLASS.sub("", one) == _CLASS.sub("", other)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -138,3 +144,7 @@ def show(value: Any) -> str:
 
 def _bytes(content: bytes) -> str:
     return f"{content[:40]!r}{'…' if len(content) > 40 else ''} ({len(content)} bytes)"
+
+
+_CLASS: Final = re.compile(r"^[A-Za-z_][A-Za-z0-9_.]{0,99}: ")
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {"text": _is_same_text, "error": _is_same_error}

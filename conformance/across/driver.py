@@ -52,6 +52,11 @@ class Place:
     agent: str = ""
     """That is meant where no trigger names another."""
 
+    @property
+    def own_url(self) -> str:
+        """The address of the agent that is meant."""
+        return self.of("")
+
     def of(self, agent: str) -> str:
         return self.url.replace("{agent}", agent or self.agent)
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
@@ -288,11 +288,20 @@ def message_of(said: Input) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": said.text}, *map(_block, said.files)]}
 
 
+_WORDS: Final = ("question", "message", "prompt", "text", "description", "action")
+"""Members in which graphs have the words of a question, by custom: LangGraph itself has values only."""
+
+
+def _words_in(value: Any) -> Iterator[str]:
+    members = as_object(value) or {}
+    return (members[name] for name in _WORDS if isinstance(members.get(name), str))
+
+
 def question_of(interrupt: Any) -> Question:
     value = dig(interrupt, "value")
     text = dig(interrupt, "message")
     if text is None:
-        text = value if isinstance(value, str) else ""
+        text = value if isinstance(value, str) else next(_words_in(value), "")
     schema = dig(interrupt, "response_schema")
     return Question(str(text), None if value == text else value, schema, str(dig(interrupt, "id") or ""))
 

@@ -20,7 +20,7 @@ _DECLARED: Final = 12
 def lines(verdict: Verdict) -> Iterator[str]:
     record, redactor = verdict.record, Redactor(verdict.record.secrets)
     for found in record.found:
-        yield f"{found.driver.title} at {redactor.text(found.driver.place.url)}"
+        yield f"{found.driver.title} at {redactor.text(found.driver.place.own_url)}"
     yield ""
     yield "What each protocol tells when it plays a scenario itself:"
     yield ""

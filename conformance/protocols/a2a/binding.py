@@ -153,3 +153,25 @@ def reason_of(error: Any) -> str:
         if str(dig(detail, "@type")).endswith("google.rpc.ErrorInfo"):
             return str(dig(detail, "reason"))
     return ""
+
+
+async def find_subscription_method(wire: Wire, url: str, headers: Mapping[str, str]) -> str:
+    """Return the HTTP method by which a server takes subscriptions. The protocol buffer says GET and the prose POST
+    (1.0, sections 5.3 and 11.3.2), so a server may take either. `url` is that of a task that does not exist."""
+    status, is_known = await _ask(wire, "GET", url, headers)
+    if status in (405, 501):
+        return "POST"
+    if status == 404 and not is_known:  # a server of files or of other routes, such as Express, has no 405
+        status, is_known = await _ask(wire, "POST", url, headers)
+        return "POST" if status < 300 or (status == 404 and is_known) else "GET"
+    return "GET"
+
+
+async def _ask(wire: Wire, method: str, url: str, headers: Mapping[str, str]) -> tuple[int, bool]:
+    """Return the status, and whether the answer names an error of A2A."""
+    body = dict[str, Any]() if method == "POST" else None
+    accept = {"Accept": "text/event-stream", **headers}
+    async with wire.stream(method, url, sends=None, receives=None, events=None, body=body, headers=accept) as stream:
+        exchange = stream.exchange
+        error = dig(exchange.json, "error") if exchange.is_json else None
+        return exchange.status or 0, bool(reason_of(error)) or isinstance(dig(error, "code"), int)

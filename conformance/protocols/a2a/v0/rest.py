@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlencode
+from uuid import uuid4
 
-from babelgate.conformance.protocols.a2a.binding import CODES, EventStream, Reply, reason_of
+from babelgate.conformance.protocols.a2a.binding import CODES, EventStream, Reply, find_subscription_method, reason_of
 from babelgate.conformance.protocols.a2a.v0.proto import config_params, event_of, result_of, send_params
 from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_object, dig
 from babelgate.conformance.wire.http import Wire
@@ -49,6 +50,8 @@ class RestBinding:
     def __init__(self, wire: Wire, url: str) -> None:
         self.wire = wire
         self.url = url.rstrip("/")
+        self._subscribes_by: str | None = None
+        """HTTP method, once it was found out."""
         self.root = self.url if self.url.endswith("/v1") else f"{self.url}/v1"
 
     def place(self, operation: str, params: Mapping[str, Any]) -> tuple[str, str, dict[str, Any] | None]:
@@ -104,6 +107,9 @@ class RestBinding:
         is_anonymous: bool = False,
     ) -> AsyncGenerator[EventStream]:
         method, url, body = self.place(operation, params)
+        if operation == "SubscribeToTask":
+            method = await self._subscription_method(headers or {})
+            body = dict[str, Any]() if method == "POST" else None
         async with self.wire.stream(
             method,
             url,
@@ -116,6 +122,12 @@ class RestBinding:
         ) as stream:
             self._hold(stream.exchange, operation, body, is_valid=is_valid)
             yield EventStream(stream, _payload, lambda exchange: self.reply(operation, exchange))
+
+    async def _subscription_method(self, headers: Mapping[str, str]) -> str:
+        if self._subscribes_by is None:
+            _, url, _ = self.place("SubscribeToTask", {"id": str(uuid4())})
+            self._subscribes_by = await find_subscription_method(self.wire, url, headers)
+        return self._subscribes_by
 
     def _hold(self, exchange: Exchange, operation: str, body: Any, *, is_valid: bool) -> None:
         if is_valid and operation.startswith("Send"):

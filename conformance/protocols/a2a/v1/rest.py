@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlencode
+from uuid import uuid4
 
-from babelgate.conformance.protocols.a2a.binding import EventStream, Reply, reason_of
+from babelgate.conformance.protocols.a2a.binding import EventStream, Reply, find_subscription_method, reason_of
 from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, dig
 from babelgate.conformance.wire.http import Wire
 
@@ -15,7 +16,7 @@ PATHS: Final[Mapping[str, tuple[str, str]]] = {
     "GetTask": ("GET", "/tasks/{id}"),
     "ListTasks": ("GET", "/tasks"),
     "CancelTask": ("POST", "/tasks/{id}:cancel"),
-    # The protocol buffer says GET, the prose POST: a server may take either, and GET is the normative one.
+    # Or POST: see `find_subscription_method`.
     "SubscribeToTask": ("GET", "/tasks/{id}:subscribe"),
     "CreateTaskPushNotificationConfig": ("POST", "/tasks/{taskId}/pushNotificationConfigs"),
     "GetTaskPushNotificationConfig": ("GET", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
@@ -32,6 +33,8 @@ class RestBinding:
     def __init__(self, wire: Wire, url: str, headers: Mapping[str, str]) -> None:
         self.wire = wire
         self.url = url.rstrip("/")
+        self._subscribes_by: str | None = None
+        """HTTP method, once it was found out."""
         self.headers = headers
 
     def place(self, operation: str, params: Mapping[str, Any]) -> tuple[str, str, dict[str, Any] | None]:
@@ -82,6 +85,9 @@ class RestBinding:
         is_anonymous: bool = False,
     ) -> AsyncGenerator[EventStream]:
         method, url, body = self.place(operation, params)
+        if operation == "SubscribeToTask":
+            method = await self._subscription_method({**self.headers, **(headers or {})})
+            body = dict[str, Any]() if method == "POST" else None
         async with self.wire.stream(
             method,
             url,
@@ -95,6 +101,12 @@ class RestBinding:
             if is_valid:
                 self.wire.hold(stream.exchange, f"{operation}.params", dict(params), is_ours=True)
             yield EventStream(stream, _payload, self.reply)
+
+    async def _subscription_method(self, headers: Mapping[str, str]) -> str:
+        if self._subscribes_by is None:
+            _, url, _ = self.place("SubscribeToTask", {"id": str(uuid4())})
+            self._subscribes_by = await find_subscription_method(self.wire, url, headers)
+        return self._subscribes_by
 
     def reply(self, exchange: Exchange) -> Reply:
         status = exchange.status or 0
