@@ -106,7 +106,7 @@ def _is_same_text(one: Sequence[str], other: Sequence[str]) -> bool:
 
 def _is_same_error(one: str, other: str) -> bool:
     """LangGraph has the class of an exception in a member of its own; others have it before the message, or not."""
-    return one == other or _CLASS.sub("", one) == _CLASS.sub("", other)
+    return other in (one, _CLASS.sub("", one)) or one == _CLASS.sub("", other)
 
 
 def _is_same(one: Any, other: Any) -> bool:

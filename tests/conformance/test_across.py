@@ -13,9 +13,6 @@ import pytest
 import pytest_asyncio
 
 from babelgate.canonical import Artifact, Ask, DataPart, FilePart, Message
-from babelgate.conformance.across.compare import differences
-from babelgate.conformance.across.langgraph import question_of
-from babelgate.conformance.across.model import Meaning, Shot
 from babelgate.conformance.across.play import NothingToCompare, play
 from babelgate.conformance.across.report.document import document, picture
 from babelgate.conformance.across.report.html import html
@@ -438,34 +435,3 @@ async def test_what_our_protocols_tell_otherwise_is_declared_where_it_happens(tm
     }
     assert declared_ids(found["number"]) == number_told | {"plain.text:mcp", "plain.data:mcp"}
     assert "plain.files:aief" in declared_ids(found["table"])
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("Refund?", "Refund?"),
-        ({"question": "Refund?", "amount": 12.5}, "Refund?"),
-        ({"amount": 12.5, "prompt": "Refund?"}, "Refund?"),
-        ({"amount": 12.5}, ""),
-        (None, ""),
-    ],
-)
-def test_the_words_of_a_graphs_question_are_a_member_of_its_value(value: Any, text: str) -> None:
-    asked = question_of({"id": "i", "value": value})
-    assert (asked.text, asked.value) == (text, None if value == text else value)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "is_same"),
-    [
-        ("RuntimeError: it failed", "it failed", True),
-        ("RuntimeError: it failed", "ValueError: it failed", True),
-        ("it failed", "it worked", False),
-        ("RuntimeError: it failed", "RuntimeError: at once", False),
-    ],
-)
-def test_an_error_is_compared_without_its_class(one: str, other: str, is_same: bool) -> None:
-    here, there = (
-        Shot(name, Meaning("failed", error=words), []) for name, words in (("acp", one), ("langgraph", other))
-    )
-    assert ([each.aspect for each in differences(here, there)] == []) is is_same

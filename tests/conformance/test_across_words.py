@@ -1,0 +1,41 @@
+"""Words of questions and errors that protocols put into different members."""
+
+from typing import Any
+
+import pytest
+
+from babelgate.conformance.across.compare import differences
+from babelgate.conformance.across.langgraph import question_of
+from babelgate.conformance.across.model import Meaning, Shot
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("Refund?", "Refund?"),
+        ({"question": "Refund?", "amount": 12.5}, "Refund?"),
+        ({"amount": 12.5, "prompt": "Refund?"}, "Refund?"),
+        ({"amount": 12.5}, ""),
+        (None, ""),
+    ],
+)
+def test_the_words_of_a_graphs_question_are_a_member_of_its_value(value: Any, text: str) -> None:
+    asked = question_of({"id": "i", "value": value})
+    assert (asked.text, asked.value) == (text, None if value == text else value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("RuntimeError: it failed", "it failed", True),
+        ("it failed", "RuntimeError: it failed", True),
+        ("RuntimeError: it failed", "ValueError: it failed", False),
+        ("it failed", "it worked", False),
+        ("RuntimeError: it failed", "RuntimeError: at once", False),
+    ],
+)
+def test_an_error_is_compared_without_its_class(one: str, other: str, is_same: bool) -> None:
+    here, there = (
+        Shot(name, Meaning("failed", error=words), []) for name, words in (("acp", one), ("langgraph", other))
+    )
+    assert ([each.aspect for each in differences(here, there)] == []) is is_same
