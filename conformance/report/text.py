@@ -8,6 +8,7 @@ from typing import Any, Final
 from babelgate.conformance.report.model import Report, SetReport
 from babelgate.conformance.verdict import NOBODY_SAID, Outcome, Result, Verdict
 from babelgate.conformance.wire.exchange import Redactor
+from babelgate.conformance.wire.http import TIMED_OUT
 
 MARKS: Final = {
     Verdict.PASS: "✓",
@@ -85,6 +86,10 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
     for result in report.results:
         if result.verdict in (Verdict.FAIL, Verdict.WARNING) and result not in caused:
             yield from failure(result, report, redactor)
+    if late := _count_late(report):
+        requests = "1 request" if late == 1 else f"{late} requests"
+        yield f"{requests} got no answer in time. If your agent needs longer, give --timeout 60."
+        yield ""
     if caused and not is_verbose:
         yield f"Not tested, because of a failure of something they need: {len(caused)} (--verbose lists them)"
         yield ""
@@ -98,6 +103,13 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
     yield f"{told}; {report.messages} messages held against their schemas; {report.seconds:.1f} s"
     yield f"{report.set.title}: {outcome_words(report.outcome)}: {report.tally}"
     yield ""
+
+
+def _count_late(report: SetReport) -> int:
+    """Return how many requests of failed requirements took too long."""
+    failed = [result for result in report.results if result.verdict in (Verdict.FAIL, Verdict.WARNING)]
+    late = {each.number for result in failed for each in result.exchanges if (each.error or "").startswith(TIMED_OUT)}
+    return len(late)
 
 
 def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) -> Iterator[str]:

@@ -34,6 +34,10 @@ _FRAMES: Final = 20_000
 """Events of a stream that are read."""
 
 
+TIMED_OUT: Final = "nothing came within"
+"""Begins the error of an exchange that took too long."""
+
+
 class Unanswered(Exception):
     """No answer, or no more of it, within the time; or the connection was refused or cut."""
 
@@ -323,5 +327,5 @@ def _schema_for(receives: Receives, status: int) -> str | None:
 
 def _reason(error: Exception, bound: float) -> str:
     if isinstance(error, TimeoutError | httpx.TimeoutException):
-        return f"nothing came within {bound:g} s"
+        return f"{TIMED_OUT} {bound:g} s"
     return str(error) or type(error).__name__

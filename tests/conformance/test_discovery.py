@@ -4,7 +4,7 @@ import pytest
 
 from babelgate.conformance.examine import Selection, examine
 from babelgate.conformance.probe import Options
-from babelgate.conformance.protocols.a2a.discovery import sibling_of
+from babelgate.conformance.protocols.a2a.discovery import WELL_KNOWN, own_url_of, sibling_of
 from babelgate.conformance.report.model import Report
 from babelgate.conformance.verdict import Verdict
 from tests.conformance.servers import (
@@ -99,3 +99,18 @@ async def test_a_card_that_offers_grpc_beside_others_is_judged_by_these_and_says
 )
 def test_a_sibling_agent_has_the_origin_of_the_judged_one(url: str, sibling: str | None) -> None:
     assert sibling_of(url, "slow") == sibling
+
+
+@pytest.mark.parametrize(
+    ("url", "card", "endpoint", "own"),
+    [
+        ("http://a/a2a/echo", "http://a/a2a/echo", "http://a/other/echo", "http://a/a2a/echo"),
+        ("http://a/a2a/echo/", "http://a/a2a/echo", "http://a/other/echo", "http://a/a2a/echo/"),
+        ("http://a/acp", "http://a", "http://a/a2a/echo", "http://a/a2a/echo"),
+        ("http://a", "http://a", "http://a:80/a2a/echo", "http://a:80/a2a/echo"),
+        ("http://localhost:1/v1", "http://localhost:1", "http://127.0.0.1:1/a2a/echo", "http://127.0.0.1:1/a2a/echo"),
+        ("http://a/mcp", "http://a", "http://elsewhere/a2a/echo", "http://a/mcp"),
+    ],
+)
+def test_the_url_of_an_agent_is_that_of_its_card(url: str, card: str, endpoint: str, own: str) -> None:
+    assert own_url_of(url, card + WELL_KNOWN, [endpoint]) == own

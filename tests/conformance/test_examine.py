@@ -18,6 +18,7 @@ from babelgate.conformance.examine import Selection, SelectionError, examine
 from babelgate.conformance.probe import Options
 from babelgate.conformance.report import FORMS, render
 from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.text import lines
 from babelgate.conformance.requirement import load_set, set_names
 from babelgate.conformance.trigger import BEHAVIOURS
 from babelgate.conformance.verdict import Outcome, Verdict
@@ -188,6 +189,24 @@ async def test_headers_go_to_the_host_that_was_named_and_to_no_other() -> None:
         assert list(wire.withheld) == [origin_of(other)]
     assert [each.get("authorization") for each in heard] == ["Bearer secret-of-mine"] * 2 + [None] * 2
     assert [each.get("x-tenant") for each in heard] == ["mine"] * 2 + [None] * 2
+
+
+async def test_an_agent_that_needs_longer_is_told_how_to_be_given_it() -> None:
+    """The card comes at once, and no call is ever answered."""
+    server = a2a_1_0.SERVER
+    inner = server.make("")
+
+    async def late(scope: Any, receive: Any, send: Any) -> None:
+        while scope["type"] == "http" and scope["method"] == "POST":
+            if (await receive())["type"] == "http.disconnect":
+                return
+        await inner(scope, receive, send)
+
+    options = Options(headers=server.options.headers, triggers=server.options.triggers, timeout=0.2)
+    async with serving(late) as url:
+        report = await examine(url + server.path, Selection("a2a", "1.0", ("cancel.ended",)), options)
+    told = "\n".join(lines(report))
+    assert "got no answer in time. If your agent needs longer, give --timeout 60." in told
 
 
 async def test_one_fault_is_one_failure() -> None:

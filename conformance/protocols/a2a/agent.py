@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from babelgate.conformance.probe import Context
 from babelgate.conformance.protocols.a2a.binding import Binding
-from babelgate.conformance.protocols.a2a.discovery import Found, sibling_of
+from babelgate.conformance.protocols.a2a.discovery import Found, own_url_of, sibling_of
 from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, Prerequisite
 from babelgate.conformance.wire.exchange import as_list
 from babelgate.conformance.wire.http import Wire
@@ -57,12 +57,13 @@ def behaviour_text(behaviour: str) -> str:
 
 
 async def _sibling(ctx: Ctx, name: str) -> Agent:
-    url = sibling_of(ctx.target.url, name)
+    target = ctx.target
+    url = sibling_of(own_url_of(target.url, target.found.exchange.url, [each.url for each in target.bindings]), name)
     if url is None:
         raise NotObserved(
             f"{ctx.target.url} names no agent, so the URL of the agent {name} is unknown; judge an agent's URL"
         )
-    return ctx.target if url == ctx.target.url else await ctx.target.reopen(ctx.wire, url)
+    return target if url == target.url else await target.reopen(ctx.wire, url)
 
 
 def message(text: str, **members: Any) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Where the card of an agent is: below its own URL, or at the origin."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+from babelgate.conformance.wire import credentials
 from babelgate.conformance.wire.exchange import Exchange, as_object
 from babelgate.conformance.wire.http import Receives, Unanswered, Wire
 
@@ -56,6 +57,14 @@ def why_not_spoken(card: Any, transports: Iterable[Any], interface: str) -> str:
 def origin_of(url: str) -> str:
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+
+
+def own_url_of(url: str, card_url: str, endpoints: Sequence[str]) -> str:
+    """Return the URL of the judged agent itself. If its card is at the origin, `url` may belong to another protocol,
+    such as `…/acp`: then the endpoint that the card names counts, if it has the same origin."""
+    is_below = card_url.removesuffix(WELL_KNOWN).rstrip("/") == url.removesuffix(WELL_KNOWN).rstrip("/")
+    named = (endpoint for endpoint in endpoints if credentials.origin_of(endpoint) == credentials.origin_of(url))
+    return url if is_below and urlsplit(url).path.strip("/") else next(named, url)
 
 
 def sibling_of(url: str, agent: str) -> str | None:
