@@ -25,6 +25,7 @@ async def created_task_is_listed(ctx: Ctx) -> None:
         if any(dig(each, "task_id") == task_id for each in tasks):
             return
         check(bool(tasks), f"the task {task_id} is on one of the pages", [], exchange)
+    raise NotObserved(f"the task {task_id} is on none of the first {_MOST_PAGES} pages: too many tasks to look for it")
 
 
 @probes.add

@@ -222,6 +222,8 @@ class Agent(Served):
         ]
         faces[-1]["url"] = "https://example.com:443"
         self.drop_if("an interface without its url", faces[-1], "url")
+        for face in faces:
+            self.drop_if("interfaces without a version", face, "protocolVersion")
         self.set_if("a version with a patch", faces[1], protocolVersion="1.0.0")
         self.set_if("a URL without a host", faces[1], url="/agent")
         if self.does("an interface twice"):

@@ -11,6 +11,7 @@ VIOLATIONS: Final = (
     Violation("bindings in lower case", "card.binding-names"),
     Violation("an interface twice", "card.interfaces-differ"),
     Violation("a version with a patch", "card.version-form"),
+    Violation("interfaces without a version", "card.interface-schema", ("card.version-form",)),
     Violation("a capability that is a text", "card.capabilities-schema", ("extended.undeclared",)),
     Violation("a scheme of two kinds", "card.security-schema"),
     Violation("no contextId", "send.context", ("send.callers-context", "stream.ids", "form.list")),

@@ -64,8 +64,8 @@ def every_binding(wire: Wire, found: Found) -> Iterator[Binding]:
     """Those over HTTP, of versions 1.x."""
     headers = headers_of(found.card)
     for each in as_list(dig(found.card, "supportedInterfaces")):
-        where, name, version = (dig(each, key) for key in ("url", "protocolBinding", "protocolVersion"))
-        if isinstance(where, str) and str(version).startswith("1"):
+        where, name = dig(each, "url"), dig(each, "protocolBinding")
+        if isinstance(where, str) and _is_of_1_0(each):
             absolute = urljoin(found.exchange.url, where)
             if name == "JSONRPC":
                 yield JsonRpcBinding(wire, absolute, DIALECT, headers)
@@ -75,11 +75,13 @@ def every_binding(wire: Wire, found: Found) -> Iterator[Binding]:
 
 def transports_of(card: Any) -> list[Any]:
     """The bindings of versions 1.x that the card names."""
-    return [
-        dig(each, "protocolBinding")
-        for each in as_list(dig(card, "supportedInterfaces"))
-        if str(dig(each, "protocolVersion")).startswith("1")
-    ]
+    return [dig(each, "protocolBinding") for each in as_list(dig(card, "supportedInterfaces")) if _is_of_1_0(each)]
+
+
+def _is_of_1_0(interface: Any) -> bool:
+    """Return whether an interface speaks 1.x. One without a version breaks the specification (4.4.6), and is judged:
+    only cards of 1.0 have interfaces of this form."""
+    return str(dig(interface, "protocolVersion") or "1.0").startswith("1")
 
 
 def headers_of(card: Any) -> dict[str, str]:
