@@ -49,6 +49,14 @@ async def test_the_demo_agents_keep_a2a_of_both_revisions(tmp_path: Path, accept
     assert_recorded("babelgate", report, accept)
 
 
+async def test_an_agent_that_calls_no_private_address_breaks_nothing(tmp_path: Path) -> None:
+    """As `babelgate serve` is without settings, on a machine that may not resolve the names of others either."""
+    async with running(tmp_path, network={"allow": []}) as gateway:
+        chosen = Selection("a2a", only=("push.*",))
+        report = await examine(f"{gateway.url}/a2a/echo", chosen, ALONE)
+    assert [f"{each.requirement.id}: {each.expected}" for of in report.sets for each in of.broken()] == []
+
+
 async def test_the_demo_agents_keep_the_agent_protocol_in_both_layouts(tmp_path: Path, accept: bool) -> None:
     settings = {"keys": KEYS, "default_agent": "echo", "limits": {"ephemeral_ttl": 0.1}}
     report = await judged(tmp_path, "agent-protocol", OWNED, "/agent-protocol", **settings)

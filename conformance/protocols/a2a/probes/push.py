@@ -1,5 +1,7 @@
 """Push notifications: configs, and what is delivered by them."""
 
+import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ probes: Final = Probes[Agent]()
 
 _ELSEWHERE: Final = "https://example.com/babelgate/webhook"
 """RFC 2606 keeps the name for examples; nothing is delivered to it, since its tasks have ended."""
+_ADDRESS: Final = re.compile(r"\b(?:url|host|address|resolved?|dns|private|loopback)\b", re.IGNORECASE)
 _SECRET: Final = "babelgate-push-credentials"
 _TOKEN: Final = "babelgate-push-token"
 
@@ -48,7 +51,18 @@ async def webhook(ctx: Ctx, binding: str) -> str:
     agent = await agent_for(ctx, "plain")
     near = f"http://{ctx.options.callback_host}:9/babelgate"
     reply = await create(agent[binding], sent.task["id"], near, id="babelgate-0")
-    return near if not reply.reason else _ELSEWHERE
+    if not reply.reason:
+        return near
+    reply = await create(agent[binding], sent.task["id"], _ELSEWHERE, id="babelgate-1")
+    if reply.reason and is_about_the_url(reply.exchange):
+        raise NotObserved(f"the agent calls neither {near} nor {_ELSEWHERE}; let it, or give --callback-host")
+    return _ELSEWHERE
+
+
+def is_about_the_url(exchange: Exchange) -> bool:
+    """Return whether an error refuses a webhook because of its address, as guards against forged requests and
+    resolvers do, and not because push notifications do not work."""
+    return exchange.is_json and _ADDRESS.search(json.dumps(dig(exchange.json, "error") or exchange.json)) is not None
 
 
 async def create_config(ctx: Ctx, binding: str) -> Configured:
