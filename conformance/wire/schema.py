@@ -4,15 +4,17 @@ A violation belongs to the innermost definition in which it lies, so that a part
 not of the task that holds it; and it is told which definitions a message was held against at all.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, cast
 
 import yaml
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend  # pyright: ignore[reportUnknownVariableType]
 
 _PREFIX: Final = "#/$defs/"
@@ -64,6 +66,24 @@ _Validator: Final = cast("Any", extend(Draft202012Validator, {"$ref": _reference
 _Validator.descend = _descend
 
 
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+def _is_time(value: Any) -> bool:
+    """Return whether a text is a time with its zone (RFC 3339, section 5.6). Other values have no format."""
+    if not isinstance(value, str):
+        return True
+    if _TIME.fullmatch(value) is None:
+        return False
+    datetime.fromisoformat(value.upper())
+    return True
+
+
+_FORMATS: Final = FormatChecker()
+# jsonschema checks `date-time` only where another package is installed.
+_FORMATS.checkers = {**Draft202012Validator.FORMAT_CHECKER.checkers, "date-time": (_is_time, (ValueError,))}
+
+
 class Schemas:
     """The definitions of a JSON Schema, each of which can be held against a value."""
 
@@ -76,8 +96,7 @@ class Schemas:
             if ref.removeprefix(_PREFIX) not in self._definitions:
                 raise ValueError(f"{ref} leads nowhere")
         self._validators: Mapping[str, Any] = {
-            name: _Validator(each, format_checker=Draft202012Validator.FORMAT_CHECKER)
-            for name, each in self._definitions.items()
+            name: _Validator(each, format_checker=_FORMATS) for name, each in self._definitions.items()
         }
         self._parts: dict[int, Any] = {}
 
