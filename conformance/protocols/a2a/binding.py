@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, dig
-from babelgate.conformance.wire.http import Stream, Wire
+from babelgate.conformance.wire.http import Stream, Unanswered, Wire
 
 CODES: Final[Mapping[int, str]] = {
     -32700: "PARSE_ERROR",
@@ -171,7 +171,12 @@ async def _ask(wire: Wire, method: str, url: str, headers: Mapping[str, str]) ->
     """Return the status, and whether the answer names an error of A2A."""
     body = dict[str, Any]() if method == "POST" else None
     accept = {"Accept": "text/event-stream", **headers}
-    async with wire.stream(method, url, sends=None, receives=None, events=None, body=body, headers=accept) as stream:
-        exchange = stream.exchange
-        error = dig(exchange.json, "error") if exchange.is_json else None
-        return exchange.status or 0, bool(reason_of(error)) or isinstance(dig(error, "code"), int)
+    try:
+        async with wire.stream(
+            method, url, sends=None, receives=None, events=None, body=body, headers=accept
+        ) as stream:
+            exchange = stream.exchange
+    except Unanswered as error:  # a2a-sdk 0.3.26 and 1.3.0 begin a stream, and then find that there is no task
+        exchange = error.exchange
+    told = dig(exchange.json, "error") if exchange.is_json else None
+    return exchange.status or 0, bool(reason_of(told)) or isinstance(dig(told, "code"), int)
