@@ -4,6 +4,9 @@ from base64 import b64decode
 from binascii import Error as BinasciiError
 from urllib.parse import unquote_to_bytes
 
+from babelgate.canonical import Event, FilePart
+from babelgate.canonical.event import ArtifactAdded, PartAdded
+
 
 def decode_data_url(url: str) -> tuple[str, bytes] | None:
     """Return the media type, without parameters, and the bytes. Return None if the URL is not a valid `data:` URL."""
@@ -20,3 +23,16 @@ def decode_data_url(url: str) -> tuple[str, bytes] | None:
         except (BinasciiError, ValueError):
             return None
     return media_type.lower() or "text/plain", raw
+
+
+def inline_data_url(event: Event) -> Event:
+    """Return an event of an agent with the bytes of its file in place of a `data:` URL. Callers of protocols that send
+    files by URL would get the whole file as a URL, and others none."""
+    if not isinstance(event, PartAdded | ArtifactAdded):
+        return event
+    part = event.part
+    if not isinstance(part, FilePart) or part.url is None or (found := decode_data_url(part.url)) is None:
+        return event
+    media_type, raw = found
+    part = part.replace(media_type=part.media_type or media_type, url=None, inline=raw, size=len(raw))
+    return event.replace(part=part)

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
 from babelgate.adapters._client.calls import Calls
+from babelgate.adapters._data_url import inline_data_url
 from babelgate.canonical import Event, FaultError, Invocation
 from babelgate.canonical.agent import DETACH
 
@@ -54,7 +55,7 @@ async def drive(run: UpstreamRun) -> AsyncGenerator[Event]:
                 async with aclosing(stage):
                     async for events in stage:
                         for event in events:
-                            yield event
+                            yield inline_data_url(event)
     except asyncio.CancelledError as error:
         is_detached = DETACH in error.args
         raise
