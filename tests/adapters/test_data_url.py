@@ -38,7 +38,8 @@ def test_a_data_url_is_its_bytes(url: str, found: tuple[str, bytes] | None) -> N
 def test_a_file_that_an_agent_gives_as_a_data_url_has_its_bytes(
     kind: Any, url: str, inline: bytes | None, media_type: str | None
 ) -> None:
-    part = inline_data_url(kind(part=FilePart(name="a", url=url))).part
+    event: Any = inline_data_url(kind(part=FilePart(name="a", url=url)))
+    part = event.part
     assert (part.name, part.inline, part.media_type) == ("a", inline, media_type)
     assert part.url == (url if inline is None else None)
 
