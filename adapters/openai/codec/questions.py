@@ -23,9 +23,8 @@ tool, so a client that does not know what its server is sends this header instea
 CALLS: Final = "calls"
 _TOOLS: Final = ("tools", "functions")
 _AS_TEXT: Final = "a question as text has none"
-
-
 _ASKS: Final = "asks"
+"""Member of a run's own data: how its caller is asked."""
 _WORDS: Final = "words"
 
 
@@ -48,13 +47,13 @@ def without_ask(config: JsonObject) -> JsonObject:
 
 
 def own_of_questions(*, in_words: bool) -> JsonObject:
-    """Return what a run keeps of how its caller is asked."""
+    """Return what a run stores, so that whoever reads it later shows its questions as its caller saw them."""
     return {_ASKS: _WORDS} if in_words else {}
 
 
 def is_asked_in_words(created: RunCreated | None) -> bool:
-    """Return whether the request that started a run came by this API and declared no `ask_caller`. Questions of runs
-    that other protocols started are calls: whoever reads them has an id to answer."""
+    """Return whether a run's questions are shown as text: its request came by this API and did not declare
+    `ask_caller`. Questions of runs that other protocols started are calls, so that a reader has an id to answer."""
     return created is not None and object_in(dict(created.extra), "openai").get(_ASKS) == _WORDS
 
 
@@ -77,7 +76,7 @@ def called_part(asked: InterruptRaised | Interrupt) -> ToolCallPart | None:
 
 
 def question_text(asked: InterruptRaised | Interrupt) -> str:
-    """Return the words of a question that is no call."""
+    """Return the text that shows a question: its words, or else its data as JSON."""
     if asked.message.text or asked.value is None:
         return asked.message.text or "The agent waits for your answer."
     return json.dumps(asked.value, ensure_ascii=False)
@@ -94,7 +93,9 @@ def question_losses(asked: InterruptRaised) -> Iterator[Feature]:
 
 
 def text_losses(asked: InterruptRaised) -> Iterator[Loss]:
-    """Return what the text of a question does not say of it."""
+    """Return the losses of a question that is shown as text."""
+    if asked.value is not None and asked.message.text:
+        yield Loss(feature=Feature.QUESTION.value, how="the data beside the words of a question")
     if asked.ask == "auth":
         yield Loss(feature=Feature.AUTH_REQUEST.value, how=_AS_TEXT)
     if asked.answer_schema is not None:

@@ -1,13 +1,15 @@
-"""Questions that a completion or a response showed as text, and that the next user message answers."""
+"""Finds the question that the next user message answers, if a completion or a response showed it as text."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
 from litestar.connection import ASGIConnection
 
+from babelgate.adapters.openai.codec.messages import decode_answer
 from babelgate.adapters.openai.codec.model import object_in
 from babelgate.adapters.openai.codec.questions import (
     CALLS,
@@ -16,12 +18,12 @@ from babelgate.adapters.openai.codec.questions import (
     is_asked_in_words,
     question_text,
 )
-from babelgate.canonical import FaultCode, FaultError, Hub, Interrupt, Message, RunFilter, Task, TaskFilter
+from babelgate.canonical import FaultCode, FaultError, Hub, Interrupt, Message, RunFilter, Task, TaskFilter, TextPart
 from babelgate.canonical.state import WAITING
-from babelgate.canonical.value import JsonObject
+from babelgate.canonical.value import Json, JsonObject
 
 _SAID: Final = "said"
-"""Member of a run's own data: digest of the conversation that its request sent."""
+"""Member of a run's own data: digest of the conversation in its request."""
 _MOST: Final = 64
 """Waiting tasks of an agent that are searched for one conversation, newest first. Chosen."""
 
@@ -31,6 +33,28 @@ def is_asked_by_calls(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
     return connection.headers.get(QUESTIONS_HEADER, "").strip().lower() == CALLS
 
 
+class SentMessages:
+    """Messages of one request, each decoded once: the bytes of its files may be many."""
+
+    def __init__(self, before: Callable[[], Sequence[Message]], news: Callable[[], Sequence[Message]]) -> None:
+        self._decode_before = before
+        self._decode_news = news
+
+    @cached_property
+    def before(self) -> Sequence[Message]:
+        """The history."""
+        return self._decode_before()
+
+    @cached_property
+    def news(self) -> Sequence[Message]:
+        """The messages after the history."""
+        return self._decode_news()
+
+    def own(self) -> JsonObject:
+        """Return what a run keeps of its request, so that the next request finds the run by its history."""
+        return {_SAID: _digest((*self.before, *self.news))}
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """Oldest open question of a task, all of whose open questions were shown as text."""
@@ -38,22 +62,23 @@ class Question:
     task: Task
     interrupt: Interrupt
 
-
-def own_of_conversation(messages: Sequence[Message]) -> JsonObject:
-    """Return what a run keeps to be found again by the conversation that its caller sends with the next request."""
-    return {_SAID: _digest(messages)}
+    def answer(self, news: Sequence[Message]) -> tuple[dict[str, Json], Sequence[Message]]:
+        """Return the value that user messages give, by the question's id, and the messages for the agent."""
+        value, message = decode_answer("\n".join(each.text for each in news), self.interrupt.answer_schema)
+        is_text = all(isinstance(part, TextPart) for each in news for part in each.parts)
+        return {self.interrupt.interrupt_id: value}, (message,) if is_text else news
 
 
 async def find_question_on(hub: Hub, owner: str, agent: str, thread_id: str) -> Question | None:
-    """Return the question that waits on a thread."""
+    """Return the question of an agent's newest waiting task on a thread."""
     for task in await _waiting_tasks(hub, owner, TaskFilter(agent=agent, thread_id=thread_id, states=WAITING), 1):
         return await _find_question(hub, owner, task)
     return None
 
 
 async def find_question_in(hub: Hub, owner: str, agent: str, before: Sequence[Message]) -> Question | None:
-    """Return the question that ends a conversation without a thread. Callers that send equal conversations have asked
-    equal agents the same, so any of their questions is the right one."""
+    """Return the question that ends a conversation without a thread. If an owner has several equal conversations that
+    wait, any of them will do: the agent knows the same in each."""
     said = len(before)
     while said and before[said - 1].role == "agent":
         said -= 1
@@ -75,7 +100,8 @@ async def _waiting_tasks(hub: Hub, owner: str, where: TaskFilter, limit: int) ->
 async def _find_question(
     hub: Hub, owner: str, task: Task, last: str | None = None, digest: str | None = None
 ) -> Question | None:
-    """`last`: words that the assistant said last; `digest`: of the conversation before."""
+    """Return the oldest open question of a task if all of them were shown as text. `last`: the last words of the
+    assistant, which must end with a question. `digest`: digest of the conversation before these words."""
     try:
         asked = await hub.reads.open_interrupts(owner, task.task_id)
         if not asked or any(called_part(each) for each in asked):
@@ -96,6 +122,7 @@ async def _find_question(
 
 
 def _digest(messages: Sequence[Message]) -> str:
-    """Digest of what a user and an agent have said: instructions may change from one request to the next."""
+    """Return a digest of the texts of user and agent. Instructions are left out, because they may change with each
+    request."""
     said = [[each.role, each.text.strip()] for each in messages if each.role in ("user", "agent") and each.text]
     return sha256(json.dumps(said).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -23,10 +24,10 @@ from babelgate.adapters.openai.codec.questions import has_ask_tool, own_of_quest
 from babelgate.adapters.openai.server.answers import make_answers
 from babelgate.adapters.openai.server.asked import (
     Question,
+    SentMessages,
     find_question_in,
     find_question_on,
     is_asked_by_calls,
-    own_of_conversation,
 )
 from babelgate.adapters.openai.server.completion import Completion
 from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, why_not_open
@@ -42,7 +43,6 @@ from babelgate.canonical import (
     Receipt,
     RunInput,
     Submission,
-    TextPart,
 )
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Json, JsonObject, is_uuid
@@ -56,6 +56,9 @@ _HEARTBEAT: Final = 15.0
 measured."""
 _THREAD: Final = "thread_id"
 """The member of a request's metadata that names a thread."""
+
+_Place = tuple[str | None, str | None, bool]
+"""Id and name of the thread that a request names, and whether the thread exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +122,32 @@ class Chat(Handlers):
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, *, in_words: bool
     ) -> _Begun:
         """Raises invalid, not_found, not_awaiting."""
+        sent = SentMessages(partial(decode_messages, said.before), partial(decode_messages, said.news))
+        own: JsonObject = {}
+        if in_words:
+            is_on_thread = (body.metadata or {}).get(_THREAD) is not None
+            own = {**own_of_questions(in_words=True), **({} if is_on_thread else sent.own())}
         if said.answers:
-            return await self._answer(who, body, agent, said, in_words=in_words)
-        question = await self._find_question(who, body, agent, said) if in_words else None
-        if question is not None:
-            return await self._answer_in_words(who, body, agent, said, question)
-        return await self._submit(who, body, agent, said, in_words=in_words)
-
-    async def _submit(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, *, in_words: bool
-    ) -> _Begun:
-        """Raises invalid."""
+            return await self._answer(who, body, agent, said, own)
         if not said.news:
             refuse("messages", "The last message calls a tool. Add the tool's result or a user message.")
+        place = await self._thread(who, body, agent)
+        if in_words and all(message.role == "user" for message in said.news):
+            question = await self._find_question(who, agent, sent, place)
+            if question is not None:
+                return await self._answer_in_words(who, body, agent, sent, question, own)
+        return await self._submit(who, body, agent, sent, place, own)
+
+    async def _submit(
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, sent: SentMessages, place: _Place, own: JsonObject
+    ) -> _Begun:
+        """Raises invalid."""
         told = decode_request(body.babelgate)
-        thread_id, alias, is_known = await self._thread(who, body, agent)
+        thread_id, alias, is_known = place
         # SPEC/chat/completion_create_params.py, store: only who asks for it has a completion kept.
         keeps = thread_id is not None or alias is not None or bool(body.store)
         # A thread knows what was said on it; a thread of the call's own is told.
-        before = () if is_known or told.start.fork is not None else said.before
+        before = () if is_known or told.start.fork is not None else sent.before
         submission = Submission(
             agent=agent.name,
             protocol="openai",
@@ -146,13 +156,13 @@ class Chat(Handlers):
                 who,
                 body,
                 agent,
-                with_uploads(told, given_messages(told) or decode_messages(said.news)),
+                with_uploads(told, given_messages(told) or sent.news),
+                own,
                 len(told.uploads),
-                own=_own(said, in_words=in_words),
             ),
             thread_id=thread_id,
             alias=alias,
-            history=await resolve_own_files(self._hub, who, decode_messages(before)),
+            history=await resolve_own_files(self._hub, who, before),
             ephemeral=not keeps,
         )
         receipt = await self._hub.submit(who.owner, told.start.apply(submission))
@@ -164,8 +174,8 @@ class Chat(Handlers):
         body: w.ChatCreate,
         agent: AgentInfo,
         messages: Sequence[Message],
+        own: JsonObject,
         uploaded: int = 0,
-        own: JsonObject | None = None,
     ) -> RunInput:
         told, config = decode_request(body.babelgate), body.config()
         if not _is_same(agent):
@@ -181,8 +191,7 @@ class Chat(Handlers):
             extra=api_extra(CHAT_VERSION, own),
         )
 
-    async def _thread(self, who: Caller, body: w.ChatCreate, agent: AgentInfo) -> tuple[str | None, str | None, bool]:
-        """Id or name of the thread, and whether there is one."""
+    async def _thread(self, who: Caller, body: w.ChatCreate, agent: AgentInfo) -> _Place:
         named = (body.metadata or {}).get(_THREAD)
         if named is None:
             return None, None, False
@@ -202,38 +211,35 @@ class Chat(Handlers):
 
     # Answers
 
-    async def _find_question(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation
-    ) -> Question | None:
-        """Return the question that the user messages at the end answer."""
-        if not said.news or any(message.role != "user" for message in said.news):
-            return None
-        thread_id, alias, is_known = await self._thread(who, body, agent)
+    async def _find_question(self, who: Caller, agent: AgentInfo, sent: SentMessages, place: _Place) -> Question | None:
+        """Return the question that the new user messages answer."""
+        thread_id, alias, is_known = place
         if thread_id is None and alias is None:
-            return await find_question_in(self._hub, who.owner, agent.name, decode_messages(said.before))
-        if not is_known:
-            return None
+            return await find_question_in(self._hub, who.owner, agent.name, sent.before)
         if thread_id is None and alias is not None:
             thread_id = await self._hub.reads.thread_of(who.owner, "openai", agent.name, alias)
-        return None if thread_id is None else await find_question_on(self._hub, who.owner, agent.name, thread_id)
+        if thread_id is None or not is_known:
+            return None
+        return await find_question_on(self._hub, who.owner, agent.name, thread_id)
 
     async def _answer_in_words(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, question: Question
+        self,
+        who: Caller,
+        body: w.ChatCreate,
+        agent: AgentInfo,
+        sent: SentMessages,
+        question: Question,
+        own: JsonObject,
     ) -> _Begun:
-        asked, news = question.interrupt, decode_messages(said.news)
-        value, message = decode_answer("\n".join(each.text for each in news), asked.answer_schema)
-        is_text = all(isinstance(part, TextPart) for each in news for part in each.parts)
-        own = _own(said, in_words=True)
-        given = await self._input(who, body, agent, (message,) if is_text else news, own=own)
-        task = question.task
-        receipt = await self._hub.answer(
-            who.owner, make_answers(task.task_id, {asked.interrupt_id: value}, given, decode_request(None))
-        )
-        thread = await self._hub.reads.thread(who.owner, task.thread_id)
+        values, messages = question.answer(sent.news)
+        given = await self._input(who, body, agent, messages, own)
+        answers = make_answers(question.task.task_id, values, given, decode_request(None))
+        receipt = await self._hub.answer(who.owner, answers)
+        thread = await self._hub.reads.thread(who.owner, question.task.thread_id)
         return _Begun(receipt, cancels=thread.ephemeral)
 
     async def _answer(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, *, in_words: bool
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, own: JsonObject
     ) -> _Begun:
         task = await find_asking_task(self._hub, who.owner, said.answers[0].task_id, _WORDS)
         if task.agent != agent.name:
@@ -250,19 +256,10 @@ class Chat(Handlers):
             native = decode_answer(answer.text, asked[interrupt_id].answer_schema)
             values[interrupt_id], message = take_answer(told, interrupt_id, *native)
             messages.append(message)
-        said_now = (*messages, *decode_messages(said.others))
-        given = await self._input(who, body, agent, said_now, own=_own(said, in_words=in_words))
+        given = await self._input(who, body, agent, (*messages, *decode_messages(said.others)), own)
         receipt = await self._hub.answer(who.owner, make_answers(task.task_id, values, given, told))
         thread = await self._hub.reads.thread(who.owner, task.thread_id)
         return _Begun(receipt, cancels=thread.ephemeral)
-
-
-def _own(said: Conversation, *, in_words: bool) -> JsonObject:
-    """Return what a run keeps of its request, to be found again by the next one."""
-    if not in_words:
-        return {}
-    sent = decode_messages((*said.before, *said.news))
-    return {**own_of_questions(in_words=True), **own_of_conversation(sent)}
 
 
 def _is_same(agent: AgentInfo) -> bool:

@@ -21,17 +21,17 @@ from babelgate.adapters._server.sse import event_stream
 from babelgate.adapters.openai.carries import RESPONSES, RESPONSES_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
 from babelgate.adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
-from babelgate.adapters.openai.codec.messages import decode_answer, refuse
+from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import api_extra
 from babelgate.adapters.openai.codec.questions import has_ask_tool, own_of_questions, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
 from babelgate.adapters.openai.server.asked import (
     Question,
+    SentMessages,
     find_question_in,
     find_question_on,
     is_asked_by_calls,
-    own_of_conversation,
 )
 from babelgate.adapters.openai.server.compact import read_expanded
 from babelgate.adapters.openai.server.follow import Reading
@@ -59,7 +59,6 @@ from babelgate.canonical import (
     RunInput,
     RunStatus,
     Submission,
-    TextPart,
 )
 from babelgate.canonical.history import StateHistory
 from babelgate.canonical.thread import Loss
@@ -81,6 +80,8 @@ class CheckedRequest:
     body: w.ResponseCreate
     agent: AgentInfo
     said: Conversation
+    sent: SentMessages
+    """The items of `said` as messages."""
     previous: FoundRun | None
     thread_id: str | None
     """Of the conversation."""
@@ -89,7 +90,7 @@ class CheckedRequest:
     previous_id: str | None
     """What the response shows as the one before it."""
     in_words: bool = False
-    """Questions are texts: the request declares no tool by which agents ask."""
+    """Questions are texts, because the request declares no tool by which agents ask."""
 
     @property
     def is_kept(self) -> bool:
@@ -143,9 +144,11 @@ class CreateResponse(Handlers):
         known: Container[str] = (),
         previous_id: str | None = None,
     ) -> Begun:
-        """What a body asks for. `extended` = the caller has activated the extension; `by_calls`: it takes calls of
-        `ask_caller` that it has not declared; the rest is as in `check`. Raises
-        invalid, unsupported, not_found, not_awaiting."""
+        """Start the response that a request asks for.
+
+        `extended`: the caller has activated the extension. `by_calls`: it takes calls of `ask_caller` that it has not
+        declared. The other parameters are those of `check`. Raises invalid, unsupported, not_found, not_awaiting.
+        """
         given = await self._references.expand(who.owner, given, keeps=self._is_passed_on(given))
         asked = await self.check(who, given, known=known, previous_id=previous_id)
         extended = extended or asked.body.babelgate is not None
@@ -180,7 +183,10 @@ class CreateResponse(Handlers):
         if body.conversation_id is not None:
             thread_id = (await find_conversation(self._hub, who.owner, body.conversation_id)).thread_id
         shown = previous_id or body.previous_response_id
-        return CheckedRequest(who, body, agent, said, previous, thread_id, decode_request(body.babelgate), shown)
+        extension = decode_request(body.babelgate)
+        decode = partial(decode_items, same=_is_same(agent))
+        sent = SentMessages(partial(decode, said.before), partial(decode, said.others))
+        return CheckedRequest(who, body, agent, said, sent, previous, thread_id, extension, shown)
 
     def _is_passed_on(self, given: object) -> bool:
         """Whether the agent's own server speaks this API."""
@@ -217,19 +223,16 @@ class CreateResponse(Handlers):
                 version=RESPONSES_VERSION,
                 input=await self._input(
                     asked,
-                    with_uploads(asked.extension, given_messages(asked.extension) or self._decode(asked, said.others)),
+                    with_uploads(asked.extension, given_messages(asked.extension) or asked.sent.news),
                     await self._checkpoint(asked),
                     len(asked.extension.uploads),
                 ),
                 thread_id=thread_id,
-                history=await resolve_own_files(self._hub, asked.who, self._decode(asked, said.before)),
+                history=await resolve_own_files(self._hub, asked.who, asked.sent.before),
                 if_missing="create" if thread_id is None else "reject",
                 ephemeral=thread_id is None and not asked.is_kept,
             )
             return await self._hub.submit(asked.who.owner, asked.extension.start.apply(submission))
-
-    def _decode(self, asked: CheckedRequest, items: Sequence[w.Item]) -> tuple[Message, ...]:
-        return decode_items(items, same=_is_same(asked.agent))
 
     @asynccontextmanager
     async def _turn(self, owner: str, thread_id: str | None) -> AsyncGenerator[None]:
@@ -276,7 +279,7 @@ class CreateResponse(Handlers):
         own |= {"store": False} if not asked.is_kept else {}
         own |= own_of_questions(in_words=asked.in_words)
         if asked.in_words and asked.previous is None and asked.thread_id is None:
-            own |= own_of_conversation(self._decode(asked, (*asked.said.before, *asked.said.others)))
+            own |= asked.sent.own()
         return RunInput(
             messages=await resolve_own_files(self._hub, asked.who, messages),
             uploaded=uploaded,
@@ -300,15 +303,12 @@ class CreateResponse(Handlers):
             return await find_question_on(self._hub, owner, agent, asked.previous.run.thread_id)
         if asked.thread_id is not None:
             return await find_question_on(self._hub, owner, agent, asked.thread_id)
-        return await find_question_in(self._hub, owner, agent, self._decode(asked, said.before))
+        return await find_question_in(self._hub, owner, agent, asked.sent.before)
 
     async def _answer_in_words(self, asked: CheckedRequest, question: Question) -> Receipt:
-        messages = self._decode(asked, asked.said.others)
-        interrupt = question.interrupt
-        value, message = decode_answer("\n".join(each.text for each in messages), interrupt.answer_schema)
-        is_text = all(isinstance(part, TextPart) for each in messages for part in each.parts)
-        given = await self._input(asked, (message,) if is_text else messages)
-        answers = make_answers(question.task.task_id, {interrupt.interrupt_id: value}, given, asked.extension)
+        values, messages = question.answer(asked.sent.news)
+        given = await self._input(asked, messages)
+        answers = make_answers(question.task.task_id, values, given, asked.extension)
         return await self._hub.answer(asked.who.owner, answers)
 
     async def _answer(self, asked: CheckedRequest) -> Receipt:
@@ -331,7 +331,7 @@ class CreateResponse(Handlers):
             native = decode_item_answer(answer, open_[interrupt_id].answer_schema)
             values[interrupt_id], message = take_answer(asked.extension, interrupt_id, *native)
             messages.append(message)
-        given = await self._input(asked, (*messages, *self._decode(asked, said.others)))
+        given = await self._input(asked, (*messages, *asked.sent.news))
         return await self._hub.answer(who.owner, make_answers(task.task_id, values, given, asked.extension))
 
 

@@ -126,6 +126,11 @@ async def twice(text: str) -> AsyncGenerator[Any, Any]:
     yield f"{first} and {second}"
 
 
+async def pays(text: str) -> AsyncGenerator[Any, Any]:
+    """Asks with data beside the words."""
+    yield f"{(yield Ask('Pay?', value={'amount': 5}))}"
+
+
 async def shapes(call: Invocation) -> str:
     """The files that it is given."""
     return ", ".join(f"{file.name} {file.media_type} {len(file.inline or b'')}" for file in call.files)
@@ -133,7 +138,7 @@ async def shapes(call: Invocation) -> str:
 
 OWN: Final = (
     *(gated, waiting, failing, history, saying, settings),
-    *(rich, cited, refusing, counted, twice, shapes),
+    *(rich, cited, refusing, counted, twice, pays, shapes),
 )
 AGENTS: Final[dict[str, Any]] = {
     **{name: getattr(demo, name) for name in demo.__all__},

@@ -460,3 +460,10 @@ async def test_a_question_in_words_need_not_fit_and_names_what_it_lost(gateway: 
     made = await gateway.http.post("/v1/chat/completions", json=asked)
     assert made.json()["choices"][0]["finish_reason"] == "stop"
     assert "answer-schema" in made.headers["Babelgate-Loss"]
+
+
+@pytest.mark.parametrize(("agent", "is_lost"), [("ask", False), ("twice", False), ("pays", True)])
+async def test_data_of_a_question_in_words_is_a_declared_loss(gateway: Running, agent: str, is_lost: bool) -> None:
+    made = await gateway.http.post("/v1/chat/completions", json=body(agent, tools=[]))
+    lost = [each.partition("=")[0].strip() for each in made.headers.get("Babelgate-Loss", "").split(",")]
+    assert ("question" in lost) is is_lost
