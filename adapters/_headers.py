@@ -6,7 +6,7 @@ from typing import Final
 _SINGLE: Final = frozenset(
     {b"authorization", b"content-length", b"content-type", b"host", b"origin", b"x-api-key", b"x-forwarded-host"}
 )
-"""Headers that have one value. Two of them would be read differently by a proxy in front and by the gateway."""
+"""Headers that have one value. Of two values a proxy may read the first and the gateway the last."""
 
 
 def combine_lines(lines: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -21,7 +21,7 @@ def combine_lines(lines: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def find_repeated(lines: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return the name of a header that has one value and was sent with two."""
+    """Return the name of a header that may have one value only and has two different ones; None if there is none."""
     values: dict[bytes, bytes] = {}
     for name, value in lines:
         if name in _SINGLE and values.setdefault(name, value) != value:
@@ -45,8 +45,8 @@ def is_accepted(accept: str, media_type: str) -> bool:
 
 
 def is_preferred(accept: str, media_type: str, other: str) -> bool:
-    """Return whether an `Accept` asks for a media type in place of `other`, which is the default. Of equal weights, the
-    type that is named counts, and not a wildcard for both."""
+    """Return whether an `Accept` prefers a media type to `other`, the default. If both weigh the same, the type must be
+    named in full: a wildcard that covers both means the default."""
     weight, named = _weigh(accept, media_type)
     other_weight, _ = _weigh(accept, other)
     return bool(accept.strip()) and weight > 0 and (weight > other_weight or (weight == other_weight and named))
@@ -70,7 +70,8 @@ def preferences(value: str) -> Mapping[str, str]:
 
 
 def _weigh(accept: str, media_type: str) -> tuple[float, bool]:
-    """Return the weight of a media type, and whether it is named in full. The most specific range counts."""
+    """Return the weight of a media type, from the most specific range that covers it, and whether that range names it
+    in full."""
     if not accept.strip():
         return 1.0, False
     kind = media_type.partition("/")[0]

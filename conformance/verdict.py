@@ -24,14 +24,14 @@ class Verdict(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What the requirements of level `must` add up to."""
+    """Overall result for one revision of a protocol, from its mandatory requirements."""
 
     CONFORMANT = "conformant"
-    """All that apply were shown, and are met."""
+    """All mandatory requirements that apply were shown and are met."""
     NO_VIOLATION = "no violation found"
-    """Nothing is broken, but the agent did not show everything."""
+    """No mandatory requirement is broken, but the agent did not show all of them."""
     NOT_CONFORMANT = "not conformant"
-    """Something is broken."""
+    """A mandatory requirement is broken."""
 
 
 class Failed(Exception):

@@ -29,7 +29,8 @@ class FanoutLimits:
     records: int = 1024
     bytes: int = 4 * 1024 * 1024
     alone: int = 64 * 1024
-    """Maximum bytes while the only follower is the caller that started the run: others rarely follow such a run."""
+    """Maximum bytes while only the caller that started the run follows it. Chosen: such a run rarely has a second
+    follower, and each of them would otherwise hold up to `bytes`."""
     ahead: int = AHEAD
     """Records by which it is brought up to a reader who is ahead of it; beyond that a new one begins."""
 

@@ -54,7 +54,7 @@ class Place:
 
     @property
     def own_url(self) -> str:
-        """The address of the agent that is meant."""
+        """The URL with the name of the default agent in it."""
         return self.of("")
 
     def of(self, agent: str) -> str:

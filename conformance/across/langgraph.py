@@ -289,7 +289,7 @@ def message_of(said: Input) -> dict[str, Any]:
 
 
 _WORDS: Final = ("question", "message", "prompt", "text", "description", "action")
-"""Members in which graphs have the words of a question, by custom: LangGraph itself has values only."""
+"""Members of an interrupt's value that usually hold the words of a question. LangGraph defines none."""
 
 
 def _words_in(value: Any) -> Iterator[str]:

@@ -14,7 +14,7 @@ from babelgate.conformance.wire.http import Stream
 
 _ASK: Final = "ask_caller"
 _HEADERS: Final[Mapping[str, str]] = {"Babelgate-Questions": "calls"}
-"""A Babelgate behind asks by calls. Other servers ignore it."""
+"""Has a Babelgate ask by calls of `ask_caller`, which show a question as such. Other servers ignore the header."""
 _DONE: Final = "[DONE]"
 _ASKS: Final = "a question is an answer like any other: nothing waits for its caller"
 _LACKS: Final[Mapping[str, str]] = {

@@ -25,7 +25,7 @@ class SetReport:
     expected: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of the baseline: id and reason of what is known not to be kept."""
     withheld: Sequence[str] = ()
-    """Origins that the agent names and that were not sent the caller's headers."""
+    """Origins from the agent's card that did not receive the user's headers."""
     stale: Sequence[str] = ()
     """Entries of the baseline that are kept now, or are no requirements."""
 
@@ -54,19 +54,19 @@ class SetReport:
         )
 
     def broken(self) -> Sequence[Result]:
-        """Return what is broken unexpectedly, of level must. Consequences of another failure count only if none of
-        the failures is a cause: one fault is one failure."""
+        """Return the mandatory requirements that are broken and not in the baseline. A requirement that could not be
+        tested because of another failure counts only if no other failure was found: one fault is one failure."""
         failed = [each for each in self.against() if each.verdict is Verdict.FAIL]
         return [each for each in failed if not each.is_prerequisite] or failed
 
     def consequences(self) -> Sequence[Result]:
-        """Return what could not be tested because of something that is broken."""
+        """Return the requirements that could not be tested because of a failure in `broken`."""
         broken = {each.requirement.id for each in self.broken()}
         failed = (each for each in self.results if each.verdict is Verdict.FAIL and each.is_prerequisite)
         return [each for each in failed if each.requirement.id not in broken]
 
     def not_shown(self) -> Sequence[Result]:
-        """Return what the agent did not show, of level must, and what an error of the check left open."""
+        """Return the mandatory requirements without a verdict: the agent did not show them, or the check failed."""
         left = (Verdict.NOT_OBSERVED, Verdict.HARNESS_ERROR)
         return [each for each in self.against() if each.verdict in left and each.requirement.level == "must"]
 
@@ -82,7 +82,7 @@ class SetReport:
 
     @property
     def tally(self) -> str:
-        """The requirements of level must, in words."""
+        """Counts of the mandatory requirements, as text: `3 of 4 mandatory requirements met, 1 not shown`."""
         counted = {
             "broken": len([each for each in self.broken() if each.requirement.level == "must"]),
             "not tested because of them": len(self.consequences()),
@@ -109,7 +109,7 @@ class Report:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of the sets."""
+        """The worst outcome of the sets."""
         outcomes = {each.outcome for each in self.sets}
         if Outcome.NOT_CONFORMANT in outcomes:
             return Outcome.NOT_CONFORMANT

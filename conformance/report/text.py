@@ -40,13 +40,13 @@ _WAYS: Final[Mapping[str, tuple[str, str]]] = {
     "calls": ("tools of the caller", "what makes your agent call a tool of its caller?"),
     "message": ("mere messages", "what makes your agent answer without a task?"),
 }
-"""By behaviour: what requirements are about, and how to ask the owner of an agent for an input that shows it."""
+"""By behaviour: the subject of its requirements, and the question to the user for an input that triggers it."""
 _EXAMPLES: Final = {"question": "Book a flight", "long": "Count to a million", "files": "Draw a cat"}
 
 
 def lines(report: Report, *, is_verbose: bool = False) -> Iterator[str]:
-    """The whole report, without colours. `is_verbose`: also each requirement that was not shown or not tested, and the
-    protocols that the agent does not speak."""
+    """Return the lines of the report, without colours. `is_verbose` adds each requirement that was not shown or not
+    tested, and the protocols that the agent does not speak."""
     redactor = Redactor(report.secrets)
     for each in report.sets:
         yield from _set_lines(each, redactor, is_verbose=is_verbose)
@@ -69,7 +69,7 @@ def summary(report: Report) -> str:
 
 
 def outcome_words(outcome: Outcome) -> str:
-    """Return an outcome for people, who must not overlook that something is broken."""
+    """Return an outcome with a failure in capitals, because the word "conformant" is in two of the three."""
     return "NOT conformant" if outcome is Outcome.NOT_CONFORMANT else str(outcome)
 
 
@@ -83,8 +83,9 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
     yield ""
     harness = [each for each in report.results if each.verdict is Verdict.HARNESS_ERROR]
     caused = report.consequences()
+    untested = {each.requirement.id for each in caused}
     for result in report.results:
-        if result.verdict in (Verdict.FAIL, Verdict.WARNING) and result not in caused:
+        if result.verdict in (Verdict.FAIL, Verdict.WARNING) and result.requirement.id not in untested:
             yield from failure(result, report, redactor)
     if late := _count_late(report):
         requests = "1 request" if late == 1 else f"{late} requests"
@@ -106,14 +107,15 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
 
 
 def _count_late(report: SetReport) -> int:
-    """Return how many requests of failed requirements took too long."""
+    """Return the number of requests that timed out in probes of failed requirements."""
     failed = [result for result in report.results if result.verdict in (Verdict.FAIL, Verdict.WARNING)]
     late = {each.number for result in failed for each in result.exchanges if (each.error or "").startswith(TIMED_OUT)}
     return len(late)
 
 
 def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) -> Iterator[str]:
-    """One line for each behaviour, with the options that settle it; without a behaviour, one for each reason."""
+    """Return one line for each behaviour, with the options that show or exclude it. Requirements without a behaviour
+    get one line for each reason."""
     if not results:
         return
     yield "Not shown:"

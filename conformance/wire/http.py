@@ -35,7 +35,7 @@ _FRAMES: Final = 20_000
 
 
 TIMED_OUT: Final = "nothing came within"
-"""Begins the error of an exchange that took too long."""
+"""First words of the error of an exchange that timed out."""
 
 
 class Unanswered(Exception):
@@ -74,9 +74,9 @@ class Wire:
     ) -> None:
         self.timeout = timeout
         self.headers = dict(headers or {})
-        """Of every request to an origin that the person who asks has named: keys, mostly."""
+        """Headers of every request to the origins of `urls`, such as API keys."""
         self.withheld: dict[str, None] = {}
-        """Origins that were not sent these headers: a server's card can name any host."""
+        """Other origins that were asked, without these headers. A server's card can name any host."""
         self._origins = frozenset(map(origin_of, urls))
         self._other_headers = dict(other_headers or {})
         self.credentials = dict(credentials or {})

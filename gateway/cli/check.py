@@ -31,7 +31,7 @@ _STYLES = {"✓": "green", "✗": "red", "!": "yellow", "?": "yellow", "–": "d
 
 
 NOT_SHOWN: Final = 3
-"""Exit code if nothing is broken, and the agent did not show everything."""
+"""Exit code for the outcome `no violation found`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class CheckOptions:
     never: Sequence[str] = ()
     """Behaviours that the agent never shows."""
     is_strict: bool = False
-    """An outcome without a violation that did not show everything counts as a failure."""
+    """Exit with 1 also for the outcome `no violation found`."""
     is_verbose: bool = False
     timeout: float = 10.0
     callback_host: str = "127.0.0.1"

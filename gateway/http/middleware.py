@@ -102,7 +102,7 @@ class GatewayMiddleware:
         inner["state"] |= self._known
         try:
             if len(headers) < len(scope["headers"]) and (repeated := find_repeated(scope["headers"])) is not None:
-                raise FaultError(FaultCode.INVALID, f"The header {repeated} has two different values.")
+                raise FaultError(FaultCode.INVALID, f"The header {repeated} has two different values. Send it once.")
             base_url = self._base_url(scope, headers)
             agent = self._default
             match = re.match(r"^/agent/([^/]+)(/.*)?$", scope["path"])

@@ -1,4 +1,4 @@
-"""What HTTP headers mean."""
+"""Values of HTTP headers are read as RFC 9110 defines them."""
 
 import pytest
 

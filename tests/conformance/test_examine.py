@@ -209,6 +209,18 @@ async def test_an_agent_that_needs_longer_is_told_how_to_be_given_it() -> None:
     assert "got no answer in time. If your agent needs longer, give --timeout 60." in told
 
 
+def test_the_page_begins_with_failures_and_filters_by_verdict(wrong: Report) -> None:
+    shown = render(wrong, "html")
+    (judged,) = wrong.sets
+    heads = [part.partition("</code>")[0] for part in shown.split("<details class=")[1:] if "<summary><b>" in part]
+    assert heads[0].startswith('"fail" open') and heads[0].endswith(judged.broken()[0].requirement.id)
+    assert len(heads) == len(judged.results), "each requirement once"
+    for verdict, number in judged.counts().items():
+        kind = verdict.replace(" ", "-")
+        assert (f'id="show-{kind}"' in shown) is (number > 0)
+        assert f"body:has(#show-{kind}:not(:checked)) details.{kind}" in shown
+
+
 async def test_one_fault_is_one_failure() -> None:
     (judged,) = (await examined("ended tasks are cancelled", only=("cancel.*",))).sets
     caused, alone = (replace(each, is_prerequisite=True, verdict=Verdict.FAIL) for each in judged.results[:2])

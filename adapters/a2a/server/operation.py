@@ -75,8 +75,8 @@ async def stream(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
 
 
 def _takes_text(output_modes: Sequence[str]) -> bool:
-    """Return whether a caller takes pieces of text as such. crewai 1.15.30 accepts `application/json` alone, adds up
-    the texts of all updates with blanks between them, and ignores `append`: it is shown whole answers."""
+    """Return whether a caller accepts text, so that it gets answers in pieces. crewai 1.15.30 accepts only
+    `application/json`, joins the texts of all updates with blanks, and ignores `append`: it needs whole answers."""
     types = [mode.partition(";")[0].partition("/")[0].strip().lower() for mode in output_modes]
     return not types or "text" in types or "*" in types
 

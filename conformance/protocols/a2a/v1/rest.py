@@ -34,7 +34,7 @@ class RestBinding:
         self.wire = wire
         self.url = url.rstrip("/")
         self._subscribes_by: str | None = None
-        """HTTP method, once it was found out."""
+        """HTTP method of subscriptions; None until the first one."""
         self.headers = headers
 
     def place(self, operation: str, params: Mapping[str, Any]) -> tuple[str, str, dict[str, Any] | None]:
