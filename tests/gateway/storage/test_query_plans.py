@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, event
 
 from babelgate.canonical import RunFilter, TaskFilter, ThreadFilter
 from babelgate.canonical.hub import ThreadOrder, Turn
-from babelgate.canonical.state import RunStatus
+from babelgate.canonical.state import WAITING, RunStatus
 from babelgate.gateway.runs import expiry, lifecycle
 from babelgate.gateway.storage import listing, queries
 from babelgate.gateway.storage.database import migrate
@@ -74,6 +74,19 @@ def test_a_page_of_threads_is_read_in_the_order_of_an_index(tmp_path: Path) -> N
         for sql, parameters in asked:
             steps = plan(connection, sql, parameters)
             assert not [step for step in steps if "TEMP B-TREE" in step], f"{sql}: {steps}"
+    engine.dispose()
+
+
+def test_waiting_tasks_are_found_without_a_look_at_those_that_have_ended(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+        with heard(engine) as asked:
+            listing.tasks(connection, "o", TaskFilter(agent="a", states=WAITING), 10, None)
+        assert len(asked) == 2
+        for sql, parameters in asked:
+            steps = plan(connection, sql, parameters)
+            assert any(step.endswith("USING INDEX task_open") for step in steps), f"{sql}: {steps}"
     engine.dispose()
 
 
