@@ -110,9 +110,11 @@ class PostgresServer:
             os.kill(pid, signal.SIGCONT)
 
     def take_writes(self, *, on: bool) -> None:
-        """Take writes, or refuse them as a standby does."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute("SET transaction_read_only = off")
+        """Take writes, or refuse them as a standby does.
+
+        Sessions that are open learn it some time after this returns, each when it is told to reload its settings.
+        """
+        with psycopg.connect(self.url, autocommit=True, options="-c default_transaction_read_only=off") as connection:
             connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {'off' if on else 'on'}")
             connection.execute("SELECT pg_reload_conf()")
 
