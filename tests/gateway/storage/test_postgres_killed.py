@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any, cast
 
-import psycopg
 import pytest
 
 from babelgate.canonical.event import ThreadChanged
