@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from babelgate.conformance.trigger import Triggers
-from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite
+from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, NotShown, Prerequisite
 from babelgate.conformance.wire.exchange import Exchange
 from babelgate.conformance.wire.http import EXCHANGES, Unanswered, Wire
 
@@ -189,6 +189,8 @@ def _copy_error(error: Exception) -> Exception:
         return Prerequisite(error.expected, error.got, error.exchange)
     if isinstance(error, Unanswered):
         return Prerequisite(f"an answer: {error}", None, error.exchange)
+    if isinstance(error, NotShown):
+        return NotShown(error.trigger, error.did)
     if isinstance(error, NotObserved):
         return NotObserved(str(error), error.trigger)
     if isinstance(error, NotApplicable):

@@ -63,6 +63,18 @@ class NotObserved(Exception):
         self.trigger = trigger
 
 
+class NotShown(NotObserved):
+    """A trigger was given for a behaviour, and the agent did something else.
+
+    From outside, an agent that does not do what its trigger is for and an agent that reports it wrongly look the same.
+    """
+
+    def __init__(self, behaviour: str, did: str) -> None:
+        """`did`: what the agent did, as a phrase that follows "it"."""
+        super().__init__(f"given the trigger, it {did}", behaviour)
+        self.did = did
+
+
 class NotApplicable(Exception):
     """The requirement says nothing of this agent."""
 
@@ -71,6 +83,12 @@ def check(is_kept: bool, expected: str, got: Any = None, exchange: Exchange | No
     """Raises Failed. `expected` says what should be so."""
     if not is_kept:
         raise Failed(expected, got, exchange)
+
+
+def check_shown(is_shown: bool, behaviour: str, did: str) -> None:
+    """Raises NotShown. `did`: what the agent did instead, as a phrase that follows "it"."""
+    if not is_shown:
+        raise NotShown(behaviour, did)
 
 
 @dataclass(frozen=True, slots=True)

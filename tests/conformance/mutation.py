@@ -166,7 +166,11 @@ async def _complaints(
         for each in report.results
         if (each.verdict in _BROKEN or not each.is_kept) and (sight is None or not _is_unasked(violation, each))
     ]
-    is_caught = any(each.requirement.name == violation.breaks and not each.is_prerequisite for each in broken)
+    caught = (Verdict.NOT_OBSERVED,) if violation.is_hidden else _BROKEN
+    is_caught = any(
+        each.requirement.name == violation.breaks and each.verdict in caught and not each.is_prerequisite
+        for each in report.results
+    )
     missing: list[str] = []
     if violation.name not in app.asked:
         missing.append("nothing in the server looks at it")

@@ -144,7 +144,7 @@ async def test_violations_are_caught_by_the_requirement_that_they_break(
 @every_server
 def test_every_requirement_has_been_seen_to_fail(server: Server) -> None:
     chosen = load_set(server.set)
-    broken = {violation.breaks for violation in server.violations}
+    broken = {violation.breaks for violation in server.violations if not violation.is_hidden}
     for requirement in chosen.requirements:
         if requirement.reason:
             continue

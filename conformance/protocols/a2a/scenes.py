@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 from babelgate.conformance.probe import Probe
 from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
@@ -17,14 +17,15 @@ from babelgate.conformance.protocols.a2a.binding import (
     is_reason,
     state_of,
 )
-from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, check
+from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, NotShown, Prerequisite, check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, dig
 from babelgate.conformance.wire.http import Unanswered
 
 
 def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:
     """A probe of what does not depend on the binding: it is run by each that the agent has, to the last, and says in
-    which one it failed. What one binding does not show another may."""
+    which one it failed. What one binding does not show another may, but for the behaviour of a trigger: each has the
+    same agent behind it, so that one that does not show it may report it wrongly."""
 
     @wraps(probe)
     async def run(ctx: Ctx) -> None:
@@ -42,8 +43,9 @@ def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:
         if failed:
             # What went wrong by itself tells more than what was missing before.
             raise next((each for each in failed if not isinstance(each, Prerequisite)), failed[0])
-        if unseen and len(unseen) == len(ctx.target.bindings):
-            raise unseen[0]
+        unshown = [each for each in unseen if isinstance(each, NotShown)]
+        if unshown or (unseen and len(unseen) == len(ctx.target.bindings)):
+            raise (unshown or unseen)[0]
 
     return run
 
@@ -61,7 +63,26 @@ async def reply_to(ctx: Ctx, binding: str, behaviour: str, **configuration: Any)
     reply = await chosen.call("SendMessage", params)
     check(not reply.reason, "SendMessage succeeds", reply.reason, reply.exchange)
     check(reply.task is not None or reply.message is not None, "SendMessage gives a task or a message", reply.result)
+    check_behaviour(behaviour, state_of(reply.task) if reply.task is not None else "")
     return reply
+
+
+_FAILED: Final = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED"})
+_OTHERWISE: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("question", "questions", "approval", "auth"), TERMINAL),
+    **dict.fromkeys(("fail", "reject"), (TERMINAL | INTERRUPTED) - _FAILED),
+    "message": TERMINAL | INTERRUPTED,
+}
+"""By behaviour, the states of a task whose agent has done something else."""
+
+
+def check_behaviour(behaviour: str, state: str) -> None:
+    """Raises NotShown if an agent was to show a behaviour, and its task has this state. No state: it is no task."""
+    others = _OTHERWISE.get(behaviour)
+    if others is not None:
+        check_shown(bool(state) or behaviour == "message", behaviour, "answered with a message")
+        name = state.removeprefix("TASK_STATE_").lower().replace("_", "-")
+        check_shown(state not in others, behaviour, f"gave a task that is {name}")
 
 
 async def final_reply(ctx: Ctx, binding: str, behaviour: str) -> Reply:
@@ -151,6 +172,14 @@ async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
         return Streamed(stream.exchange, stream.payloads, stream.stream.rest)
 
 
+async def shown_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
+    """The same, if the agent does in it what it was to do. Raises NotShown."""
+    seen = await ctx.once(stream_message, binding, behaviour)
+    is_message = dig(seen.payloads[0], "message") is not None
+    check_behaviour(behaviour, "" if is_message else (seen.states or ["unknown"])[-1])
+    return seen
+
+
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
     """A task that asked its caller something, and went on with the answer."""
@@ -164,8 +193,6 @@ async def answer_question(ctx: Ctx, binding: str, behaviour: str) -> AnsweredQue
     """A question and its answer; whether the answer was taken is for the probes to say."""
     agent = await agent_for(ctx, behaviour)
     question = await ctx.once(final_reply, binding, behaviour)
-    if question.task is None:
-        raise Failed("a task that waits for its caller", question.result, question.exchange)
     answer = follow_up(question.task, str(ctx.triggers[behaviour].answer))
     return AnsweredQuestion(agent, question, await agent[binding].call("SendMessage", {"message": answer}))
 

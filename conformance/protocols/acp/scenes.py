@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from babelgate.conformance.protocols.acp.target import Ctx, Server, message, run_id_of, trigger_of
-from babelgate.conformance.verdict import check
+from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
 from babelgate.conformance.wire.http import Stream
 
@@ -58,12 +58,24 @@ async def run_behaviour(ctx: Ctx, behaviour: str) -> Ran:
     exchange = await ctx.target.create({**trigger_of(ctx, behaviour), "mode": "sync"})
     check(exchange.status == 200, "a run is created with status 200", exchange.status, exchange)
     run_id_of(exchange)
+    _check_behaviour(behaviour, str(dig(exchange.json, "status")))
     return Ran(exchange, exchange.json)
+
+
+_OTHERWISE: Final = {"question": TERMINAL, "fail": ("completed", "cancelled", "awaiting")}
+"""By behaviour, the statuses of a run whose agent has done something else."""
+
+
+def _check_behaviour(behaviour: str, status: str) -> None:
+    """Raises NotShown if an agent was to show a behaviour, and its run has this status."""
+    check_shown(status not in _OTHERWISE.get(behaviour, ()), behaviour, f"gave a run that is {status}")
 
 
 async def stream_run(ctx: Ctx, behaviour: str) -> Streamed:
     async with ctx.target.stream_run("createRun.request", trigger_of(ctx, behaviour), "runs") as stream:
-        return await read(stream)
+        done = await read(stream)
+        _check_behaviour(behaviour, str(done.types[-1]).removeprefix("run."))
+        return done
 
 
 async def read(stream: Stream) -> Streamed:

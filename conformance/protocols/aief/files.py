@@ -5,18 +5,19 @@ from typing import Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.aief.scenes import Executed, execute, new_task, upload_file
 from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
-from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import dig
+from babelgate.conformance.verdict import check, check_shown
+from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Agent]()
 
 _GIVEN: Final = b"Nothing but this.\n"
+_NAME: Final = "given.txt"
 
 
 @probes.add
 async def file_of_the_agent_is_in_its_step(ctx: Ctx) -> None:
     done = await ctx.once(_make_file)
-    made = [each for each in dig(done.step, "artifacts") or () if dig(each, "agent_created") is True]
+    made = [each for each in as_list(dig(done.step, "artifacts")) if dig(each, "agent_created") is True]
     check(bool(made), "an artifact with agent_created true", done.step, done.exchange)
 
 
@@ -44,7 +45,13 @@ async def agent_is_given_the_upload(ctx: Ctx) -> None:
     done = await ctx.once(_make_file)
     listed = items_of(await done.agent.artifacts(done.task_id, page_size=100), "artifacts")
     made = [each for each in listed if dig(each, "agent_created") is True]
-    got = [(await done.agent.download(done.task_id, str(dig(each, "artifact_id")))).content for each in made]
+    check(bool(made), "a file of the agent among the task's", listed, done.exchange)
+    given = [await done.agent.download(done.task_id, str(dig(each, "artifact_id"))) for each in made]
+    for each in given:
+        check(each.status == 200, "each file of the agent is given", each.status, each)
+    got = [each.content for each in given]
+    has_name = any(str(dig(each, "file_name")).endswith(_NAME) for each in made)
+    check_shown(_GIVEN in got or has_name, "files", "made a file of its own")
     check(_GIVEN in got, "the agent gives back what it was given", [repr(each[:80]) for each in got], done.exchange)
 
 
@@ -78,6 +85,11 @@ async def _make_file(ctx: Ctx) -> Executed:
     agent = await agent_for(ctx, "files")
     text = ctx.triggers["files"].text
     task_id = await new_task(agent, text)
-    sent = await agent.upload(task_id, _GIVEN, "given.txt")
+    sent = await agent.upload(task_id, _GIVEN, _NAME)
     check(sent.status == 200, "a file is uploaded", sent.status, sent)
-    return await execute(agent, task_id, text)
+    done = await execute(agent, task_id, text)
+    listed = items_of(await agent.artifacts(task_id, page_size=100), "artifacts")
+    found = [*as_list(dig(done.step, "artifacts")), *(each for each in listed if dig(each, "file_name") != _NAME)]
+    has_made = bool(found) or any(dig(each, "agent_created") is True for each in listed)
+    check_shown(has_made, "files", "made no file")
+    return done

@@ -14,7 +14,7 @@ from babelgate.conformance.protocols.aief.scenes import (
     play_task,
 )
 from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
-from babelgate.conformance.verdict import NotObserved, check
+from babelgate.conformance.verdict import NotObserved, check, check_shown
 from babelgate.conformance.wire.exchange import dig
 from babelgate.conformance.wire.http import Unanswered
 
@@ -232,4 +232,7 @@ async def _run_question(ctx: Ctx) -> Executed:
     """The step in which the agent asks."""
     agent = await agent_for(ctx, "question")
     text = ctx.triggers["question"].text
-    return await execute(agent, await new_task(agent, text), text)
+    asked = await execute(agent, await new_task(agent, text), text)
+    # Nothing but is_last tells a question from an answer.
+    check_shown(dig(asked.step, "is_last") is not True, "question", "was done with its first step")
+    return asked

@@ -1,15 +1,15 @@
 """What several probes look at, played once each for a layout."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from babelgate.conformance.protocols.langchain.server import Ctx, Layout, speaking_trigger, trigger_for
-from babelgate.conformance.verdict import NotObserved, check
-from babelgate.conformance.wire.exchange import Exchange, Frame, dig
+from babelgate.conformance.protocols.langchain.server import Ctx, Layout, json_of, speaking_trigger, trigger_for
+from babelgate.conformance.verdict import NotObserved, check, check_shown
+from babelgate.conformance.wire.exchange import Exchange, Frame, as_object, dig
 from babelgate.conformance.wire.http import Unanswered
 
 MARK: Final = "babelgate-check"
@@ -76,6 +76,7 @@ async def run_and_wait(ctx: Ctx, layout: Layout, behaviour: str = "plain") -> Wa
     thread_id = await ctx.target.new_thread()
     exchange = await ctx.target.create(layout, thread_id, ctx.target.body(trigger), "wait")
     check(exchange.status == 200, "a run that is waited for is answered with 200", exchange.status, exchange)
+    await _check_behaviour(ctx, behaviour, thread_id, exchange)
     return Waited(thread_id, exchange)
 
 
@@ -86,6 +87,30 @@ async def run_until_question(ctx: Ctx, layout: Layout) -> Waited:
 
 async def run_until_failure(ctx: Ctx, layout: Layout) -> Waited:
     return await run_and_wait(ctx, layout, "fail")
+
+
+_SHOWN_AS: Final[Mapping[str, tuple[str, str]]] = {
+    "question": ("interrupted", "__interrupt__"),
+    "questions": ("interrupted", "__interrupt__"),
+    "fail": ("error", "__error__"),
+}
+"""By behaviour, the status of a thread or a run, and the member of the values, that show it."""
+
+
+async def _check_behaviour(ctx: Ctx, behaviour: str, thread_id: str, exchange: Exchange) -> None:
+    """Raises NotShown if neither the run, given its stream or the answer of a wait, nor its thread show a behaviour."""
+    if behaviour not in _SHOWN_AS:
+        return
+    status, member = _SHOWN_AS[behaviour]
+    thread = await ctx.target.thread(thread_id)
+    values = [json_of(frame) for frame in exchange.frames] if exchange.is_stream else [exchange.json]
+    is_shown = (
+        dig(thread.json, "status") == status
+        or bool(dig(thread.json, "interrupts" if status == "interrupted" else "error"))
+        or any(member in (as_object(each) or {}) or dig(each, "run", "status") == status for each in values)
+        or (status == "error" and any(frame.event.partition("|")[0] == "error" for frame in exchange.frames))
+    )
+    check_shown(is_shown, behaviour, f"left its thread {dig(thread.json, 'status')}")
 
 
 async def run_in_background(ctx: Ctx, layout: Layout) -> Background:
@@ -108,6 +133,7 @@ async def stream_run(ctx: Ctx, layout: Layout, mode: str, behaviour: str = "stre
     async with ctx.target.stream(layout, thread_id, ctx.target.body(trigger, stream_mode=[mode])) as stream:
         check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
         await stream.rest_of_it()
+    await _check_behaviour(ctx, behaviour, thread_id, stream.exchange)
     return Streamed(thread_id, stream.exchange)
 
 

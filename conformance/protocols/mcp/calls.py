@@ -12,7 +12,7 @@ from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import Called, call_of, call_plainly, call_tool, text_of
 from babelgate.conformance.protocols.mcp.target import Ctx, Server, request
-from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, check
+from babelgate.conformance.verdict import Failed, NotApplicable, Prerequisite, check, check_shown
 from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
 from babelgate.conformance.wire.http import Unanswered
 
@@ -116,7 +116,7 @@ async def wrong_arguments_are_an_error_of_the_tool(ctx: Ctx) -> None:
 @probes.add
 async def failure_is_an_error_of_the_tool(ctx: Ctx) -> None:
     await ctx.once(call_plainly)
-    done = await ctx.once(_failed)
+    done = await ctx.subject(_failed)
     check(dig(done.reply.result, "isError") is True, "isError", done.reply.response, done.reply.exchange)
 
 
@@ -136,6 +136,7 @@ async def failure_shows_no_code(ctx: Ctx) -> None:
 @probes.add
 async def progress_is_told_with_its_token(ctx: Ctx) -> None:
     done = await ctx.once(_followed)
+    check_shown(bool(done.reply.notifications("notifications/progress")), "steps", "told no progress")
     tokens = {str(dig(each, "params", "progressToken")) for each in done.reply.notifications("notifications/progress")}
     check(tokens == {"judge-1"}, "progress with the token of the request", sorted(tokens), done.reply.exchange)
 
@@ -144,8 +145,7 @@ async def progress_is_told_with_its_token(ctx: Ctx) -> None:
 async def progress_grows(ctx: Ctx) -> None:
     done = await ctx.once(_followed)
     values = [dig(each, "params", "progress") for each in done.reply.notifications("notifications/progress")]
-    if not values:
-        raise NotObserved("the tool tells no progress", "steps")
+    check_shown(bool(values), "steps", "told no progress")
     is_right = all(isinstance(each, int | float) for each in values) and values == sorted(set(values))
     check(is_right, "progress that grows", values, done.reply.exchange)
 
@@ -196,7 +196,9 @@ async def _structured(ctx: Ctx) -> Called:
 
 
 async def _failed(ctx: Ctx) -> Called:
-    return await call_tool(ctx, "fail")
+    done = await call_tool(ctx, "fail")
+    check_shown(dig(done.reply.result, "isError") is True, "fail", "gave a result")
+    return done
 
 
 async def _mistaken(ctx: Ctx) -> Called:

@@ -4,10 +4,13 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.target import HELLO, Ctx, Reply, Server, Session
-from babelgate.conformance.verdict import check
+from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_object, dig
 
 probes: Final = Probes[Server]()
+
+_EARLIER: Final = ("2024-11-05", "2025-03-26", "2025-06-18")
+"""Versions of the protocol before this one."""
 
 
 @probes.add
@@ -21,6 +24,9 @@ async def version_is_the_one_asked_for(ctx: Ctx) -> None:
     hello = ctx.target.hello
     want = HELLO["protocolVersion"]
     got = dig(hello.result, "protocolVersion")
+    if got in _EARLIER:
+        # A server answers a version that it does not speak with one that it speaks.
+        raise NotObserved(f"the server speaks {got}, and not {want}")
     check(got == want, f"the protocolVersion {want}", got, hello.exchange)
 
 

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.openai.target import Ctx, Server, refused
+from babelgate.conformance.protocols.openai.target import Ctx, Server, refused, trigger_of
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, dig
 
@@ -55,13 +55,19 @@ async def broken_json_is_refused(ctx: Ctx) -> None:
 
 @probes.add
 async def answer_without_a_key_is_refused(ctx: Ctx) -> None:
-    refused(await ctx.target.post({}, is_valid=False, is_anonymous=True), 401)
+    refused(await ctx.target.post(_whole(ctx), is_anonymous=True), 401)
 
 
 @probes.add
 async def answer_with_a_wrong_key_is_refused(ctx: Ctx) -> None:
     headers = {"Authorization": "Bearer sk-no-such-key"}
-    refused(await ctx.target.post({}, is_valid=False, is_anonymous=True, headers=headers), 401)
+    refused(await ctx.target.post(_whole(ctx), is_anonymous=True, headers=headers), 401)
+
+
+def _whole(ctx: Ctx) -> dict[str, Any]:
+    """Return a request that has nothing wrong but its key: many servers look at the body first."""
+    model, text = trigger_of(ctx, "plain")
+    return {"model": model, **ctx.target.ask(text)}
 
 
 @probes.add

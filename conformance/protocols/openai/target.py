@@ -1,12 +1,12 @@
 """A server of OpenAI's API: models at one base URL, told apart by their names in the bodies of requests."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
-from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check
+from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
 from babelgate.conformance.wire.http import Stream, Wire
 
@@ -24,17 +24,26 @@ _PATHS: Final = ("chat", "responses", "models", "completions")
 """What a URL below a server's base may go on with."""
 
 
-class Server:
-    """One path of the API; `answer` and `event` are the definitions of what it gives."""
+_ANSWERS: Final = ("chat.completion", "response")
+"""What an answer says that it is, in `object`."""
 
-    def __init__(self, wire: Wire, base: str, path: str, request: str, answer: str, event: str) -> None:
+
+class Server:
+    """One path of the API."""
+
+    def __init__(
+        self, wire: Wire, base: str, path: str, names: tuple[str, str, str], ask: Callable[[str], Mapping[str, Any]]
+    ) -> None:
+        """`names`: the definitions of a request, an answer and an event. `ask` returns the members of a request, other
+        than its model, that say a text."""
         self.wire = wire
         self.base = base
         """The URL to which `/models` is added."""
         self.path = path
         self.model = "gpt-4o"
         """That is judged where no trigger names another."""
-        self._request, self._answer, self._event = request, answer, event
+        self.ask = ask
+        self._request, self._answer, self._event = names
 
     @property
     def url(self) -> str:
@@ -87,13 +96,18 @@ async def open_at(server: Server, options: Options, is_told: bool) -> Opened[Ser
     refused = await server.post({}, is_valid=False)
     # JSON-RPC, too, has an error in an object, but without a type.
     has_errors = isinstance(dig(refused.json, "error", "type"), str)
+    server.model = named[0] if named else options.triggers["plain"].agent or server.model
+    because = f"{refused} refuses an empty request" if has_errors else f"{listed} lists {len(named)} models"
     if (refused.status in (404, 405) or not (has_errors or named)) and not is_told:
-        raise NotSpoken(f"there are neither models ({listed}) nor a refusal of an empty request ({refused})")
-    server.model = named[0] if named else server.model
+        asked = await server.post({"model": server.model, **server.ask(options.triggers["plain"].text)})
+        if asked.status != 200 or not asked.is_json or dig(asked.json, "object") not in _ANSWERS:
+            raise NotSpoken(
+                f"it lists no models ({listed}) and answers neither an empty request ({refused}) nor {asked}"
+            )
+        because = f"{asked} answers {dig(asked.json, 'object')}"
     capabilities = {"second-caller"} if options.other_headers else set[str]()
     if any(name.lower() == "authorization" for name in options.headers):
         capabilities.add("keys")
-    because = f"{refused} refuses an empty request" if has_errors else f"{listed} lists {len(named)} models"
     return Opened(server, server.url, because, frozenset(capabilities))
 
 
@@ -135,6 +149,14 @@ def events_of(exchange: Exchange) -> list[Any]:
             if frame.data != DONE:
                 events.append(None)
     return events
+
+
+def check_answered(exchange: Exchange) -> None:
+    """Raises NotShown if a request for data was refused with an error: not every model can keep a schema, and one that
+    says so breaks nothing."""
+    is_refusal = (exchange.status or 0) >= 400 and isinstance(dig(exchange.json, "error"), dict)
+    check_shown(not is_refusal, "data", f"was refused with {exchange.status}")
+    check(exchange.status == 200, "an answer with status 200, or an error", exchange.status, exchange)
 
 
 def refused(exchange: Exchange, *statuses: int) -> None:

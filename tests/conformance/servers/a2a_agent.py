@@ -437,6 +437,8 @@ class Agent(ScriptedServer):
         if state == "FAILED" and self.does("a failure is streamed as success"):
             changed = {**event["statusUpdate"], "status": {"state": "TASK_STATE_COMPLETED"}}
             return [{"statusUpdate": changed}]
+        if state == "FAILED" and self.does("a failure is streamed as a rejection"):
+            return [{"statusUpdate": {**event["statusUpdate"], "status": {"state": "TASK_STATE_REJECTED"}}}]
         if state in TERMINAL and task.word == "Hello" and self.does("two ends"):
             return [event, event]
         if state in TERMINAL and task.word == "stream" and self.does("the end is told twice"):

@@ -47,7 +47,7 @@ SHARED: Final = (
     Violation("history is cut at the wrong end", "get.newest-history"),
     Violation("questions ask for keys", "question.state", ("question.streamed",)),
     Violation("a question without words", "question.message"),
-    Violation("a question gives up", "question.waits"),
+    Violation("a question gives up", "question.waits", ("stream.same-state",)),
     Violation(
         "an answer is a new task",
         "question.same-task",
@@ -56,7 +56,7 @@ SHARED: Final = (
     Violation("an answer leads nowhere", "question.ends", ("question.answer-streamed",)),
     Violation("answers are not kept", "question.history"),
     Violation("waiting tasks cannot be cancelled", "question.cancel"),
-    Violation("the question is not streamed", "question.streamed"),
+    Violation("the question is not streamed", "question.streamed", ("stream.same-state",)),
     Violation("answers cannot be streamed", "question.answer-streamed"),
     Violation("cancel gives another task", "cancel.same-task"),
     Violation(
@@ -89,8 +89,9 @@ SHARED: Final = (
     Violation("the first piece is appended", "stream.append"),
     Violation("no piece is the last", "stream.last-chunk"),
     Violation("events come at the end", "stream.live"),
-    Violation("a failure is streamed as success", "stream.failed"),
-    Violation("a reader takes the task along", "stream.reader-leaves"),
+    Violation("a failure is streamed as success", "stream.same-state", ("stream.failed", "~stream.final-failure")),
+    Violation("a failure is streamed as a rejection", "stream.failed", ("stream.same-state",)),
+    Violation("a reader takes the task along", "stream.reader-leaves", ("stream.same-state",)),
     Violation("no subscriptions", "subscribe.opens"),
     Violation(
         "subscriptions stay open",

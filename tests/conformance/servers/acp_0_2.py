@@ -274,6 +274,7 @@ class Agents(ScriptedServer):
         self.set_if("questions are work in progress", shown, status="in-progress", when=run.status == "awaiting")
         self.set_if("sync answers have no output", shown, output=[], when=run.status == "completed")
         self.set_if("failed runs are completed", shown, status="completed", when=run.status == "failed")
+        self.set_if("failures are work in progress", shown, status="in-progress", when=run.status == "failed")
         self.set_if("failures are not explained", shown, error=None, when=run.status == "failed")
         return Answer(body=shown, headers=headers)
 

@@ -114,7 +114,8 @@ VIOLATIONS: Final = (
     Violation("cancelled runs are cancelled again", "cancel.again"),
     Violation("a cancel of an unknown run is a 403", "cancel.unknown"),
     # Agents that fail
-    Violation("failed runs are completed", "fail.run", ("session.failed",)),
+    Violation("failed runs are completed", "fail.run", ("session.failed", "fail.*"), is_hidden=True),
+    Violation("failures are work in progress", "fail.run", ("~session.failed", "~fail.*")),
     Violation("failures are not explained", "fail.error", ("fail.get",)),
     Violation("failures are forgotten", "fail.get"),
     Violation("streams do not tell failures", "fail.stream"),

@@ -42,7 +42,8 @@ VIOLATIONS: Final = (
     Violation("steps are numbered in their task", "step.own-id", ("error.foreign-step",)),
     Violation("two steps at once are one", "step.concurrent"),
     Violation("steps at work are not shown", "step.running"),
-    Violation("a question is the last step", "step.question"),
+    Violation("a question is the last step", "step.question", is_hidden=True),
+    Violation("a question is still running", "step.question", ("~step.answer",)),
     Violation("a question without words", "step.question-output"),
     Violation("answers are not heard", "step.answer"),
     Violation("failures say nothing", "step.failure"),
@@ -303,6 +304,7 @@ class Agent(ScriptedServer):
         step["output"] = text or "Nothing."
         if text.startswith("ask"):
             if before == 0:
+                self.set_if("a question is still running", step, status="running")
                 step["is_last"] = self.does("a question is the last step")
                 step["output"] = None if self.does("a question without words") else "Who are you?"
                 if not step["is_last"]:
@@ -319,7 +321,7 @@ class Agent(ScriptedServer):
         elif text.startswith("files"):
             for each in [file for file in self.files[id] if not file["agent_created"]]:
                 content = b"" if self.does("the agent is given no files") else self.content[each["artifact_id"]]
-                made = self._keep(id, content, "copy.txt", None, by_agent=True)
+                made = self._keep(id, content, f"copy of {each['file_name']}", None, by_agent=True)
                 if not self.does("steps show no files"):
                     step["artifacts"].append(made)
         self.set_if("no output", step, output=None, additional_output=None)

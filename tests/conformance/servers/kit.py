@@ -31,6 +31,8 @@ class Violation:
     also: Sequence[str] = ()
     """Others that cannot but fail with it; patterns are understood. Those with ~ before them may fail with it, or not:
     it depends on who comes first."""
+    is_hidden: bool = False
+    """It looks as if the agent did not do what its trigger is for, so that the requirement is not shown."""
 
 
 @dataclass(frozen=True, slots=True)

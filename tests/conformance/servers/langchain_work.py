@@ -420,7 +420,10 @@ class Work(ScriptedServer):
         self.end(run, "success" if self.does("failures are a success") else "error")
 
     def end(self, run: Run, status: str) -> None:
-        run.status = "running" if self.does("runs never end") and status == "success" else status
+        if status == "error" and self.does("failures are timeouts"):
+            run.status = "timeout"
+        else:
+            run.status = "running" if self.does("runs never end") and status == "success" else status
         thread = run.thread
         if not any(each.is_active for each in thread.runs):
             thread.status = {"asking": "interrupted", "error": "error"}.get(status, "idle")

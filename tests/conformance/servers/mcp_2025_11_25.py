@@ -17,7 +17,8 @@ VIOLATIONS: Final = (
     *SHARED,
     # How a session begins
     Violation("the newest version is answered to all", "init.older-version"),
-    Violation("an old version is answered", "init.version", ("init.older-version",)),
+    Violation("an old version is answered", "init.version", ("init.older-version",), is_hidden=True),
+    Violation("a version of nobody is answered", "init.version", ("init.older-version", "~*")),
     Violation("unknown versions are errors", "init.unknown-version"),
     Violation("tools are not declared", "init.tools"),
     Violation("notifications are answered with 200", "init.initialized", ("init.no-body", "cancel.*")),
@@ -151,6 +152,8 @@ class Server2025(Tools):
             version = _NEWEST
         if self.does("an old version is answered"):
             version = "2025-03-26"
+        if self.does("a version of nobody is answered"):
+            version = "2031-01-01"
         info = {"name": "tests", "version": "1"}
         self.drop_if("servers have no version", info, "version")
         result: dict[str, Any] = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}

@@ -48,7 +48,8 @@ VIOLATIONS: Final = (
     Violation("structured content is of another type", "call.structured"),
     Violation("calls at once are refused", "call.concurrent", ("~*",)),
     # Questions
-    Violation("questions are answers", "question.result", ("question.*", "form.input")),
+    Violation("questions are answers", "question.result", ("question.*", "form.input"), is_hidden=True),
+    Violation("questions ask nothing", "question.result", ("question.*", "~form.*")),
     Violation("questions are of the model", "question.form", ("~question.answer",)),
     Violation("forms hold forms", "question.form"),
     Violation("answers are not read", "question.answer"),
@@ -217,6 +218,8 @@ class Server2026(Tools):
         if self.does("questions are of the model"):
             asked = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
         self.drop_if("requests of input have no method", asked, "method")
+        if self.does("questions ask nothing"):
+            return {"resultType": "input_required"}
         return {"resultType": "input_required", "inputRequests": {"q": asked}, "requestState": seal}
 
 

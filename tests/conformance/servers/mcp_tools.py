@@ -31,7 +31,8 @@ SHARED: Final = (
     Violation("calls need no name", "call.no-name", ("~safe.errors",)),
     Violation("arguments are not checked", "call.checked", ("call.arguments",)),
     Violation("wrong arguments are protocol errors", "call.arguments"),
-    Violation("failures are no errors", "call.failure"),
+    Violation("failures are no errors", "call.failure", is_hidden=True),
+    Violation("failures are protocol errors", "call.failure", ("call.failure-text", "~safe.*")),
     Violation("failures say nothing", "call.failure-text"),
     # Progress
     Violation("progress has a token of its own", "progress.token"),
@@ -165,6 +166,7 @@ class Tools(ScriptedServer):
 
     async def run(self, request: Request, params: Mapping[str, Any], name: str, text: str) -> dict[str, Any]:
         if name == "fail":
+            self.raise_if("failures are protocol errors", Refused(-32603, "It failed."))
             words = TRACE if self.does("failures show a stack trace") else "It failed."
             told = self.result("" if self.does("failures say nothing") else words)
             return told if self.does("failures are no errors") else {**told, "isError": True}

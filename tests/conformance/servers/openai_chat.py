@@ -14,7 +14,7 @@ _ROLES: Final = ("developer", "system", "user", "assistant", "tool")
 VIOLATIONS: Final = (
     *SHARED,
     # Models
-    Violation("models are not listed", "models.list", ("form.model", "models.get")),
+    Violation("models are not listed", "models.list"),
     Violation("a model has another id", "models.get"),
     Violation("unknown models are made", "models.unknown"),
     # Answers
@@ -201,13 +201,16 @@ class Chat(OpenAi):
 
     def _choice(self, index: int, body: Mapping[str, Any], text: str) -> dict[str, Any]:
         role = "user" if self.does("messages are the user's") else "assistant"
-        said = None if self.does("answers have no text") else self._said(body, text)
+        has_none = self.does("answers have no text") or text.startswith("fail")
+        said = None if has_none else self._said(body, text)
         message: dict[str, Any] = {"role": role, "content": said, "refusal": None}
         reason = "length" if self.does("answers end for their length") else "stop"
         if self.does("answers are done"):
             reason = "done"
         if self._wants_call(body, text) and not self.does("calls are text"):
-            message |= {"content": None, "tool_calls": [self._call(body)]}
+            message |= {"content": None}
+            if not self.does("calls are only announced"):
+                message["tool_calls"] = [self._call(body)]
             reason = "stop" if self.does("calls end with stop") else "tool_calls"
         choice = {"index": index, "message": message, "finish_reason": reason, "logprobs": None}
         self.drop_if("choices have no finish_reason", choice, "finish_reason")
@@ -262,7 +265,8 @@ class Chat(OpenAi):
             return [(first, None)]
         if self._wants_call(body, text) and not self.does("calls are text") and not self.does("calls are not streamed"):
             reason = "stop" if self.does("streamed calls end with stop") else "tool_calls"
-            return [(first, None), *((each, None) for each in self._call_deltas(body)), ({}, reason)]
+            deltas = [] if self.does("calls are only announced") else self._call_deltas(body)
+            return [(first, None), *((each, None) for each in deltas), ({}, reason)]
         words = [] if self.does("deltas have no text") else [f"{word} " for word in self._said(body, text).split()]
         role = {"role": "assistant"} if self.does("each delta has a role") else {}
         return [(first, None), *(({**role, "content": word}, None) for word in words), ({}, "stop")]

@@ -14,11 +14,12 @@ SHARED: Final = (
     Violation("no [DONE]", "stream.done"),
     Violation("streams are cut in an event", "stream.closed"),
     # Calls
-    Violation("calls are text", "call.answer", ("call.*",)),
+    Violation("calls are text", "call.answer", ("call.*",), is_hidden=True),
+    Violation("calls are only announced", "call.answer", ("call.*", "~form.*")),
     Violation("other tools are called", "call.name", ("call.named",)),
     Violation("all calls have one id", "call.own-id"),
     Violation("tool_choice none is ignored", "call.none"),
-    Violation("a named tool is not called", "call.named"),
+    Violation("a named tool is not called", "call.named", ("call.stream", "~call.stream-*")),
     Violation("calls are not streamed", "call.stream", ("call.stream-*",)),
     # Errors
     Violation("there is a default model", "error.no-model"),

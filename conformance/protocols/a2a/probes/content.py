@@ -7,13 +7,14 @@ from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.binding import TERMINAL, Reply, is_reason, state_of
 from babelgate.conformance.protocols.a2a.scenes import each_binding, final_reply, plain
-from babelgate.conformance.verdict import NotObserved, check
-from babelgate.conformance.wire.exchange import as_list, dig
+from babelgate.conformance.verdict import check, check_shown
+from babelgate.conformance.wire.exchange import NotJson, as_list, dig, parse_json
 
 probes: Final = Probes[Agent]()
 
 _BYTES: Final = bytes(range(256))
 """Every byte there is, so that nothing that takes them for text gets through."""
+_NAME: Final = "bytes.bin"
 
 
 async def with_part(ctx: Ctx, binding: str, behaviour: str, part: dict[str, Any]) -> Reply:
@@ -24,7 +25,7 @@ async def with_part(ctx: Ctx, binding: str, behaviour: str, part: dict[str, Any]
 
 
 async def with_file(ctx: Ctx, binding: str) -> Reply:
-    part = {"raw": base64.b64encode(_BYTES).decode(), "filename": "bytes.bin", "mediaType": "application/octet-stream"}
+    part = {"raw": base64.b64encode(_BYTES).decode(), "filename": _NAME, "mediaType": "application/octet-stream"}
     return await with_part(ctx, binding, "files", part)
 
 
@@ -37,18 +38,29 @@ def parts_of(task: Any) -> list[Any]:
 async def files_are_taken(ctx: Ctx, binding: str) -> None:
     sent = await ctx.subject(with_file, binding)
     check(not sent.reason, "a message with a file succeeds", sent.reason, sent.exchange)
-    check(state_of(sent.task) in TERMINAL, "its task ends", sent.task, sent.exchange)
+    has_ended = sent.message is not None or state_of(sent.task) in TERMINAL
+    check(has_ended, "its task ends", sent.reason_or_result, sent.exchange)
 
 
 @probes.add
 @each_binding
 async def files_are_given_unharmed(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(with_file, binding)
-    raws = [str(part["raw"]) for part in parts_of(sent.task) if dig(part, "raw") is not None]
-    if not raws:
-        raise NotObserved("the agent gave back no file with its bytes", "files")
+    files = _files_of(sent)
+    raws = [str(part["raw"]) for part in files if dig(part, "raw") is not None]
+    check_shown(bool(raws), "files", "gave no file with its bytes")
     got = [_decode_base64(raw) for raw in raws]
+    has_name = any(dig(part, "filename") == _NAME for part in files)
+    check_shown(_BYTES in got or has_name, "files", "gave a file of its own")
     check(_BYTES in got, "the 256 bytes that were sent, in base64", raws, sent.exchange)
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text is an object or an array."""
+    try:
+        return isinstance(parse_json(text), dict | list)
+    except NotJson:
+        return False
 
 
 def _decode_base64(raw: str) -> bytes:
@@ -62,19 +74,29 @@ def _decode_base64(raw: str) -> bytes:
 @each_binding
 async def files_have_names(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(with_file, binding)
-    files = [part for part in parts_of(sent.task) if dig(part, "raw") is not None or dig(part, "url") is not None]
-    if not files:
-        raise NotObserved("the agent gave no file", "files")
+    files = _files_of(sent)
+    check_shown(bool(files), "files", "gave no file")
+    is_same = any(_decode_base64(str(dig(part, "raw"))) == _BYTES for part in files)
     names = [dig(part, "filename") for part in files]
-    check("bytes.bin" in names, "the file with the name it came with", names, sent.exchange)
+    check_shown(is_same or _NAME in names, "files", "gave a file of its own")
+    check(_NAME in names, "the file with the name it came with", names, sent.exchange)
+
+
+def _files_of(sent: Reply) -> list[Any]:
+    parts = (*parts_of(sent.task), *as_list(dig(sent.message, "parts")))
+    return [part for part in parts if dig(part, "raw") is not None or dig(part, "url") is not None]
 
 
 @probes.add
 @each_binding
 async def data_is_given(ctx: Ctx, binding: str) -> None:
     sent = await ctx.subject(final_reply, binding, "data")
-    parts = parts_of(sent.task)
-    check(any("data" in part for part in parts), "a data part", parts, sent.exchange)
+    message_parts = as_list(dig(sent.message, "parts"))
+    parts = [*parts_of(sent.task), *message_parts]
+    has_data = any("data" in part for part in parts)
+    texts = [text for text in (dig(part, "text") for part in parts) if isinstance(text, str)]
+    check(has_data or not any(_is_json(text) for text in texts), "data in a data part", texts, sent.exchange)
+    check_shown(has_data, "data", "answered without a data part")
 
 
 @probes.add

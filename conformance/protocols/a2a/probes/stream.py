@@ -5,7 +5,15 @@ from typing import Any, Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, EventStream, state_of
-from babelgate.conformance.protocols.a2a.scenes import Streamed, each_binding, get, is_streaming, plain, stream_message
+from babelgate.conformance.protocols.a2a.scenes import (
+    Streamed,
+    each_binding,
+    get,
+    is_streaming,
+    plain,
+    shown_stream,
+    stream_message,
+)
 from babelgate.conformance.verdict import Failed, NotObserved, Prerequisite, check
 from babelgate.conformance.wire.exchange import as_list, dig
 from babelgate.conformance.wire.http import Unanswered
@@ -15,7 +23,7 @@ probes: Final = Probes[Agent]()
 
 async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
     """A stream that is about a task, and begins with it."""
-    seen = await ctx.once(stream_message, binding, behaviour)
+    seen = await shown_stream(ctx, binding, behaviour)
     if dig(seen.payloads[0], "message") is not None:
         raise NotObserved("the agent answers with messages, not with tasks", behaviour)
     if seen.task is None:
@@ -80,7 +88,7 @@ async def after_the_task_come_updates(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def stream_of_a_message_is_one_event(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(stream_message, binding, "message")
+    seen = await shown_stream(ctx, binding, "message")
     check(dig(seen.payloads[0], "message") is not None, "a message", seen.payloads[0], seen.exchange)
     check(len(seen.payloads) == 1 and seen.exchange.is_ended, "nothing after it", seen.payloads, seen.exchange)
 
@@ -134,10 +142,16 @@ async def stream_adds_up_to_the_task(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def stream_and_task_end_alike(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "stream")
-    task = await get(await agent_for(ctx, "stream"), binding, str(dig(seen.task, "id")))
-    last = seen.states[-1] if seen.states else None
-    check(state_of(task) == last, f"the last state that was streamed, {last}", state_of(task))
+    ends = await ctx.once(task_stream, binding, "stream")
+    for behaviour in ("stream", "question", "fail"):
+        if behaviour != "stream" and (behaviour not in ctx.triggers or ctx.triggers[behaviour].is_never):
+            continue
+        # Whatever the agent did, its task says the same of it.
+        seen = ends if behaviour == "stream" else await ctx.once(stream_message, binding, behaviour)
+        if seen.task is not None:
+            task = await get(await agent_for(ctx, behaviour), binding, str(dig(seen.task, "id")))
+            last = seen.states[-1] if seen.states else None
+            check(state_of(task) == last, f"the last state that was streamed, {last}", state_of(task))
 
 
 @probes.add

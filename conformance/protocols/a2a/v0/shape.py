@@ -11,7 +11,7 @@ from babelgate.conformance.protocols.a2a.probes.card import card_of
 from babelgate.conformance.protocols.a2a.probes.push import create_config
 from babelgate.conformance.protocols.a2a.probes.rpc import rpc_of
 from babelgate.conformance.protocols.a2a.probes.stream import task_stream
-from babelgate.conformance.protocols.a2a.scenes import each_binding, plain, stream_message
+from babelgate.conformance.protocols.a2a.scenes import each_binding, plain, shown_stream
 from babelgate.conformance.protocols.a2a.v0.opening import every_binding
 from babelgate.conformance.protocols.a2a.v0.translation import result_of
 from babelgate.conformance.verdict import NotObserved, check
@@ -50,7 +50,7 @@ async def failure_is_final(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def question_is_final(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(stream_message, binding, "question")
+    seen = await shown_stream(ctx, binding, "question")
     updates = [each for each in seen.payloads if state_of(dig(each, "statusUpdate")) == "TASK_STATE_INPUT_REQUIRED"]
     if not updates:
         raise NotObserved("the stream did not tell the question as a status update", "question")

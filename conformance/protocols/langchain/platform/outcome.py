@@ -59,6 +59,7 @@ async def failure_is_told_by_a_wait(ctx: Ctx) -> None:
 
 @probes.add
 async def failure_is_told_by_the_run(ctx: Ctx) -> None:
+    await ctx.once(run_until_failure, LAYOUT)
     trigger = trigger_for(ctx, "fail")
     thread_id = await ctx.target.new_thread()
     created = await ctx.target.create(LAYOUT, thread_id, ctx.target.body(trigger))

@@ -5,9 +5,15 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
-from babelgate.conformance.protocols.langchain.scenes import Waited, run_of, run_until_question, stream_run
+from babelgate.conformance.protocols.langchain.scenes import (
+    Waited,
+    run_and_wait,
+    run_of,
+    run_until_question,
+    stream_run,
+)
 from babelgate.conformance.protocols.langchain.server import Ctx, Server, json_of, trigger_for
-from babelgate.conformance.verdict import check
+from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 probes: Final = Probes[Server]()
@@ -31,11 +37,9 @@ async def _answer_question(ctx: Ctx) -> _Answered:
 
 async def _ask(ctx: Ctx) -> Waited:
     """A thread of its own whose agent asks."""
-    trigger = trigger_for(ctx, "question")
-    thread_id = await ctx.target.new_thread()
-    exchange = await ctx.target.create(LAYOUT, thread_id, ctx.target.body(trigger), "wait")
-    check(bool(_interrupts(exchange.json)), "an agent that asks", exchange.json, exchange)
-    return Waited(thread_id, exchange)
+    done = await run_until_question(ctx, LAYOUT)
+    check(bool(_interrupts(done.exchange.json)), "an agent that asks", done.exchange.json, done.exchange)
+    return done
 
 
 def _resume(ctx: Ctx, answer: Any) -> dict[str, Any]:
@@ -63,6 +67,7 @@ async def question_is_told_by_a_wait(ctx: Ctx) -> None:
 
 @probes.add
 async def run_that_asks_is_a_success(ctx: Ctx) -> None:
+    await ctx.once(run_until_question, LAYOUT)
     trigger = trigger_for(ctx, "question")
     thread_id = await ctx.target.new_thread()
     created = await ctx.target.create(LAYOUT, thread_id, ctx.target.body(trigger))
@@ -110,7 +115,6 @@ async def question_is_streamed_in_updates(ctx: Ctx) -> None:
 
 
 async def _check_streamed(ctx: Ctx, mode: str) -> None:
-    trigger_for(ctx, "question")
     done = await ctx.once(stream_run, LAYOUT, mode, "question")
     told = [json_of(frame) for frame in done.of(mode)]
     found = [each for each in told if _interrupts(each)]
@@ -175,9 +179,11 @@ async def answer_needs_a_thread(ctx: Ctx) -> None:
 @probes.add
 async def several_questions_are_answered_at_once(ctx: Ctx) -> None:
     trigger = trigger_for(ctx, "questions")
-    thread_id = await ctx.target.new_thread()
-    exchange = await ctx.target.create(LAYOUT, thread_id, ctx.target.body(trigger), "wait")
+    done = await ctx.once(run_and_wait, LAYOUT, "questions")
+    thread_id, exchange = done.thread_id, done.exchange
     ids = _ids(_interrupts(exchange.json))
+    state = await _state(ctx, thread_id)
+    check_shown(len(ids) > 1 or len(as_list(dig(state.json, "interrupts"))) > 1, "questions", "asked once")
     check(len(ids) > 1, "several questions", exchange.json, exchange)
     body = ctx.target.body(trigger, command={"resume": dict.fromkeys(ids, trigger.answer)})
     body.pop("input")

@@ -6,7 +6,7 @@ from typing import Any, Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
 from babelgate.conformance.protocols.langchain.scenes import Streamed, stream_run
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, json_of, text_of, trigger_for
+from babelgate.conformance.protocols.langchain.server import Ctx, Server, json_of, text_of
 from babelgate.conformance.verdict import NotApplicable, check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
@@ -158,7 +158,6 @@ async def stream_is_not_cached(ctx: Ctx) -> None:
 
 @probes.add
 async def error_of_a_stream_has_a_message(ctx: Ctx) -> None:
-    trigger_for(ctx, "fail")
     done = await ctx.once(stream_run, LAYOUT, "values", "fail")
     errors = [json_of(frame) for frame in done.of("error")]
     check(bool(errors), "an event named error", [each.event for each in done.exchange.frames], done.exchange)

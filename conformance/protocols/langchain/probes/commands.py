@@ -14,7 +14,7 @@ from babelgate.conformance.protocols.langchain.server import (
     trigger_for,
 )
 from babelgate.conformance.trigger import Trigger
-from babelgate.conformance.verdict import check
+from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 probes: Final = Probes[Server]()
@@ -52,7 +52,14 @@ async def _start_plain_run(ctx: Ctx) -> _Started:
 
 
 async def _start_asking_run(ctx: Ctx) -> _Started:
-    return await _start_run(ctx, trigger_for(ctx, "question"), "lifecycle", "input")
+    done = await _start_run(ctx, trigger_for(ctx, "question"), "lifecycle", "input")
+    ends = _ends_of(done)
+    check_shown(bool(_questions_of(done)) or ends[-1:] not in (["completed"], ["failed"]), "question", f"ended: {ends}")
+    return done
+
+
+def _ends_of(done: "_Started") -> list[Any]:
+    return [dig(each, "params", "data", "event") for each in done.events if dig(each, "method") == "lifecycle"]
 
 
 async def _read_events(ctx: Ctx, thread_id: str, body: Any) -> Exchange:
@@ -157,7 +164,7 @@ async def question_is_an_event(ctx: Ctx) -> None:
     id = dig(asked, 0, ctx.target.spell("interrupt_id"))
     check(isinstance(id, str), "the id of the question", asked, done.stream)
     check("payload" in (as_object(asked[0]) or {}), "its payload", asked, done.stream)
-    ends = [dig(each, "params", "data", "event") for each in done.events if dig(each, "method") == "lifecycle"]
+    ends = _ends_of(done)
     check(ends[-1:] == ["interrupted"], "the run ends as interrupted", ends, done.stream)
 
 
@@ -165,7 +172,7 @@ async def question_is_an_event(ctx: Ctx) -> None:
 async def command_answers_a_question(ctx: Ctx) -> None:
     """On a thread of its own."""
     trigger = trigger_for(ctx, "question")
-    done = await _start_run(ctx, trigger, "lifecycle", "input")
+    done = await _start_asking_run(ctx)
     spelled = ctx.target.spell("interrupt_id")
     params: dict[str, Any] = {
         spelled: dig(_questions_of(done), 0, spelled),

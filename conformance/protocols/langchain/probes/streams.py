@@ -98,7 +98,6 @@ async def stream_ends_with_the_run(ctx: Ctx) -> None:
 @probes.add
 async def stream_of_a_failure_has_an_error(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        trigger_for(ctx, "fail")
         done = await ctx.once(stream_run, layout, "values", "fail")
         check(bool(done.of("error")), f"an event named error ({layout.name})", _names(done), done.exchange)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import call_of
 from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server
-from babelgate.conformance.verdict import NotApplicable, check
+from babelgate.conformance.verdict import NotApplicable, check, check_shown
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 probes: Final = Probes[Server]()
@@ -101,6 +101,8 @@ async def asked(ctx: Ctx) -> Asked:
     found = await _ask(ctx)
     result = found.reply.result
     kind = dig(result, "resultType")
+    has_requests = bool(found.requests) or dig(result, "requestState") is not None
+    check_shown(kind != "complete" or has_requests, "question", "gave a result")
     check(kind == "input_required", "the resultType input_required", found.reply.response, found.reply.exchange)
     has_either = bool(found.requests) or isinstance(dig(result, "requestState"), str)
     check(has_either, "inputRequests or a requestState", result, found.reply.exchange)

@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.openai.chat.scenes import answer_plainly, body_of, stream_plainly, user
+from babelgate.conformance.protocols.openai.chat.scenes import answer_plainly, body_of, stream_plainly, text_of, user
 from babelgate.conformance.protocols.openai.target import Ctx, Server, events_of, refused
-from babelgate.conformance.verdict import check
+from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 probes: Final = Probes[Server]()
@@ -85,6 +85,9 @@ async def refusal_is_called_an_invalid_request(ctx: Ctx) -> None:
 async def failure_is_an_error(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, "fail"))
+    reason = dig(exchange.json, "choices", 0, "finish_reason")
+    has_answered = reason == "stop" and bool(text_of(exchange)) and as_object(dig(exchange.json, "error")) is None
+    check_shown(not has_answered, "fail", "answered")
     check((exchange.status or 0) >= 500, "a 5xx", exchange.status, exchange)
     check(as_object(dig(exchange.json, "error")) is not None, "an error object", exchange.json, exchange)
 
@@ -101,6 +104,8 @@ async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
     events: list[Any] = events_of(exchange)
     told = [each for each in events if as_object(dig(each, "error")) is not None]
     reasons = [dig(choice, "finish_reason") for each in events for choice in as_list(dig(each, "choices"))]
+    texts = [dig(choice, "delta", "content") for each in events for choice in as_list(dig(each, "choices"))]
+    check_shown(bool(told) or "stop" not in reasons or not any(texts), "fail", "answered")
     check(bool(told), "an event with an error", events, exchange)
     check("stop" not in reasons, "no finish_reason stop", reasons, exchange)
 

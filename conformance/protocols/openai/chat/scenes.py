@@ -11,7 +11,7 @@ from babelgate.conformance.protocols.openai.target import (
     read,
     trigger_of,
 )
-from babelgate.conformance.verdict import check
+from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 TOOL: Mapping[str, Any] = {
@@ -67,7 +67,11 @@ async def answer_plainly(ctx: Ctx) -> Exchange:
 
 
 async def answer_with_call(ctx: Ctx) -> Exchange:
-    return await complete(ctx, offer(ctx))
+    exchange = await complete(ctx, offer(ctx))
+    choice = dig(exchange.json, "choices", 0)
+    has_answered = not dig(choice, "message", "tool_calls") and dig(choice, "finish_reason") == "stop"
+    check_shown(not has_answered, "calls", "answered without a call")
+    return exchange
 
 
 async def _stream(ctx: Ctx, body: Any) -> Streamed:
@@ -82,7 +86,9 @@ async def stream_plainly(ctx: Ctx, with_usage: bool = False) -> Streamed:
 
 
 async def streamed_call(ctx: Ctx) -> Streamed:
-    return await _stream(ctx, offer(ctx))
+    """A stream in which the model has no choice but to call the tool."""
+    await ctx.once(answer_with_call)
+    return await _stream(ctx, offer(ctx, tool_choice={"type": "function", "function": {"name": TOOL_NAME}}))
 
 
 def text_of(exchange: Exchange) -> str:

@@ -14,7 +14,8 @@ __all__ = ("SUITE",)
 
 
 async def _open(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
-    server = Server(wire, base_of(url), "responses", "createResponse.request", "Response", "Event")
+    names = ("createResponse.request", "Response", "Event")
+    server = Server(wire, base_of(url), "responses", names, lambda text: {"input": text})
     opened = await open_at(server, options, is_told)
     # Open Responses has nothing to read a response with; OpenAI's servers and many others do.
     url = server.below("responses", "resp_00000000000000000000000000000000")

@@ -15,7 +15,7 @@ from babelgate.conformance.protocols.openai.responses.scenes import (
     respond,
     text_of,
 )
-from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, Server
+from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, Server, check_answered
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
 
@@ -207,7 +207,8 @@ async def answers_are_called_json(ctx: Ctx) -> None:
 @probes.add
 async def schema_is_kept(ctx: Ctx) -> None:
     named = {"type": "json_schema", "name": "weather", "schema": PARAMETERS, "strict": True}
-    exchange = await respond(ctx, body_of(ctx, "data", text={"format": named}))
+    exchange = await ctx.target.post(body_of(ctx, "data", text={"format": named}))
+    check_answered(exchange)
     text = text_of(exchange.json)
     try:
         value = parse_json(text)

@@ -9,9 +9,10 @@ from babelgate.conformance.protocols.openai.responses.scenes import (
     body_of,
     message,
     stream_plainly,
+    text_of,
 )
 from babelgate.conformance.protocols.openai.target import Ctx, Server, events_of, refused
-from babelgate.conformance.verdict import check
+from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import as_object, dig
 
 probes: Final = Probes[Server]()
@@ -58,6 +59,8 @@ async def failure_is_told(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, "fail"))
     error = as_object(dig(exchange.json, "error"))
+    has_answered = dig(exchange.json, "status") == "completed" and error is None and bool(text_of(exchange.json))
+    check_shown(not has_answered, "fail", "answered")
     is_failed = exchange.status == 200 and dig(exchange.json, "status") == "failed"
     check((exchange.status or 0) >= 500 or is_failed, "a 5xx, or a response that failed", exchange.json, exchange)
     check(error is not None, "an error object", exchange.json, exchange)
@@ -74,6 +77,8 @@ async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
         return
     done = Streamed(exchange, events_of(exchange), exchange.is_ended)
     failed: list[Any] = done.of("response.failed")
+    has_error = any(dig(each, "response", "error") or dig(each, "type") == "error" for each in done.events)
+    check_shown(has_error or not text_of(done.last), "fail", "answered")
     check(bool(failed), "response.failed", done.types, exchange)
     check(as_object(dig(failed[0], "response", "error")) is not None, "its error", failed[0], exchange)
     check("response.completed" not in done.types, "no response.completed", done.types, exchange)

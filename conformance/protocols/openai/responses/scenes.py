@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from babelgate.conformance.protocols.openai.target import DONE, PARAMETERS, TOOL_NAME, Ctx, read, trigger_of
-from babelgate.conformance.verdict import check
+from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 TOOL: Mapping[str, Any] = {
@@ -64,7 +64,10 @@ async def answer_plainly(ctx: Ctx) -> Exchange:
 
 
 async def answer_with_call(ctx: Ctx) -> Exchange:
-    return await respond(ctx, offer(ctx))
+    exchange = await respond(ctx, offer(ctx))
+    has_answered = not calls_of(exchange.json) and bool(text_of(exchange.json))
+    check_shown(not has_answered, "calls", "answered without a call")
+    return exchange
 
 
 async def _stream(ctx: Ctx, body: Any) -> Streamed:
@@ -78,7 +81,9 @@ async def stream_plainly(ctx: Ctx) -> Streamed:
 
 
 async def streamed_call(ctx: Ctx) -> Streamed:
-    return await _stream(ctx, offer(ctx))
+    """A stream in which the model has no choice but to call the tool."""
+    await ctx.once(answer_with_call)
+    return await _stream(ctx, offer(ctx, tool_choice={"type": "function", "name": TOOL_NAME}))
 
 
 def messages_of(response: Any) -> list[Any]:
