@@ -102,17 +102,21 @@ class _Runner:
         exchanges: list[Exchange] = []
         token = EXCHANGES.set(exchanges)
         started = time.monotonic()
+        told: Mapping[str, Any] = {}
         try:
             async with asyncio.timeout(self._context.options.timeout * _LONGEST):
                 await self._suite.probes[requirement.probe](self._context)
-        except Exception as error:
+        except (Failed, Unanswered, NotObserved, NotApplicable, TimeoutError) as error:
             verdict, told = _verdict(requirement, error)
+        except Exception as error:
+            verdict, told = _verdict_on_ours(requirement, exchanges, f"{type(error).__name__}: {error}")
         else:
-            verdict, told = Verdict.PASS, {}
+            verdict = Verdict.PASS
         finally:
             EXCHANGES.reset(token)
         if ours := list(_our_faults(exchanges)):
-            verdict, told = Verdict.HARNESS_ERROR, {"expected": "; ".join(ours)}
+            earlier = [each for each in exchanges if each.number < ours[0][0].number]
+            verdict, told = _verdict_on_ours(requirement, earlier, "; ".join(text for _, text in ours))
         if verdict is not Verdict.PASS and exchanges:
             told = {"exchange": exchanges[-1], **{key: value for key, value in told.items() if value is not None}}
         return Result(requirement, verdict, exchanges=exchanges, seconds=time.monotonic() - started, **told)
@@ -181,12 +185,24 @@ def _inapplicable(requirement: Requirement, capabilities: frozenset[str]) -> str
     return ""
 
 
-def _our_faults(exchanges: Sequence[Exchange]) -> Iterator[str]:
+def _our_faults(exchanges: Sequence[Exchange]) -> Iterator[tuple[Exchange, str]]:
     for exchange in exchanges:
         for message in exchange.messages:
             if message.is_ours:
                 for each in message.violations:
-                    yield f"our own request #{exchange.number} breaks {message.schema}: {each.path}: {each.text}"
+                    told = f"our own request #{exchange.number} breaks {message.schema}: {each.path}: {each.text}"
+                    yield exchange, told
+
+
+def _verdict_on_ours(
+    requirement: Requirement, exchanges: Sequence[Exchange], faults: str
+) -> tuple[Verdict, Mapping[str, Any]]:
+    """A request that breaks its schema, or an exception, is a fault of the check, unless the agent did not give what
+    was to be read: it refused something before, or gave a message that breaks its schema."""
+    wrong = (message.violations for exchange in exchanges for message in exchange.messages if not message.is_ours)
+    if any(wrong) or any((exchange.status or 0) >= 400 for exchange in exchanges):
+        return _verdict(requirement, Prerequisite(f"an answer that can be read: {faults}"))
+    return Verdict.HARNESS_ERROR, {"expected": faults}
 
 
 def _verdict(requirement: Requirement, error: Exception) -> tuple[Verdict, Mapping[str, Any]]:
@@ -205,4 +221,4 @@ def _verdict(requirement: Requirement, error: Exception) -> tuple[Verdict, Mappi
         case NotApplicable():
             return Verdict.NOT_APPLICABLE, {"expected": str(error)}
         case _:
-            return Verdict.HARNESS_ERROR, {"expected": f"{type(error).__name__}: {error}"}
+            raise error

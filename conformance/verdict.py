@@ -1,6 +1,7 @@
 """What can be said of a requirement after its probe. A probe says it by returning, or by raising one of these."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -83,6 +84,19 @@ def check(is_kept: bool, expected: str, got: Any = None, exchange: Exchange | No
     """Raises Failed. `expected` says what should be so."""
     if not is_kept:
         raise Failed(expected, got, exchange)
+
+
+BUSY: Final = 1.0
+"""Seconds that an agent has to work at least, to be one that works for long. Chosen."""
+
+
+async def check_busy(since: float, is_at_work: Callable[[], Awaitable[bool]]) -> None:
+    """Raises NotShown if an agent has ended its long work before BUSY seconds are over. `since`: the loop's time before
+    the work was begun. A server may answer only when it is over: then it took the agent that long."""
+    left = BUSY - (asyncio.get_running_loop().time() - since)
+    if left > 0:
+        await asyncio.sleep(left)
+        check_shown(await is_at_work(), "long", f"was done within {BUSY:g} s")
 
 
 def check_shown(is_shown: bool, behaviour: str, did: str) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from babelgate.conformance.judge import judge
+from babelgate.conformance.probe import Options
 from babelgate.conformance.report.model import SetReport
 from babelgate.conformance.requirement import Requirement, load_set
 from babelgate.conformance.verdict import Result, Verdict
@@ -31,11 +32,14 @@ _EVERYTHING: Final = "*"
 
 
 async def judged(
-    server: Server, app: ScriptedServer, selected: Callable[[Requirement], bool] = lambda _: True
+    server: Server,
+    app: ScriptedServer,
+    selected: Callable[[Requirement], bool] = lambda _: True,
+    options: Options | None = None,
 ) -> SetReport:
     async with serving(app) as url:
         chosen = load_set(server.set)
-        return await judge(chosen, url + server.path, server.options, is_told=True, selected=selected)
+        return await judge(chosen, url + server.path, options or server.options, is_told=True, selected=selected)
 
 
 def concerns(violation: Violation) -> Callable[[Requirement], bool]:

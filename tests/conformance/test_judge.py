@@ -1,5 +1,6 @@
 """Every set is whole, and every set is judged itself by its scripted server: right, dead, and wrong in one way each."""
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,8 @@ import yaml
 from babelgate import conformance
 from babelgate.conformance.judge import is_about, suite_of
 from babelgate.conformance.requirement import RequirementSet, load_set, set_names
-from babelgate.conformance.verdict import Verdict
+from babelgate.conformance.trigger import BEHAVIOURS, Triggers
+from babelgate.conformance.verdict import Outcome, Verdict
 from babelgate.conformance.wire.schema import load_schemas
 from tests.conformance.mutation import assert_caught, groups_of, judged
 from tests.conformance.servers.kit import Dead, Server
@@ -116,6 +118,22 @@ async def test_a_right_server_keeps_everything(server: Server) -> None:
         ]
         assert not wrong, "\n".join(wrong)
         assert report.is_conformant
+
+
+@every_server
+@pytest.mark.timeout(300)
+async def test_a_trigger_that_does_not_show_its_behaviour_fails_nothing(server: Server) -> None:
+    """An agent that gives a plain answer to whatever it is told."""
+    triggers = server.options.triggers
+    plain = Triggers(dict.fromkeys(BEHAVIOURS, triggers["plain"]))
+    report = await judged(server, server.make(""), options=replace(server.options, triggers=plain))
+    wrong = [
+        f"{result.requirement.id}: {result.verdict}: {result.expected} {result.got}"
+        for result in report.results
+        if result.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE, Verdict.NOT_OBSERVED)
+    ]
+    assert not wrong, "\n".join(wrong)
+    assert report.outcome is not Outcome.NOT_CONFORMANT
 
 
 @every_server

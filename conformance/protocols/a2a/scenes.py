@@ -1,5 +1,6 @@
 """What several probes look at, played once for each binding."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +18,16 @@ from babelgate.conformance.protocols.a2a.binding import (
     is_reason,
     state_of,
 )
-from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, NotShown, Prerequisite, check, check_shown
+from babelgate.conformance.verdict import (
+    Failed,
+    NotApplicable,
+    NotObserved,
+    NotShown,
+    Prerequisite,
+    check,
+    check_busy,
+    check_shown,
+)
 from babelgate.conformance.wire.exchange import Exchange, dig
 from babelgate.conformance.wire.http import Unanswered
 
@@ -221,7 +231,27 @@ class Long:
 
 @asynccontextmanager
 async def long_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenerator[Long]:
-    """A task that is at work when the block begins; it is cancelled at its end."""
+    """A task that is at work when the block begins; it is cancelled at its end. Raises NotShown if the agent does not
+    work for long."""
+    await ctx.once(stay_busy, binding)
+    async with _started_task(ctx, binding, **configuration) as long:
+        yield long
+
+
+async def stay_busy(ctx: Ctx, binding: str) -> None:
+    """A task that is looked at after a while. Raises NotShown if it has ended."""
+    since = asyncio.get_running_loop().time()
+    async with _started_task(ctx, binding) as long:
+
+        async def is_at_work() -> bool:
+            reply = await long.binding.call("GetTask", {"id": long.id})
+            return bool(reply.reason) or state_of(reply.result) not in TERMINAL | INTERRUPTED
+
+        await check_busy(since, is_at_work)
+
+
+@asynccontextmanager
+async def _started_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenerator[Long]:
     agent = await agent_for(ctx, "long")
     chosen = agent[binding]
     params = {

@@ -7,6 +7,7 @@ from babelgate.conformance.protocols.acp.scenes import (
     cancel_run,
     run_behaviour,
     run_question,
+    stay_busy,
     wait_for_end,
     wait_for_status,
 )
@@ -68,6 +69,7 @@ async def waiting_run_can_be_cancelled(ctx: Ctx) -> None:
 
 @probes.add
 async def new_run_can_be_cancelled(ctx: Ctx) -> None:
+    await ctx.once(stay_busy)
     made = await ctx.target.create({**trigger_of(ctx, "long"), "mode": "async"})
     check(made.status == 202, "an async run is accepted", made.status, made)
     id = str(dig(made.json, "run_id"))

@@ -1,6 +1,7 @@
 """Probes of runs that are created, waited for and looked at."""
 
 import asyncio
+import base64
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -8,16 +9,21 @@ from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.acp.scenes import (
     long_run,
     run_behaviour,
+    stay_busy,
     stream_run,
     text_of,
     wait_for_end,
     wait_for_status,
 )
 from babelgate.conformance.protocols.acp.target import Ctx, Server, message, trigger_of
-from babelgate.conformance.verdict import Failed, check
+from babelgate.conformance.verdict import Failed, NotApplicable, check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Server]()
+
+_BYTES: Final = bytes(range(256))
+_NAME: Final = "bytes.bin"
 
 _WATCHED: Final = 0.6
 """Seconds after a caller has left in which a server that cancels its run would have done so."""
@@ -175,6 +181,54 @@ async def message_may_have_several_parts(ctx: Ctx) -> None:
 
 
 @probes.add
+async def text_beyond_ascii_is_taken(ctx: Ctx) -> None:
+    run = await _check_input_accepted(ctx, [message(WORDS)])
+    check_repeated(text_of(as_list(dig(run.json, "output"))), run)
+
+
+@probes.add
+async def files_are_taken(ctx: Ctx) -> None:
+    exchange = await ctx.subject(_run_with_file)
+    check(exchange.status == 200, "the status 200", exchange.status, exchange)
+    check(dig(exchange.json, "status") in ("completed", "awaiting"), "a run that did not fail", exchange.json, exchange)
+
+
+@probes.add
+async def files_are_given_unharmed(ctx: Ctx) -> None:
+    run = await ctx.once(_run_with_file)
+    if run.status != 200:
+        raise NotApplicable("the agent takes no files")
+    parts = [part for each in as_list(dig(run.json, "output")) for part in as_list(dig(each, "parts"))]
+    files = [part for part in parts if dig(part, "content_encoding") == "base64"]
+    check_shown(bool(files), "files", "gave no file")
+    got = [_decode_base64(dig(part, "content")) for part in files]
+    check(None not in got, "content in base64", [dig(part, "content") for part in files], run)
+    has_name = any(dig(part, "name") == _NAME for part in files)
+    check_shown(_BYTES in got or has_name, "files", "gave a file of its own")
+    check(_BYTES in got, "the 256 bytes that were sent", [dig(part, "content") for part in files], run)
+
+
+async def _run_with_file(ctx: Ctx) -> Exchange:
+    request = trigger_of(ctx, "files")
+    request["input"][0]["parts"].append(
+        {
+            "name": _NAME,
+            "content_type": "application/octet-stream",
+            "content": base64.b64encode(_BYTES).decode(),
+            "content_encoding": "base64",
+        }
+    )
+    return await ctx.target.create({**request, "mode": "sync"})
+
+
+def _decode_base64(content: Any) -> bytes | None:
+    try:
+        return base64.b64decode(str(content), validate=True)
+    except ValueError:
+        return None
+
+
+@probes.add
 async def parts_may_have_unknown_members(ctx: Ctx) -> None:
     given: Any = message("Hello")
     given["parts"][0]["x-origin"] = {"a": 1}
@@ -192,6 +246,7 @@ async def body_needs_no_content_type(ctx: Ctx) -> None:
 
 @probes.add
 async def caller_that_leaves_cancels_nothing(ctx: Ctx) -> None:
+    await ctx.once(stay_busy)
     async with ctx.target.stream_run("createRun.request", trigger_of(ctx, "long"), "runs") as stream:
         first = await stream.next()
         check(first is not None, "an event", None, stream.exchange)
@@ -219,11 +274,12 @@ async def _create_async(ctx: Ctx) -> Exchange:
     return exchange
 
 
-async def _check_input_accepted(ctx: Ctx, given: list[dict[str, Any]]) -> None:
+async def _check_input_accepted(ctx: Ctx, given: list[dict[str, Any]]) -> Exchange:
     await ctx.once(run_behaviour, "plain")
     exchange = await ctx.target.create({**trigger_of(ctx, "plain"), "input": given, "mode": "sync"})
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
     check(dig(exchange.json, "status") in ("completed", "awaiting"), "a run that did not fail", exchange.json, exchange)
+    return exchange
 
 
 def _time(text: Any) -> datetime:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from babelgate.conformance.protocols.acp.target import Ctx, Server, message, run_id_of, trigger_of
-from babelgate.conformance.verdict import check, check_shown
+from babelgate.conformance.verdict import check, check_busy, check_shown
 from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
 from babelgate.conformance.wire.http import Stream
 
@@ -138,7 +138,26 @@ async def run_to_failure(ctx: Ctx) -> Ran:
 
 @asynccontextmanager
 async def long_run(ctx: Ctx) -> AsyncGenerator[Ran]:
-    """A run that is at work, which is cancelled after the block."""
+    """A run that is at work, which is cancelled after the block. Raises NotShown if the agent is done too soon."""
+    await ctx.once(stay_busy)
+    async with _started_run(ctx) as made:
+        yield made
+
+
+async def stay_busy(ctx: Ctx) -> None:
+    """A run that is looked at after a while. Raises NotShown if it has ended."""
+    since = asyncio.get_running_loop().time()
+    async with _started_run(ctx) as made:
+
+        async def is_at_work() -> bool:
+            exchange = await ctx.target.run(made.id)
+            return exchange.status != 200 or dig(exchange.json, "status") not in (*TERMINAL, "awaiting")
+
+        await check_busy(since, is_at_work)
+
+
+@asynccontextmanager
+async def _started_run(ctx: Ctx) -> AsyncGenerator[Ran]:
     exchange = await ctx.target.create({**trigger_of(ctx, "long"), "mode": "async"})
     check(exchange.status == 202, "an async run is answered with status 202", exchange.status, exchange)
     made = Ran(exchange, exchange.json)
@@ -150,6 +169,7 @@ async def long_run(ctx: Ctx) -> AsyncGenerator[Ran]:
 
 async def cancel_run(ctx: Ctx) -> tuple[Exchange, Streamed]:
     """The answer to the cancel of a run that was at work, and the run's stream."""
+    await ctx.once(stay_busy)
     async with ctx.target.stream_run("createRun.request", trigger_of(ctx, "long"), "runs") as stream:
         run_id = ""
         while (frame := await stream.next()) is not None:

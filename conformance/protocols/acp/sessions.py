@@ -4,7 +4,7 @@ from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.acp.scenes import run_behaviour, text_of
+from babelgate.conformance.protocols.acp.scenes import run_behaviour, run_to_failure, text_of
 from babelgate.conformance.protocols.acp.target import Ctx, Server, trigger_of, unknown_id
 from babelgate.conformance.verdict import NotApplicable, check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
@@ -111,6 +111,7 @@ async def history_ends_with_the_output(ctx: Ctx) -> None:
 
 @probes.add
 async def failed_run_is_not_kept_in_its_session(ctx: Ctx) -> None:
+    await ctx.once(run_to_failure)
     session_id = unknown_id()
     exchange = await ctx.target.create({**trigger_of(ctx, "fail"), "session_id": session_id, "mode": "sync"})
     check(dig(exchange.json, "status") == "failed", "a run that fails", exchange.json, exchange)

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.acp.scenes import Streamed, events_of, stream_run, text_of
+from babelgate.conformance.protocols.acp.scenes import Streamed, events_of, stay_busy, stream_run, text_of
 from babelgate.conformance.protocols.acp.target import Ctx, Server, trigger_of
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, dig
@@ -152,6 +152,7 @@ async def text_comes_in_pieces(ctx: Ctx) -> None:
 
 @probes.add
 async def events_come_while_the_agent_works(ctx: Ctx) -> None:
+    await ctx.once(stay_busy)
     async with ctx.target.stream_run("createRun.request", trigger_of(ctx, "long"), "runs") as stream:
         while (frame := await stream.next()) is not None and dig(frame.json, "type") != "run.in-progress":
             pass

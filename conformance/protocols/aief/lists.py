@@ -22,7 +22,9 @@ async def created_task_is_listed(ctx: Ctx) -> None:
         exchange = await ctx.target.tasks(current_page=number, page_size=100)
         check(exchange.status == 200, "tasks are listed with status 200", exchange.status, exchange)
         tasks = items_of(exchange, "tasks")
-        if any(dig(each, "task_id") == task_id for each in tasks):
+        found = [each for each in tasks if dig(each, "task_id") == task_id]
+        check(len(found) <= 1, f"the task {task_id} once", found, exchange)
+        if found:
             return
         check(bool(tasks), f"the task {task_id} is on one of the pages", [], exchange)
     raise NotObserved(f"the task {task_id} is on none of the first {_MOST_PAGES} pages: too many tasks to look for it")
@@ -107,7 +109,7 @@ async def executed_step_is_listed(ctx: Ctx) -> None:
     exchange = await done.agent.steps(done.task_id, page_size=100)
     ids = [dig(each, "step_id") for each in items_of(exchange, "steps")]
     check(exchange.status == 200, "steps are listed with status 200", exchange.status, exchange)
-    check(dig(done.step, "step_id") in ids, "the step that was executed is among them", ids, exchange)
+    check(ids.count(dig(done.step, "step_id")) == 1, "the step that was executed is among them, once", ids, exchange)
 
 
 @probes.add

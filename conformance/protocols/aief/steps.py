@@ -14,9 +14,10 @@ from babelgate.conformance.protocols.aief.scenes import (
     play_task,
 )
 from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
-from babelgate.conformance.verdict import NotObserved, check, check_shown
+from babelgate.conformance.verdict import BUSY, NotObserved, check, check_shown
 from babelgate.conformance.wire.exchange import dig
 from babelgate.conformance.wire.http import Unanswered
+from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Agent]()
 
@@ -145,6 +146,19 @@ async def steps_at_once_are_two_steps(ctx: Ctx) -> None:
 
 
 @probes.add
+async def text_beyond_ascii_is_taken(ctx: Ctx) -> None:
+    await ctx.once(execute_step)
+    agent = await agent_for(ctx, "plain")
+    task_id = await new_task(agent, WORDS)
+    task = await agent.task(task_id)
+    # That it has an input at all is the affair of other requirements.
+    check(dig(task.json, "input") in (WORDS, None), f"the input as it was sent, {WORDS!r}", task.json, task)
+    done = await execute(agent, task_id, WORDS)
+    check(dig(done.step, "input") in (WORDS, None), f"the input as it was sent, {WORDS!r}", done.step, done.exchange)
+    check_repeated(str(dig(done.step, "output")), done.exchange)
+
+
+@probes.add
 async def question_is_not_the_last_step(ctx: Ctx) -> None:
     asked = await ctx.once(_run_question)
     check(dig(asked.step, "status") == "completed", "the status completed", asked.step, asked.exchange)
@@ -196,6 +210,7 @@ async def failed_step_does_not_run_for_ever(ctx: Ctx) -> None:
 @probes.add
 async def step_at_work_is_shown_as_running(ctx: Ctx) -> None:
     agent = await agent_for(ctx, "long")
+    await ctx.once(_stay_busy)
     text = ctx.triggers["long"].text
     task_id = await new_task(agent, text)
     is_over = asyncio.Event()
@@ -204,6 +219,17 @@ async def step_at_work_is_shown_as_running(ctx: Ctx) -> None:
         seen = await _watch(agent, task_id, is_over)
         working.cancel()
     check("running" in seen, "a step of a task at work is running", sorted(seen))
+
+
+async def _stay_busy(ctx: Ctx) -> None:
+    """A step that is given up after a while. Raises NotShown if it has ended by then."""
+    agent = await agent_for(ctx, "long")
+    text = ctx.triggers["long"].text
+    try:
+        await agent.execute_step(await new_task(agent, text), {"input": text}, bound=BUSY)
+    except Unanswered:
+        return
+    check_shown(False, "long", f"was done within {BUSY:g} s")
 
 
 async def _watch(agent: Agent, task_id: str, is_over: asyncio.Event) -> set[str]:

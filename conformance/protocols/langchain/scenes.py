@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from babelgate.conformance.protocols.langchain.server import Ctx, Layout, json_of, speaking_trigger, trigger_for
-from babelgate.conformance.verdict import NotObserved, check, check_shown
+from babelgate.conformance.verdict import NotObserved, check, check_busy, check_shown
 from babelgate.conformance.wire.exchange import Exchange, Frame, as_object, dig
 from babelgate.conformance.wire.http import Unanswered
 
@@ -147,7 +147,27 @@ def run_of(exchange: Exchange) -> str:
 
 @asynccontextmanager
 async def at_work(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
-    """A thread, a run of it that is at work, and how it was created. What is still at work afterwards is cancelled."""
+    """A thread, a run of it that is at work, and how it was created. What is still at work afterwards is cancelled.
+    Raises NotShown if the agent does not work for long."""
+    await ctx.once(stay_busy, layout)
+    async with _started_run(ctx, layout, **fields) as started:
+        yield started
+
+
+async def stay_busy(ctx: Ctx, layout: Layout) -> None:
+    """A run that is looked at after a while. Raises NotShown if it has ended."""
+    since = asyncio.get_running_loop().time()
+    async with _started_run(ctx, layout) as (thread_id, run_id, _):
+
+        async def is_at_work() -> bool:
+            exchange = await ctx.target.run(layout, thread_id, run_id)
+            return exchange.status != 200 or dig(exchange.json, "status") in ("pending", "running")
+
+        await check_busy(since, is_at_work)
+
+
+@asynccontextmanager
+async def _started_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
     server = ctx.target
     trigger = trigger_for(ctx, "long")
     thread_id = await server.new_thread()

@@ -1,6 +1,7 @@
 """Probes of calls of tools."""
 
 import asyncio
+import base64
 import json
 from contextlib import suppress
 from typing import Any, Final
@@ -12,9 +13,10 @@ from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import Called, call_of, call_plainly, call_tool, text_of
 from babelgate.conformance.protocols.mcp.target import Ctx, Server, request
-from babelgate.conformance.verdict import Failed, NotApplicable, Prerequisite, check, check_shown
+from babelgate.conformance.verdict import BUSY, Failed, NotApplicable, Prerequisite, check, check_shown
 from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
 from babelgate.conformance.wire.http import Unanswered
+from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Server]()
 
@@ -63,6 +65,42 @@ async def structured_content_is_told_as_text(ctx: Ctx) -> None:
     check(value is not None, "a structuredContent", done.reply.result, done.reply.exchange)
     texts = [_json_of(dig(each, "text")) for each in as_list(dig(done.reply.result, "content"))]
     check(value in texts, f"a text with {json.dumps(value)[:80]}", done.reply.result, done.reply.exchange)
+
+
+@probes.add
+async def text_beyond_ascii_is_taken(ctx: Ctx) -> None:
+    await ctx.once(call_plainly)
+    _, params = await call_of(ctx, "plain")
+    texts = [name for name, value in params["arguments"].items() if value == ctx.triggers["plain"].text]
+    if not texts:
+        raise NotApplicable("the tool needs no text")
+    reply = await ctx.target.ask("tools/call", {**params, "arguments": {**params["arguments"], texts[0]: WORDS}})
+    check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
+    check(dig(reply.result, "isError") is not True, "no isError", reply.result, reply.exchange)
+    check_repeated(text_of(reply.result), reply.exchange)
+
+
+@probes.add
+async def files_are_given_with_their_type(ctx: Ctx) -> None:
+    done = await call_tool(ctx, "files")
+    content = as_list(dig(done.reply.result, "content"))
+    files = [each for each in content if dig(each, "type") in ("image", "audio", "resource", "resource_link")]
+    check_shown(bool(files), "files", "gave no file")
+    for each in files:
+        held: Any = dig(each, "resource") if dig(each, "type") == "resource" else each
+        kind = dig(held, "mimeType")
+        check(isinstance(kind, str) and "/" in kind, "a mimeType", each, done.reply.exchange)
+        encoded = dig(held, "blob") or dig(held, "data")
+        if encoded is not None:
+            check(_is_base64(encoded), "bytes in base64", each, done.reply.exchange)
+
+
+def _is_base64(encoded: Any) -> bool:
+    try:
+        base64.b64decode(str(encoded), validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 @probes.add
@@ -167,6 +205,7 @@ async def progress_is_told_if_asked(ctx: Ctx) -> None:
 @probes.add
 async def cancelled_call_is_not_answered(ctx: Ctx) -> None:
     _, params = await call_of(ctx, "long")
+    await ctx.once(_stay_busy)
     body = request(f"judge-{uuid4().hex}", "tools/call", params)
     async with ctx.target.posted(body, schema="tools.call.request") as stream:
         exchange = await ctx.target.tell("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
@@ -186,6 +225,18 @@ async def cancel_of_nothing_is_ignored(ctx: Ctx) -> None:
     check(exchange.status == 202, "the status 202", exchange.status, exchange)
     reply = await ctx.target.ask("ping")
     check(reply.result is not None, "a server that goes on", reply.response, reply.exchange)
+
+
+async def _stay_busy(ctx: Ctx) -> None:
+    """A call that is cancelled after a while. Raises NotShown if it has been answered by then."""
+    _, params = await call_of(ctx, "long")
+    body = request(f"judge-{uuid4().hex}", "tools/call", params)
+    async with ctx.target.posted(body, schema="tools.call.request") as stream:
+        with suppress(Unanswered):
+            while (frame := await stream.next(BUSY)) is not None:
+                is_response = dig(_json_of(frame.data), "method") is None
+                check_shown(not is_response, "long", f"was done within {BUSY:g} s")
+        await ctx.target.tell("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
 
 
 async def _structured(ctx: Ctx) -> Called:

@@ -18,7 +18,9 @@ models: Final = Probes[Server]()
 async def models_are_listed(ctx: Ctx) -> None:
     exchange = await ctx.target.get(ctx.target.below("models"), "ModelList")
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
-    check(bool(as_list(dig(exchange.json, "data"))), "models in data", exchange.json, exchange)
+    ids = [str(dig(each, "id")) for each in as_list(dig(exchange.json, "data"))]
+    check(bool(ids), "models in data", exchange.json, exchange)
+    check(len(ids) == len(set(ids)), "each model once", ids, exchange)
 
 
 @models.add

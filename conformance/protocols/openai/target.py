@@ -128,6 +128,12 @@ def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
     return trigger.agent or ctx.target.model, trigger.text
 
 
+def speaking(ctx: Ctx) -> str:
+    """The behaviour of a model that answers in several pieces, or of one that answers at all."""
+    trigger = ctx.triggers["stream"]
+    return "stream" if trigger.is_given and not trigger.is_never else "plain"
+
+
 async def read(stream: Stream) -> list[Any]:
     """All events of a stream, as JSON. Raises Failed if it is none."""
     exchange = stream.exchange

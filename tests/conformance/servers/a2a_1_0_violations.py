@@ -57,6 +57,7 @@ VIOLATIONS: Final = (
         "list.context",
         ("list.status", "list.pages", "list.total", "list.artifacts", "list.since"),
     ),
+    Violation("a list has a task twice", "list.has-tasks", ("list.*",)),
     Violation("an unknown context is every context", "list.unknown-context"),
     Violation("the state is ignored", "list.status"),
     Violation("the oldest tasks come first", "list.order"),

@@ -54,6 +54,8 @@ class Task:
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     readers: list["asyncio.Queue[Any]"] = field(default_factory=list["asyncio.Queue[Any]"])
     configs: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    forgotten: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Configs that were deleted, and are pushed to all the same."""
     looked_at: int = 0
 
     @property
@@ -146,8 +148,8 @@ class Agent(ScriptedServer):
             raise Refused("INTERNAL")
         if "octet-stream" in part.get("mediaType", "") and self.does("files are refused"):
             raise Refused("CONTENT_TYPE_NOT_SUPPORTED")
-        if "text" in part and self.does("ASCII only"):
-            part["text"] = part["text"].encode("ascii", "replace").decode()
+        if "text" in part:
+            part["text"] = self.ascii_if("ASCII only", part["text"])
 
     @staticmethod
     def word_of(message: Mapping[str, Any]) -> str:
@@ -354,7 +356,7 @@ class Agent(ScriptedServer):
         for number, queue in enumerate(task.readers):
             is_deaf = number > 0 and task.word == "long" and self.does("the second subscriber hears nothing")
             queue.put_nowait(None if is_deaf else event)
-        for config in list(task.configs.values()):
+        for config in [*task.configs.values(), *task.forgotten]:
             self._push(task, config, event)
 
     # Streams
@@ -481,6 +483,8 @@ class Agent(ScriptedServer):
         task.looked_at += 1
         self.set_if("another task is given", shown, id=str(uuid4()))
         self.set_if("artifacts are forgotten", shown, artifacts=[])
+        if shown.get("artifacts") and self.does("artifacts stand there twice"):
+            shown["artifacts"] = [*shown["artifacts"], *shown["artifacts"]]
         if task.is_ended and task.looked_at > 1 and self.does("ended tasks change"):
             shown["status"]["state"] = "TASK_STATE_REJECTED"
         if task.state == "INPUT_REQUIRED" and self.does("a question gives up"):
@@ -555,7 +559,9 @@ class Agent(ScriptedServer):
         id = str(params.get("id"))
         self.raise_if("deleting twice is an error", Refused("TASK_NOT_FOUND"), when=id not in task.configs)
         if not self.does("deleted configs stay"):
-            task.configs.pop(id, None)
+            gone = task.configs.pop(id, None)
+            if gone is not None and self.does("deleted configs are pushed to"):
+                task.forgotten.append(gone)
 
     def _push(self, task: Task, config: Mapping[str, Any], event: dict[str, Any]) -> None:
         state = str(event.get("statusUpdate", {}).get("status", {}).get("state", ""))

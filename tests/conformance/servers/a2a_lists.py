@@ -47,6 +47,8 @@ def _chosen(agent: Agent, params: Mapping[str, Any], owner: str) -> list[Task]:
         tasks = [each for each in tasks if since <= f"{each.at.isoformat()}"]
     if len(tasks) > 1 and agent.does("a list lacks a task"):
         tasks = tasks[1:]
+    if agent.does("a list has a task twice"):
+        tasks = [*tasks[:1], *tasks]
     return sorted(tasks, key=lambda each: each.at, reverse=not agent.does("the oldest tasks come first"))
 
 

@@ -1,6 +1,7 @@
 """A scripted server of ACP 0.2."""
 
 import asyncio
+import base64
 import copy
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -238,6 +239,8 @@ class Agents(ScriptedServer):
             self._refuse_unless(encoding in ("plain", "base64"), "no such encoding", "unknown encodings are taken")
             is_one = not ("content" in part and "content_url" in part)
             self._refuse_unless(is_one, "content or content_url", "content may be told twice")
+            is_file = part.get("content_type") == "application/octet-stream"
+            self.raise_if("files are refused", _Refused(422, "invalid_input", "no files"), when=is_file)
             if not part.keys() <= _PART and self.does("unknown members are refused"):
                 raise _Refused(422, "invalid_input", "unknown members")
 
@@ -285,7 +288,8 @@ class Agents(ScriptedServer):
         return Answer(status, shown, headers)
 
     def _made(self, request: Request, body: Mapping[str, Any], session_id: str | None, mode: str) -> _Run:
-        text = "".join(str(part.get("content", "")) for each in body["input"] for part in each["parts"])
+        parts = [part for each in body["input"] for part in each["parts"]]
+        text = self.ascii_if("ASCII only", "".join(str(part.get("content", "")) for part in parts))
         is_plain = mode == "sync" and not {"session_id", "session"} & body.keys()
         if is_plain and self.does("equal runs at once are one"):
             for other in self.runs.values():
@@ -325,6 +329,9 @@ class Agents(ScriptedServer):
             elif run.text.startswith("ask"):
                 await self._asked(run)
                 return
+            elif run.text.startswith("files"):
+                parts = [part for each in run.input for part in each["parts"]]
+                await self._said(run, name, ["Here it is."], [self._file(part) for part in parts if "name" in part])
             elif run.text.startswith("stream"):
                 await self._said(run, name, ["one ", "two ", "three"])
             else:
@@ -349,13 +356,20 @@ class Agents(ScriptedServer):
             shown = {**run.shown, "session_id": str(uuid4())} if other else run.shown
             await self._told(run, "run.in-progress", run=shown)
 
-    async def _said(self, run: _Run, name: str, pieces: Sequence[str]) -> None:
+    def _file(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """A file that was given, as it is given back."""
+        content = part["content"]
+        if self.does("bytes are encoded twice"):
+            content = base64.b64encode(content.encode()).decode()
+        return {**part, "content": content}
+
+    async def _said(self, run: _Run, name: str, pieces: Sequence[str], files: Sequence[Any] = ()) -> None:
         is_plain = run.text.startswith("Hello")
         role = "user" if self.does("agents speak as users") else f"agent/{name}"
         if self.does("agents are assistants"):
             role = "assistant"
         message: dict[str, Any] = {"role": role, "parts": [], "created_at": self._now(), "completed_at": None}
-        parts: list[Any] = [self._text(piece) for piece in pieces]
+        parts: list[Any] = [*(self._text(piece) for piece in pieces), *files]
         if is_plain:
             parts += self._metadata()
             if self.does("events have types of their own"):
@@ -670,7 +684,14 @@ SERVER: Final = Server(
     set="acp-0.2",
     make=Agents,
     violations=VIOLATIONS,
-    options=options(plain="Hello", stream="stream", question=Trigger("ask me", answer="Ada"), fail="fail", long="long"),
+    options=options(
+        plain="Hello",
+        stream="stream",
+        question=Trigger("ask me", answer="Ada"),
+        fail="fail",
+        long="long",
+        files="files",
+    ),
     unbroken={
         "agents.list": "a server that fails it shows no agents to judge: the dead server shows that",
         "run.sync": "a server that fails it keeps nothing of its runs: the dead server shows that",

@@ -31,14 +31,16 @@ VIOLATIONS: Final = (
     Violation("get has the time of the request", "run.get-same"),
     Violation("completed runs never finish", "run.finished-at"),
     Violation(
-        "sync answers have no output", "run.output", ("run.get-same", "run.role", "run.message-completed", "~session.*")
+        "sync answers have no output",
+        "run.output",
+        ("run.get-same", "run.role", "run.message-completed", "~session.*", "~run.file*"),
     ),
     Violation("agents speak as users", "run.role"),
     Violation("messages are never completed", "run.message-completed"),
     Violation("completed runs have an error", "run.no-error"),
     Violation("an input is one message", "run.several-messages"),
     Violation("an input is never another agent's", "run.agent-role"),
-    Violation("a message has one part", "run.several-parts"),
+    Violation("a message has one part", "run.several-parts", ("~run.files", "~run.file-bytes")),
     Violation("unknown members are refused", "run.unknown-members"),
     Violation("bodies must be called JSON", "run.no-content-type"),
     Violation("callers that leave cancel", "run.hang-up"),
@@ -113,8 +115,12 @@ VIOLATIONS: Final = (
     Violation("completed runs are cancelled", "cancel.completed"),
     Violation("cancelled runs are cancelled again", "cancel.again"),
     Violation("a cancel of an unknown run is a 403", "cancel.unknown"),
+    # Texts and files
+    Violation("ASCII only", "run.unicode"),
+    Violation("files are refused", "run.files"),
+    Violation("bytes are encoded twice", "run.file-bytes"),
     # Agents that fail
-    Violation("failed runs are completed", "fail.run", ("session.failed", "fail.*"), is_hidden=True),
+    Violation("failed runs are completed", "fail.run", ("fail.*",), is_hidden=True),
     Violation("failures are work in progress", "fail.run", ("~session.failed", "~fail.*")),
     Violation("failures are not explained", "fail.error", ("fail.get",)),
     Violation("failures are forgotten", "fail.get"),

@@ -42,6 +42,7 @@ VIOLATIONS: Final = (
     Violation("steps are numbered in their task", "step.own-id", ("error.foreign-step",)),
     Violation("two steps at once are one", "step.concurrent"),
     Violation("steps at work are not shown", "step.running"),
+    Violation("ASCII only", "step.unicode"),
     Violation("a question is the last step", "step.question", is_hidden=True),
     Violation("a question is still running", "step.question", ("~step.answer",)),
     Violation("a question without words", "step.question-output"),
@@ -217,6 +218,7 @@ class Agent(ScriptedServer):
         if self.does("additional_input is null"):
             more = None
         given = None if self.does("the task's input is null") else body.get("input")
+        given = self.ascii_if("ASCII only", given) if isinstance(given, str) else given
         self.tasks[id] = {"task_id": id, "input": given, "additional_input": more}
         self.owners[id] = request.headers.get("x-api-key", "")
         self.files[id] = []

@@ -111,6 +111,10 @@ class ScriptedServer:
         if when and self.does(violation):
             del value[name]
 
+    def ascii_if(self, violation: str, text: str) -> str:
+        """Lose the letters beyond ASCII."""
+        return text.encode("ascii", "replace").decode() if self.does(violation) else text
+
     async def handle(self, request: Request) -> Answer:
         raise NotImplementedError
 

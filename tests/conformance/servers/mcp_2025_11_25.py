@@ -44,7 +44,7 @@ VIOLATIONS: Final = (
     # Tools
     Violation("schemas are none", "tools.schema"),
     Violation("the list turns round", "tools.stable", ("~tools.pages",)),
-    Violation("each page is the first", "tools.pages", ("tools.unique", "progress.*", "cancel.unanswered")),
+    Violation("each page is the first", "tools.pages", ("tools.unique", "progress.*", "cancel.*", "call.files")),
     # Calls
     Violation("results have no content", "call.content", ("call.structured-text",)),
     Violation("structured content is of another type", "call.structured", ("call.structured-text",)),
@@ -61,7 +61,7 @@ VIOLATIONS: Final = (
 
 
 class Server2025(Tools):
-    others = ("fail", "steps", "long")
+    others = ("fail", "files", "steps", "long")
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
@@ -219,6 +219,7 @@ SERVER: Final = Server(
     options=options(
         plain=Trigger("Hello", agent="echo"),
         fail=Trigger("x", agent="fail"),
+        files=Trigger("x", agent="files"),
         steps=Trigger("x", agent="steps"),
         long=Trigger("x", agent="long"),
     ),

@@ -65,7 +65,7 @@ VIOLATIONS: Final = (
 
 class Server2026(Tools):
     output = {"type": "array", "items": {"type": "string"}}
-    others = ("fail", "steps", "ask")
+    others = ("fail", "files", "steps", "ask")
 
     def structured(self, text: str) -> tuple[Any, Any]:
         return [text], 7
@@ -235,6 +235,7 @@ SERVER: Final = Server(
     options=options(
         plain=Trigger("Hello", agent="echo"),
         fail=Trigger("x", agent="fail"),
+        files=Trigger("x", agent="files"),
         steps=Trigger("x", agent="steps"),
         question=Trigger("x", agent="ask", answer="Ada"),
     ),

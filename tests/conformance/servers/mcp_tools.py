@@ -25,12 +25,15 @@ SHARED: Final = (
     Violation("names have spaces", "tools.names"),
     Violation("unknown cursors are the first", "tools.cursor"),
     # Calls
-    Violation("results are errors", "call.success", ("call.concurrent",)),
+    Violation("results are errors", "call.success", ("call.concurrent", "call.unicode")),
     Violation("unknown tools do nothing", "call.unknown", ("call.unknown-code",)),
     Violation("unknown tools are results", "call.unknown-code"),
     Violation("calls need no name", "call.no-name", ("~safe.errors",)),
     Violation("arguments are not checked", "call.checked", ("call.arguments",)),
     Violation("wrong arguments are protocol errors", "call.arguments"),
+    Violation("ASCII only", "call.unicode"),
+    Violation("files have no type", "call.files"),
+    Violation("files are no base64", "call.files"),
     Violation("failures are no errors", "call.failure", is_hidden=True),
     Violation("failures are protocol errors", "call.failure", ("call.failure-text", "~safe.*")),
     Violation("failures say nothing", "call.failure-text"),
@@ -162,7 +165,7 @@ class Tools(ScriptedServer):
         if not isinstance(text, str) and "text" in arguments and not self.does("arguments are not checked"):
             self.raise_if("wrong arguments are protocol errors", Refused(-32602, "text is text"))
             return {**self.result("text is text"), "isError": True}
-        return await self.run(request, params, name, str(text))
+        return await self.run(request, params, name, self.ascii_if("ASCII only", str(text)))
 
     async def run(self, request: Request, params: Mapping[str, Any], name: str, text: str) -> dict[str, Any]:
         if name == "fail":
@@ -177,6 +180,8 @@ class Tools(ScriptedServer):
                 return {**self.result("busy"), "isError": True}
         finally:
             self._busy -= 1
+        if name == "files":
+            return {"content": [self._file()]}
         if name != "echo":
             return self.result(text)
         right, wrong = self.structured(text)
@@ -186,6 +191,12 @@ class Tools(ScriptedServer):
         self.set_if("isError is text", result, isError="no")
         self.set_if("results have no content", result, content=[])
         return result
+
+    def _file(self) -> dict[str, Any]:
+        data = "bytes!" if self.does("files are no base64") else "AAEC/w=="
+        file = {"uri": "file:///bytes.bin", "mimeType": "application/octet-stream", "blob": data}
+        self.drop_if("files have no type", file, "mimeType")
+        return {"type": "resource", "resource": file}
 
     def result(self, text: str) -> dict[str, Any]:
         kind = "plain" if self.does("content is plain") else "text"

@@ -17,9 +17,11 @@ VIOLATIONS: Final = (
     Violation("models are not listed", "models.list"),
     Violation("a model has another id", "models.get"),
     Violation("unknown models are made", "models.unknown"),
+    Violation("a delta is lost", "stream.adds-up"),
+    Violation("ASCII only", "chat.unicode"),
     # Answers
     Violation("every answer has two choices", "chat.one-choice", ("chat.n",)),
-    Violation("answers have no text", "chat.text", ("chat.schema", "call.result")),
+    Violation("answers have no text", "chat.text", ("chat.schema", "call.result", "stream.adds-up")),
     Violation("answers end for their length", "chat.stop"),
     Violation("all answers have one id", "chat.own-id", ("chat.concurrent",)),
     Violation("times are in milliseconds", "chat.created"),
@@ -43,7 +45,7 @@ VIOLATIONS: Final = (
     Violation("each chunk has an id", "stream.one-id"),
     Violation("each chunk has a time", "stream.one-time"),
     Violation("each delta has a role", "stream.role-once"),
-    Violation("deltas have no text", "stream.text"),
+    Violation("deltas have no text", "stream.text", ("stream.adds-up",)),
     Violation("each chunk has a finish_reason", "stream.finish", ("error.failure-stream",)),
     Violation("chunks are numbered", "stream.index"),
     Violation("usage is never streamed", "stream.usage"),
@@ -163,7 +165,7 @@ class Chat(OpenAi):
     def _said(self, body: Mapping[str, Any], text: str) -> str:
         if body.get("response_format") and not self.does("schemas are ignored"):
             return CITY
-        return f"You said: {text}"
+        return f"You said: {self.ascii_if('ASCII only', text)}"
 
     async def _answer(self, body: Mapping[str, Any], text: str) -> Answer:
         if text.startswith("fail") and not self.does("failures are empty answers"):
@@ -267,7 +269,12 @@ class Chat(OpenAi):
             reason = "stop" if self.does("streamed calls end with stop") else "tool_calls"
             deltas = [] if self.does("calls are only announced") else self._call_deltas(body)
             return [(first, None), *((each, None) for each in deltas), ({}, reason)]
-        words = [] if self.does("deltas have no text") else [f"{word} " for word in self._said(body, text).split()]
+        first_word, *others = self._said(body, text).split(" ")
+        words = [first_word, *(f" {word}" for word in others)]
+        if self.does("deltas have no text"):
+            words = []
+        if self.does("a delta is lost"):
+            words = words[1:]
         role = {"role": "assistant"} if self.does("each delta has a role") else {}
         return [(first, None), *(({**role, "content": word}, None) for word in words), ({}, "stop")]
 
@@ -303,6 +310,7 @@ SERVER: Final = Server(
         calls="call the tool",
         data="Where?",
         fail="fail",
+        stream="stream",
     ),
     unbroken={"chat.answer": "a server that fails it keeps nothing: the dead server shows that"},
 )

@@ -16,6 +16,8 @@ _KINDS: Final = ("message", "function_call", "function_call_output", "reasoning"
 
 VIOLATIONS: Final = (
     *SHARED,
+    Violation("numbers are left out", "stream.no-gap"),
+    Violation("ASCII only", "respond.unicode"),
     # Responses
     Violation("responses stay in progress", "respond.completed", ("respond.*", "~stream.*")),
     Violation(
@@ -54,7 +56,7 @@ VIOLATIONS: Final = (
     Violation("no response.created", "stream.created"),
     Violation("no response.in_progress", "stream.in-progress"),
     Violation("response.created is completed", "stream.empty-first"),
-    Violation("numbers are all 0", "stream.numbers", ("stored.replay-after",)),
+    Violation("numbers are all 0", "stream.numbers", ("stream.no-gap", "stored.replay-after")),
     Violation("something follows the end", "stream.completed", ("~stream.*",)),
     Violation("responses end twice", "stream.one-end"),
     Violation("each event has a response of its own", "stream.one-id"),
@@ -238,7 +240,7 @@ class Responses(OpenAi):
         content: Any = items[-1].get("content") if items else ""
         if isinstance(content, list):
             return "".join(str(part.get("text", "")) for part in cast("list[Any]", content))
-        return str(content or "")
+        return self.ascii_if("ASCII only", str(content or ""))
 
     def _wants_call(self, body: Mapping[str, Any], text: str) -> bool:
         choice = body.get("tool_choice")
@@ -359,6 +361,9 @@ class Responses(OpenAi):
 
     # Streams
 
+    def _numbers_of(self, events: Sequence[Any]) -> range:
+        return range(0, 2 * len(events), 2) if self.does("numbers are left out") else range(len(events))
+
     async def _stream(self, request: Request, body: Mapping[str, Any], text: str) -> AsyncGenerator[bytes]:
         response = self._response(body, "in_progress")
         events = [*self._begun(response)]
@@ -374,7 +379,7 @@ class Responses(OpenAi):
             events += self._over({**done, "output": output, "usage": self._usage()})
         numbered = [
             {**event, "sequence_number": 0 if self.does("numbers are all 0") else number}
-            for number, event in enumerate(events)
+            for number, event in zip(self._numbers_of(events), events, strict=True)
         ]
         last: Any = numbered[-1].get("response") or response
         self._keep(request, body, last if not self.does("streamed responses are not kept") else None, numbered)
@@ -531,6 +536,7 @@ SERVER: Final = Server(
         data="Where?",
         fail="fail",
         long="long",
+        stream="stream",
     ),
     unbroken={"respond.answer": "a server that fails it keeps nothing: the dead server shows that"},
 )

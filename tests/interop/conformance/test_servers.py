@@ -41,6 +41,7 @@ MCP: Final = {
     "steps": Trigger("Go", agent="steps"),
     "question": Trigger("Go", agent="ask"),
     "long": Trigger("Go", agent="slow"),
+    "files": NEVER,
 }
 OPENAI: Final = {
     "plain": Trigger("Hello", agent="echo"),

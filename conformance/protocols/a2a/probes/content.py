@@ -9,6 +9,7 @@ from babelgate.conformance.protocols.a2a.binding import TERMINAL, Reply, is_reas
 from babelgate.conformance.protocols.a2a.scenes import each_binding, final_reply, plain
 from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import NotJson, as_list, dig, parse_json
+from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Agent]()
 
@@ -123,11 +124,12 @@ async def strange_files_are_taken_or_refused_by_their_type(ctx: Ctx, binding: st
 async def all_of_unicode_is_taken(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "plain")
     await ctx.once(plain, binding)
-    text = "Grüße, 世界, \U0001f600, \u202eabc, \u0000.".replace("\u0000", "\\0")
-    sent = await agent[binding].call("SendMessage", {"message": message(text)})
+    sent = await agent[binding].call("SendMessage", {"message": message(WORDS)})
     check(not sent.reason, "a text beyond ASCII succeeds", sent.reason, sent.exchange)
     history = [str(dig(part, "text")) for each in as_list(dig(sent.task, "history")) for part in as_list(each["parts"])]
-    check(not history or text in history, f"the text as it was sent, {text!r}", history, sent.exchange)
+    check(not history or WORDS in history, f"the text as it was sent, {WORDS!r}", history, sent.exchange)
+    parts = [*parts_of(sent.task), *as_list(dig(sent.message, "parts"))]
+    check_repeated("".join(str(dig(part, "text") or "") for part in parts), sent.exchange)
 
 
 @probes.add

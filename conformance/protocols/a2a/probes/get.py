@@ -51,9 +51,9 @@ async def ended_tasks_stay_as_they_are(ctx: Ctx, binding: str) -> None:
 async def get_gives_the_artifacts(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(plain_task, binding)
     task = await get(await agent_for(ctx, "plain"), binding, sent.task["id"])
-    before = {str(dig(each, "artifactId")) for each in as_list(dig(sent.task, "artifacts"))}
-    after = {str(dig(each, "artifactId")) for each in as_list(dig(task, "artifacts"))}
-    check(before <= after, f"the artifacts that SendMessage gave, {sorted(before)}", sorted(after))
+    before = sorted(str(dig(each, "artifactId")) for each in as_list(dig(sent.task, "artifacts")))
+    after = sorted(str(dig(each, "artifactId")) for each in as_list(dig(task, "artifacts")))
+    check(before == after, f"the artifacts that SendMessage gave, {before}, and no other", after)
 
 
 @probes.add

@@ -22,6 +22,8 @@ _ELSEWHERE: Final = "https://example.com/babelgate/webhook"
 """RFC 2606 keeps the name for examples; nothing is delivered to it, since its tasks have ended."""
 _ADDRESS: Final = re.compile(r"\b(?:url|host|address|resolved?|dns|private|loopback)\b", re.IGNORECASE)
 _SECRET: Final = "babelgate-push-credentials"
+_QUIET: Final = 1.0
+"""Seconds without a delivery after which none is taken to come."""
 _TOKEN: Final = "babelgate-push-token"
 
 
@@ -131,7 +133,7 @@ async def several_configs_are_kept(ctx: Ctx, binding: str) -> None:
     second = await create(made.binding, made.task, f"{made.url}/2", id="second")
     check(not second.reason, "a second config of a task is taken", second.reason, second.exchange)
     ids = [dig(each, "id") for each in await list_configs(made)]
-    check({dig(made.config, "id"), "second"} <= set(ids), "both configs", ids)
+    check(sorted(map(str, ids)) == sorted([str(dig(made.config, "id")), "second"]), "both configs, each once", ids)
 
 
 async def delete_config(ctx: Ctx, binding: str) -> tuple[Configured, Reply]:
@@ -292,6 +294,36 @@ async def a_config_may_come_later(ctx: Ctx, binding: str) -> None:
         await long.binding.call("CancelTask", {"id": long.id})
         came = await hook.wait(1, ctx.options.timeout)
         check(came, f"a delivery within {ctx.options.timeout:g} s of the cancel")
+
+
+@probes.add
+@each_binding
+async def deleted_config_is_not_pushed_to(ctx: Ctx, binding: str) -> None:
+    """What another config of the task is pushed tells when the deleted one would have been."""
+    await ctx.once(first_delivery, binding)
+    await ctx.once(delete_config, binding)
+    async with (
+        receiver(ctx.wire, ctx.options.callback_host, "PushNotification") as gone,
+        receiver(ctx.wire, ctx.options.callback_host, "PushNotification") as kept,
+        long_task(ctx, binding) as long,
+    ):
+        made = await create(long.binding, long.id, gone.url, id="gone")
+        other = await create(long.binding, long.id, kept.url, id="kept")
+        if made.reason or other.reason:
+            raise Prerequisite("two configs of a task", made.reason or other.reason, other.exchange)
+        id = dig(made.result, "id")
+        if not isinstance(id, str):
+            raise Prerequisite("a config with an id", made.result, made.exchange)
+        params = {"taskId": long.id, "id": id}
+        deleted = await long.binding.call("DeleteTaskPushNotificationConfig", params)
+        if deleted.reason:
+            raise Prerequisite("a config that can be deleted", deleted.reason, deleted.exchange)
+        before = len(gone.deliveries)
+        await long.binding.call("CancelTask", {"id": long.id})
+        if not await kept.wait(1, ctx.options.timeout):
+            raise Prerequisite("a delivery to the other config of the task", None, other.exchange)
+        came = await gone.wait(before + 1, _QUIET)
+        check(not came, "no delivery to a config that was deleted", None, (gone.deliveries or [None])[-1])
 
 
 @probes.add

@@ -12,6 +12,7 @@ from babelgate.conformance.protocols.a2a.scenes import (
     is_streaming,
     plain,
     shown_stream,
+    stay_busy,
     stream_message,
 )
 from babelgate.conformance.verdict import Failed, NotObserved, Prerequisite, check
@@ -40,20 +41,33 @@ async def first_of(stream: EventStream) -> Any:
     return first["task"]
 
 
-def artifact_texts(seen: Streamed) -> dict[str, str]:
-    """The text of each artifact, as the pieces of a stream add up to it."""
-    texts: dict[str, str] = {str(dig(each, "artifactId")): _text(each) for each in as_list(dig(seen.task, "artifacts"))}
+_Content = tuple[str, list[Any]]
+"""The text of an artifact, and its parts that are no text."""
+
+
+def streamed_artifacts(seen: Streamed) -> list[tuple[str, _Content]]:
+    """Return the artifacts that the pieces of a stream add up to, each with its id, sorted by it."""
+    made = {str(dig(each, "artifactId")): _content(each) for each in as_list(dig(seen.task, "artifacts"))}
     for update in seen.updates:
         artifact = dig(update, "artifact")
         if artifact is not None:
             id = str(dig(artifact, "artifactId"))
-            before = texts.get(id, "") if dig(update, "append") is True else ""
-            texts[id] = before + _text(artifact)
-    return texts
+            text, others = made.get(id, ("", [])) if dig(update, "append") is True else ("", [])
+            more = _content(artifact)
+            made[id] = text + more[0], [*others, *more[1]]
+    return sorted(made.items(), key=lambda each: each[0])
 
 
-def _text(artifact: Any) -> str:
-    return "".join(str(dig(part, "text") or "") for part in as_list(dig(artifact, "parts")))
+def kept_artifacts(task: Any) -> list[tuple[str, _Content]]:
+    """The same of a task. One that stands there twice is twice in the list."""
+    found = [(str(dig(each, "artifactId")), _content(each)) for each in as_list(dig(task, "artifacts"))]
+    return sorted(found, key=lambda each: each[0])
+
+
+def _content(artifact: Any) -> _Content:
+    parts = as_list(dig(artifact, "parts"))
+    others = [{name: value for name, value in part.items() if value} for part in parts if dig(part, "text") is None]
+    return "".join(str(dig(part, "text") or "") for part in parts), others
 
 
 @probes.add
@@ -135,8 +149,8 @@ async def updates_are_about_the_task(ctx: Ctx, binding: str) -> None:
 async def stream_adds_up_to_the_task(ctx: Ctx, binding: str) -> None:
     seen = await ctx.once(task_stream, binding, "stream")
     task = await get(await agent_for(ctx, "stream"), binding, str(dig(seen.task, "id")))
-    kept = {str(dig(each, "artifactId")): _text(each) for each in as_list(dig(task, "artifacts"))}
-    check(kept == artifact_texts(seen), f"the artifacts that were streamed, {artifact_texts(seen)}", kept)
+    kept, streamed = kept_artifacts(task), streamed_artifacts(seen)
+    check(kept == streamed, f"the artifacts that were streamed, {streamed}", kept)
 
 
 @probes.add
@@ -188,6 +202,7 @@ async def last_piece_says_so(ctx: Ctx, binding: str) -> None:
 @each_binding
 async def streams_come_as_the_agent_works(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "long")
+    await ctx.once(stay_busy, binding)
     params = {"message": message(ctx.triggers["long"].text)}
     async with agent[binding].stream("SendStreamingMessage", params) as stream:
         try:
@@ -220,6 +235,7 @@ async def one_working_task_has_one_end(ctx: Ctx, binding: str) -> None:
 @each_binding
 async def a_reader_that_leaves_stops_nothing(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "long")
+    await ctx.once(stay_busy, binding)
     params = {"message": message(ctx.triggers["long"].text)}
     async with agent[binding].stream("SendStreamingMessage", params) as stream:
         try:

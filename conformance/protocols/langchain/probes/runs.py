@@ -13,6 +13,7 @@ from babelgate.conformance.protocols.langchain.scenes import (
     run_of,
     run_until_failure,
     run_until_question,
+    stay_busy,
 )
 from babelgate.conformance.protocols.langchain.server import (
     Ctx,
@@ -26,11 +27,11 @@ from babelgate.conformance.protocols.langchain.server import (
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, dig
 from babelgate.conformance.wire.receiver import receiver
+from babelgate.conformance.words import WORDS
 
 probes: Final = Probes[Server]()
 
 _AT_ONCE: Final = 4
-_WORDS: Final = 'Grüße\r\ndata: {"a": 1}\n\nevent: end\n\u2028\u2029 \U0001f469\u200d\U0001f52c \\ "quoted"'
 
 
 @probes.add
@@ -75,6 +76,7 @@ async def run_that_ended_is_a_success(ctx: Ctx) -> None:
 @probes.add
 async def run_is_created_before_it_ends(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
+        await ctx.subject(stay_busy, layout)
         async with at_work(ctx, layout) as (_, __, created):
             status = dig(created.json, "status")
             told = f"an answer while the run goes on ({layout.name})"
@@ -111,21 +113,22 @@ async def words_come_back_as_they_were(ctx: Ctx) -> None:
     """Also those that would end a line, or an event, of a stream."""
     for layout in ctx.target.layouts:
         await ctx.once(run_and_wait, layout)
-        body = ctx.target.body(replace(trigger_for(ctx, "plain"), text=_WORDS), stream_mode=["values"])
+        body = ctx.target.body(replace(trigger_for(ctx, "plain"), text=WORDS), stream_mode=["values"])
         thread_id = await ctx.target.new_thread()
         async with ctx.target.stream(layout, thread_id, body) as stream:
             frames = await stream.rest_of_it()
         thread = await ctx.target.thread(thread_id)
         said = [text_of(each) for each in ctx.target.messages(thread.json)]
-        check(_WORDS in said, f"the text of the caller in the thread ({layout.name})", said, thread)
+        check(WORDS in said, f"the text of the caller in the thread ({layout.name})", said, thread)
         last = next((each for each in reversed(frames) if each.event == "values"), None)
         told = [text_of(each) for each in as_list(dig(json_of(last), "messages"))]
-        check(_WORDS in told, f"and in the stream ({layout.name})", told, stream.exchange)
+        check(WORDS in told, f"and in the stream ({layout.name})", told, stream.exchange)
 
 
 @probes.add
 async def busy_thread_takes_one_run(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
+        await ctx.once(stay_busy, layout)
         thread_id = await ctx.target.new_thread()
         asked = {"multitask_strategy": "reject"} if ctx.target.dialect.has_input else {}
         body = ctx.target.body(trigger_for(ctx, "long"), **asked)

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.langchain.scenes import Streamed, at_work, run_in_background, stream_run
+from babelgate.conformance.protocols.langchain.scenes import Streamed, at_work, run_in_background, stay_busy, stream_run
 from babelgate.conformance.protocols.langchain.server import (
     Ctx,
     Layout,
@@ -51,9 +51,9 @@ async def stream_of_messages_tells_what_is_said(ctx: Ctx) -> None:
         frames = [*done.of("messages"), *done.of("messages-tuple")]
         check(bool(frames), f"events named {layout.tuples} ({layout.name})", _names(done), done.exchange)
         thread = await ctx.target.thread(done.thread_id)
-        said = ctx.target.answers(ctx.target.messages(thread.json))
+        said = "".join(ctx.target.answers(ctx.target.messages(thread.json)))
         told = "".join(text for frame in frames for text in _texts(json_of(frame)))
-        check(bool(said) and all(each in told for each in said), f"the agent's words {said}", told, done.exchange)
+        check(bool(said) and told == said, f"the agent's words, {said!r}", told, done.exchange)
 
 
 @probes.add
@@ -188,6 +188,7 @@ async def reader_that_leaves_has_a_default(ctx: Ctx) -> None:
 
 async def _hang_up(ctx: Ctx, layout: Layout, mode: str = "") -> tuple[str, str]:
     """A run at work whose reader has hung up."""
+    await ctx.once(stay_busy, layout)
     thread_id = await ctx.target.new_thread()
     asked = {"on_disconnect": mode} if mode else {}
     body = ctx.target.body(trigger_for(ctx, "long"), stream_mode=["values"], **asked)

@@ -59,6 +59,7 @@ async def answered_call_is_done(ctx: Ctx) -> None:
 
 @probes.add
 async def call_without_the_answer_is_asked_again(ctx: Ctx) -> None:
+    await ctx.once(asked)
     found = await _ask(ctx)
     reply = await ctx.target.ask("tools/call", {**found.again, "inputResponses": {}}, capabilities=_FORMS)
     kind = dig(reply.result, "resultType")

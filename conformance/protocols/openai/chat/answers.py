@@ -17,6 +17,7 @@ from babelgate.conformance.protocols.openai.chat.scenes import (
 from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, Server, check_answered
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Server]()
 
@@ -120,6 +121,15 @@ async def content_may_be_parts(ctx: Ctx) -> None:
     text = body["messages"][0]["content"]
     body["messages"] = [user([{"type": "text", "text": text}, {"type": "text", "text": "Thank you."}])]
     await complete(ctx, body)
+
+
+@probes.add
+async def text_beyond_ascii_is_taken(ctx: Ctx) -> None:
+    await ctx.once(answer_plainly)
+    body = body_of(ctx)
+    body["messages"] = [user(WORDS)]
+    exchange = await complete(ctx, body)
+    check_repeated(text_of(exchange), exchange)
 
 
 @probes.add

@@ -9,9 +9,10 @@ from babelgate.conformance.protocols.openai.target import (
     TOOL_NAME,
     Ctx,
     read,
+    speaking,
     trigger_of,
 )
-from babelgate.conformance.verdict import check, check_shown
+from babelgate.conformance.verdict import NotApplicable, check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
 TOOL: Mapping[str, Any] = {
@@ -82,7 +83,16 @@ async def _stream(ctx: Ctx, body: Any) -> Streamed:
 
 async def stream_plainly(ctx: Ctx, with_usage: bool = False) -> Streamed:
     more: dict[str, Any] = {"stream_options": {"include_usage": True}} if with_usage else {}
-    return await _stream(ctx, body_of(ctx, **more))
+    return await _stream(ctx, body_of(ctx, speaking(ctx), **more))
+
+
+async def answer_twice(ctx: Ctx) -> str:
+    """The text of an answer that is the same whenever it is asked for. Raises NotApplicable if there is none."""
+    bodies = [body_of(ctx, speaking(ctx)) for _ in range(2)]
+    texts = [text_of(await complete(ctx, body)) for body in bodies]
+    if texts[0] != texts[1]:
+        raise NotApplicable("the model answers the same request with another text each time")
+    return texts[0]
 
 
 async def streamed_call(ctx: Ctx) -> Streamed:

@@ -3,7 +3,12 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.openai.chat.scenes import Streamed, check_sum, stream_plainly
+from babelgate.conformance.protocols.openai.chat.scenes import (
+    Streamed,
+    answer_twice,
+    check_sum,
+    stream_plainly,
+)
 from babelgate.conformance.protocols.openai.target import DONE, Ctx, Server
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_object, dig
@@ -62,6 +67,14 @@ async def role_is_told_once(ctx: Ctx) -> None:
 async def deltas_make_up_a_text(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     check(bool(done.text), "deltas with content", done.deltas, done.exchange)
+
+
+@probes.add
+async def deltas_make_up_the_whole_text(ctx: Ctx) -> None:
+    """Compared with an answer that was not streamed, since a stream of chunks has no whole."""
+    text = await ctx.once(answer_twice)
+    done = await ctx.once(stream_plainly)
+    check(done.text == text, f"deltas that add up to {text!r}", done.text, done.exchange)
 
 
 @probes.add

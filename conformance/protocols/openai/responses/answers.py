@@ -18,6 +18,7 @@ from babelgate.conformance.protocols.openai.responses.scenes import (
 from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, Server, check_answered
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Server]()
 
@@ -155,6 +156,13 @@ async def what_the_assistant_said_may_be_text(ctx: Ctx) -> None:
 async def image_is_taken(ctx: Ctx) -> None:
     parts = [{"type": "input_text", "text": "Hello"}, {"type": "input_image", "image_url": _PIXEL, "detail": "auto"}]
     await _taken(ctx, message("user", parts))
+
+
+@probes.add
+async def text_beyond_ascii_is_taken(ctx: Ctx) -> None:
+    await ctx.once(answer_plainly)
+    exchange = await respond(ctx, body_of(ctx, input=WORDS))
+    check_repeated(text_of(exchange.json), exchange)
 
 
 @probes.add

@@ -6,7 +6,7 @@ from typing import Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.openai.responses.scenes import answer_plainly, body_of, text_of
 from babelgate.conformance.protocols.openai.target import Ctx, Server, refused
-from babelgate.conformance.verdict import NotApplicable, check
+from babelgate.conformance.verdict import NotApplicable, check, check_busy
 from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Server]()
@@ -67,9 +67,23 @@ async def _begun(ctx: Ctx, behaviour: str = "plain") -> Exchange:
 
 async def _cancelled(ctx: Ctx) -> tuple[str, Exchange]:
     """The answer to the cancel of a response that takes long."""
+    await ctx.once(_stay_busy)
     exchange = await _begun(ctx, "long")
     id = str(dig(exchange.json, "id"))
     return id, await _cancel(ctx, id)
+
+
+async def _stay_busy(ctx: Ctx) -> None:
+    """A response that is looked at after a while. Raises NotShown if it is complete."""
+    since = asyncio.get_running_loop().time()
+    id = str(dig((await _begun(ctx, "long")).json, "id"))
+
+    async def is_at_work() -> bool:
+        shown = await ctx.target.get(ctx.target.below("responses", id), "Response")
+        return shown.status != 200 or dig(shown.json, "status") in _AT_WORK
+
+    await check_busy(since, is_at_work)
+    await _cancel(ctx, id)
 
 
 async def _cancel(ctx: Ctx, id: str) -> Exchange:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from babelgate.conformance.protocols.openai.target import DONE, PARAMETERS, TOOL_NAME, Ctx, read, trigger_of
+from babelgate.conformance.protocols.openai.target import DONE, PARAMETERS, TOOL_NAME, Ctx, read, speaking, trigger_of
 from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
@@ -77,7 +77,7 @@ async def _stream(ctx: Ctx, body: Any) -> Streamed:
 
 
 async def stream_plainly(ctx: Ctx) -> Streamed:
-    return await _stream(ctx, body_of(ctx))
+    return await _stream(ctx, body_of(ctx, speaking(ctx)))
 
 
 async def streamed_call(ctx: Ctx) -> Streamed:

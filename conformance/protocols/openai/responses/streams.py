@@ -128,6 +128,14 @@ async def events_name_their_item(ctx: Ctx) -> None:
 
 
 @probes.add
+async def no_number_is_left_out(ctx: Ctx) -> None:
+    done = await ctx.once(stream_plainly)
+    numbers = [dig(event, "sequence_number") for event in done.events]
+    check(all(isinstance(each, int) for each in numbers), "sequence numbers", numbers, done.exchange)
+    check(numbers == list(range(numbers[0], numbers[0] + len(numbers))), "one more each time", numbers, done.exchange)
+
+
+@probes.add
 async def text_is_that_of_its_deltas(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     said = "".join(str(dig(each, "delta")) for each in done.of("response.output_text.delta"))
