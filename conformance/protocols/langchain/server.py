@@ -10,7 +10,7 @@ from uuid import uuid4
 from babelgate.conformance.probe import Context
 from babelgate.conformance.trigger import Trigger
 from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, dig
+from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig
 from babelgate.conformance.wire.http import Receives, Stream, Wire
 
 
@@ -59,6 +59,9 @@ class Dialect:
     """Members of commands and events are spelled in camelCase."""
 
 
+_MOST_SCHEMAS: Final = 20
+"""Agents whose schemas are looked at. Chosen."""
+
 AGENT_PROTOCOL: Final = Dialect("agent_id", ("role", "assistant"), False, 204, 204, 404, True, "stream", True)
 PLATFORM: Final = Dialect("assistant_id", ("type", "ai"), True, 202, 200, 200, False, "stream/events", False)
 
@@ -75,6 +78,8 @@ class Server:
         """Ids by names."""
         self.agent = agent
         """The id of the one that is judged where a trigger names none; empty: the server's default."""
+        self.takes_messages = True
+        """False: that agent wants another input, which only its owner can know."""
         # The layout of the README has a plain text for an error, the newer one an object.
         has_texts = dialect is AGENT_PROTOCOL and all(layout.is_below for layout in layouts)
         error = "ErrorText" if has_texts else "Error"
@@ -236,6 +241,8 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
         raise NotApplicable("its owner says that the agent never does it")
     if not trigger.is_given and behaviour != "plain":
         raise NotObserved(NOBODY_SAID, behaviour)
+    if not trigger.is_given and not ctx.target.takes_messages:
+        raise NotObserved("the agent takes no messages: give its input as `data` in a file of triggers", behaviour)
     return trigger
 
 
@@ -271,6 +278,20 @@ def is_refused(exchange: Exchange) -> bool:
 
 def unknown_id() -> str:
     return str(uuid4())
+
+
+async def choose_agent(server: Server, named: str, ids: Sequence[str], path: str) -> None:
+    """Choose the agent that is judged: the one that the URL names, or the first that takes messages by its schema.
+    `path` = of agents."""
+    server.agent = named or (ids[0] if ids else "")
+    for id in [named] if named else ids[:_MOST_SCHEMAS]:
+        exchange = await server.wire.request("GET", server.url(f"{_path(path, id)}/schemas"), sends=None, receives=None)
+        members = as_object(dig(exchange.json, "input_schema", "properties"))
+        if members is None or "messages" in members:
+            # An agent that shows no schema is taken at its word that it takes what the protocol has.
+            server.agent, server.takes_messages = id, True
+            return
+        server.takes_messages = False
 
 
 def base_of(url: str, *ends: str) -> tuple[str, str]:

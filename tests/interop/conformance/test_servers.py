@@ -86,6 +86,13 @@ SERVERS: Final = (
 )
 
 
+UNTOLD: Final = {
+    "langgraph-0.16/copy.apart": "the first graph that takes messages has subgraphs: on a copy of its thread the server "
+    "in memory cannot find their checkpoints (KeyError)"
+}
+"""What official servers break in addition where no trigger names the agent."""
+
+
 @asynccontextmanager
 async def started(server: Official, folder: Path) -> AsyncGenerator[str]:
     if server.peer == "langgraph":
@@ -110,6 +117,22 @@ async def test_every_requirement_that_an_official_server_breaks_is_known(
         assert not each.stale
         assert not [one for one in each.results if one.verdict is Verdict.HARNESS_ERROR]
     assert_recorded(server.release, replace(report, sets=found), accept)
+
+
+@pytest.mark.parametrize("server", SERVERS, ids=lambda each: each.release)
+async def test_an_official_server_without_triggers_breaks_nothing_more(server: Official, tmp_path: Path) -> None:
+    """As most people run the check first: they give a URL and nothing else."""
+    async with started(server, tmp_path) as url:
+        report = await examine(url, Selection(server.protocol), replace(server.options, triggers=Triggers()))
+    assert [each.set.name for each in report.sets] == list(server.sets)
+    for found in report.sets:
+        new = {
+            one.requirement.id: f"{one.verdict}: {one.expected}: {one.got}"
+            for one in (*found.broken(), *found.consequences())
+            if one.requirement.id not in {**server.baseline, **UNTOLD} and one.requirement.name != CHANCE
+        }
+        assert not new
+        assert not [one for one in found.results if one.verdict is Verdict.HARNESS_ERROR]
 
 
 def without_chance(found: SetReport) -> SetReport:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from babelgate.conformance.probe import NotSpoken, Opened, Options
-from babelgate.conformance.protocols.langchain.server import AGENT_PROTOCOL, Layout, Server, base_of
+from babelgate.conformance.protocols.langchain.server import AGENT_PROTOCOL, Layout, Server, base_of, choose_agent
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import Wire
 
@@ -46,8 +46,8 @@ async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> 
     if (await look("POST", f"/threads/{thread_id}/commands", {})).status not in _NONE:
         found.add("commands")
     names = {str(dig(each, "name")): str(dig(each, "agent_id")) for each in listed}
-    first = str(dig(listed, 0, "agent_id")) if listed else ""
-    server = Server(wire, base, AGENT_PROTOCOL, layouts or (OPENAPI,), names, agent or first)
+    server = Server(wire, base, AGENT_PROTOCOL, layouts or (OPENAPI,), names, "")
+    await choose_agent(server, agent, list(names.values()), "agents")
     told = " and ".join(each.name for each in server.layouts)
     return Opened(server, base, f"{agents} gives {len(listed)} agents; the layout of the {told}", frozenset(found))
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from babelgate.conformance.probe import NotSpoken, Opened, Options
-from babelgate.conformance.protocols.langchain.server import PLATFORM, Layout, Server, base_of
+from babelgate.conformance.protocols.langchain.server import PLATFORM, Layout, Server, base_of, choose_agent
 from babelgate.conformance.wire.exchange import as_list, dig
 from babelgate.conformance.wire.http import Wire
 
@@ -20,8 +20,8 @@ async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> 
     listed = [each for each in as_list(found.json) if isinstance(dig(each, "assistant_id"), str)]
     if not listed and not is_told:
         raise NotSpoken(f"POST /assistants/search gives no assistants ({found})")
-    first = str(dig(listed, 0, "assistant_id")) if listed else ""
-    server = Server(wire, base, PLATFORM, (LAYOUT,), {}, agent or first)
+    server = Server(wire, base, PLATFORM, (LAYOUT,), {}, "")
+    await choose_agent(server, agent, [str(dig(each, "assistant_id")) for each in listed], "assistants")
     capabilities = {"second-caller"} if options.other_headers else set[str]()
     namespaces = await server.ask("POST", "/store/namespaces", {"limit": 1})
     if namespaces.status == 200:

@@ -64,7 +64,8 @@ async def partial_messages_grow(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, LAYOUT, "messages")
     told: dict[Any, list[str]] = {}
     for frame in done.exchange.frames:
-        if frame.event == "messages/partial":
+        # What is not said in pieces comes as messages/complete alone.
+        if frame.event in ("messages/partial", "messages/complete"):
             message = dig(json_of(frame), 0)
             told.setdefault(dig(message, "id"), []).append(text_of(message))
     for texts in told.values():
@@ -72,7 +73,12 @@ async def partial_messages_grow(ctx: Ctx) -> None:
         check(is_growing, "each event has what was said so far, and more", texts, done.exchange)
     for message in await _messages_of_agent(ctx, done):
         texts = told.get(dig(message, "id"), [])
-        check(texts[-1:] == [text_of(message)], "the last messages/partial has the whole", texts, done.exchange)
+        check(
+            texts[-1:] == [text_of(message)],
+            "the last messages/partial or messages/complete has the whole",
+            texts,
+            done.exchange,
+        )
 
 
 async def _messages_of_agent(ctx: Ctx, done: Streamed) -> list[Any]:
