@@ -121,7 +121,9 @@ def is_streaming(stream: EventStream) -> None:
 
 
 def context_of(reply: Reply) -> str:
-    """Of the task that a send gave. Raises Prerequisite."""
+    """Of the task that a send gave. Raises Prerequisite, and NotObserved for a message, which has no task."""
+    if reply.task is None and reply.message is not None:
+        raise NotObserved("the agent answers with messages, not with tasks", "plain")
     context = dig(reply.task, "contextId")
     if not isinstance(context, str):
         raise Prerequisite("a task in a context", reply.reason_or_result, reply.exchange)

@@ -208,6 +208,8 @@ async def pushed_task(ctx: Ctx, binding: str) -> AsyncGenerator[Hook]:
             raise NotObserved(
                 f"the agent does not push to {hook.url} ({reply.reason}); let it, or give --callback-host"
             )
+        if reply.task is None:
+            raise NotObserved("the agent answers with messages, of which there is nothing to push", "plain")
         await hook.wait(1, ctx.options.timeout)
         yield hook
 
