@@ -102,6 +102,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "babelgate/*.py": "tests/test_babelgate.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/storage/log_pages.py": "tests/gateway/storage/test_journal.py",
+    # What a text beyond ASCII is good for shows where servers harm it.
+    "conformance/words.py": "tests/conformance/test_judge.py",
     # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
     "adapters/_adapter.py": "tests/gateway/http/test_app.py",
     "adapters/_upstream.py": "tests/gateway/agents/test_registry.py",

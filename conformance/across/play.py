@@ -50,6 +50,8 @@ class Record:
     seconds: float
     version: str
     secrets: Sequence[str] = ()
+    withheld: Sequence[str] = ()
+    """Origins from the servers' cards that did not receive the user's headers."""
 
     @property
     def protocols(self) -> list[str]:
@@ -89,7 +91,8 @@ async def play(
         for scenario in chosen:
             observe(scenario.name)
             played.append(await _play_scenario(scenario, found, options, gate))
-    return Record(urls, found, played, time.monotonic() - started, version("babelgate"), secrets)
+    seconds = time.monotonic() - started
+    return Record(urls, found, played, seconds, version("babelgate"), secrets, sorted(wire.withheld))
 
 
 async def _play_scenario(

@@ -79,7 +79,7 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
     if report.capabilities:
         yield f"  capabilities: {', '.join(sorted(report.capabilities))}"
     for origin in report.withheld:
-        yield f"  your headers were not sent to {origin}, which the agent names: check that URL to judge it with them"
+        yield withheld_line(origin)
     yield ""
     harness = [each for each in report.results if each.verdict is Verdict.HARNESS_ERROR]
     caused = report.consequences()
@@ -104,6 +104,11 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
     yield f"{told}; {report.messages} messages held against their schemas; {report.seconds:.1f} s"
     yield f"{report.set.title}: {outcome_words(report.outcome)}: {report.tally}"
     yield ""
+
+
+def withheld_line(origin: str) -> str:
+    """Return the line about an origin that the agent names and the user does not."""
+    return f"  your headers were not sent to {origin}, which the agent names: check that URL to judge it with them"
 
 
 def _count_late(report: SetReport) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 from babelgate.conformance.across.compare import show
 from babelgate.conformance.across.model import Shot
 from babelgate.conformance.across.verdict import Cell, Finding, Verdict
+from babelgate.conformance.report.text import withheld_line
 from babelgate.conformance.wire.exchange import Redactor
 
 MARKS: Final = "✓ as the others, ◐ with a loss that is declared, ✗ otherwise, – not in the protocol, ? not played."
@@ -21,6 +22,8 @@ def lines(verdict: Verdict) -> Iterator[str]:
     record, redactor = verdict.record, Redactor(verdict.record.secrets)
     for found in record.found:
         yield f"{found.driver.title} at {redactor.text(found.driver.place.own_url)}"
+    for origin in record.withheld:
+        yield withheld_line(origin)
     yield ""
     yield "What each protocol tells when it plays a scenario itself:"
     yield ""

@@ -32,12 +32,12 @@ async def end_of(stream: EventStream) -> list[str]:
     return [state_of(each) for each in told if each is not None]
 
 
-async def end(long: Long) -> bool:
+async def _end(long: Long) -> bool:
     """Cancel a task at work and return whether that was taken. What cannot be cancelled ends by itself, later."""
     return not (await long.binding.call("CancelTask", {"id": long.id})).reason
 
 
-async def need_end(long: Long, stream: EventStream) -> None:
+async def _need_end(long: Long, stream: EventStream) -> None:
     """Raises NotObserved if the task is still at work, so that its streams have no reason to end."""
     if not stream.exchange.is_ended and state_of(await long.get()) not in TERMINAL:
         raise NotObserved("the task cannot be cancelled and did not end in time", "long")
@@ -65,11 +65,11 @@ async def task_at_work_can_be_subscribed_to(ctx: Ctx, binding: str) -> None:
 async def subscription_is_closed_at_the_end(ctx: Ctx, binding: str) -> None:
     async with long_task(ctx, binding) as long, long.binding.stream("SubscribeToTask", {"id": long.id}) as stream:
         is_streaming(stream)
-        is_cancelled = await end(long)
+        is_cancelled = await _end(long)
         with suppress(Unanswered):
             await end_of(stream)
         if not is_cancelled:
-            await need_end(long, stream)
+            await _need_end(long, stream)
         check(stream.exchange.is_ended, "the agent closes the stream", stream.exchange.error, stream.exchange)
 
 
@@ -108,13 +108,13 @@ async def all_subscribers_are_told_the_same(ctx: Ctx, binding: str) -> None:
         ):
             is_streaming(one)
             is_streaming(other)
-            is_cancelled = await end(long)
+            is_cancelled = await _end(long)
             try:
                 first, second = await end_of(one), await end_of(other)
             except Unanswered:
                 if not is_cancelled:
-                    await need_end(long, one)
-                    await need_end(long, other)
+                    await _need_end(long, one)
+                    await _need_end(long, other)
                 raise
         check(
             bool(first) and first[-1:] == second[-1:], f"the states told to the first, {first}", second, other.exchange
@@ -130,11 +130,11 @@ async def a_subscriber_that_leaves_disturbs_no_other(ctx: Ctx, binding: str) -> 
             is_streaming(leaving)
         state = state_of(await long.get())
         check(state in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"), "a task that goes on", state)
-        is_cancelled = await end(long)
+        is_cancelled = await _end(long)
         try:
             states = await end_of(staying)
         except Unanswered:
             if not is_cancelled:
-                await need_end(long, staying)
+                await _need_end(long, staying)
             raise
         check(not TERMINAL.isdisjoint(states), "the end of the task", states, staying.exchange)
