@@ -28,7 +28,7 @@ class FanoutLimits:
 
     records: int = 1024
     bytes: int = 4 * 1024 * 1024
-    alone: int = 64 * 1024
+    alone: int = 32 * 1024
     """Maximum bytes while only the caller that started the run follows it. Chosen: such a run rarely has a second
     follower, and each of them would otherwise hold up to `bytes`."""
     ahead: int = AHEAD

@@ -234,7 +234,9 @@ async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[byte
             async for piece in pieces:
                 yield piece
     if ready:
-        yield b"".join(ready)
+        joined = b"".join(ready)
+        ready.clear()
+        yield joined
 
 
 def _head(id: str | None, event: str | None) -> bytes:

@@ -148,5 +148,7 @@ class Completion:
                         yield b"".join([*ready, *chunks.end(writer, await self.find_fault())])
                         return
                 if ready:
-                    yield b"".join(ready)
+                    joined = b"".join(ready)
+                    ready.clear()  # a reader may not take it for hours
+                    yield joined
         yield b"".join(chunks.end(writer, await self.find_fault()))

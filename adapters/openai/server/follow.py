@@ -120,7 +120,10 @@ class Reading:
                 ready = [_frame(event) for event in await self._events(batch, after)]
                 if self.writer.has_ended:
                     ready.append(DONE)
-                async with aclosing(pieces_of(ready)) as pieces:
+                # An iterator lets go of its list at the end; a reader may not take what was made of it for hours.
+                frames = iter(ready)
+                del ready
+                async with aclosing(pieces_of(frames)) as pieces:
                     async for piece in pieces:
                         yield piece
                 if self.writer.has_ended:

@@ -71,6 +71,7 @@ async def stream_is_replayed(ctx: Ctx) -> None:
 @probes.add
 async def stream_goes_on_after_an_event(ctx: Ctx) -> None:
     kept = await ctx.once(_keep_stream)
+    check(bool(kept.frames), "a stream of events", kept.exchange.media_type, kept.exchange)
     # Another requirement says that no event shares its id; here those that do are one.
     first = kept.frames[0].id
     wanted = [frame.data for frame in kept.frames if frame.id != first]
