@@ -156,8 +156,8 @@ class Streamed:
 
     @property
     def task(self) -> Any:
-        """That it begins with."""
-        return dig(self.payloads[0], "task")
+        """That it begins with; its ids alone if it begins with an update, as 0.3 allows."""
+        return task_of(self.payloads[0])
 
     @property
     def updates(self) -> list[Any]:
@@ -169,6 +169,15 @@ class Streamed:
     def states(self) -> list[str]:
         told = [dig(each, "task") or dig(each, "statusUpdate") for each in self.payloads]
         return [state_of(each) for each in told if each is not None]
+
+
+def task_of(event: Any) -> Any:
+    """Return the task of an event: the whole, or its ids if the event is an update. None of a message."""
+    task = dig(event, "task")
+    update = dig(event, "statusUpdate") or dig(event, "artifactUpdate")
+    if task is not None or update is None:
+        return task
+    return {"id": dig(update, "taskId"), "contextId": dig(update, "contextId")}
 
 
 async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> Streamed:

@@ -26,6 +26,7 @@ from tests.gateway.hubs import (
     Echo,
     Held,
     House,
+    Scripted,
     answer,
     asked,
     begin,
@@ -317,6 +318,21 @@ async def test_a_run_whose_start_is_committed_during_the_stop_does_not_begin(hub
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
     await within(hub.stop())
     again = await hubs.start(registered("a", agent))
+    await fails(again, receipt, FaultCode.GATEWAY_RESTARTED)
+
+
+@pytest.mark.parametrize("status", [RunStatus.CANCELLED, RunStatus.ERROR])
+async def test_a_run_that_nobody_cancelled_is_not_cancelled_by_a_stop(hubs: House, status: RunStatus) -> None:
+    """Its agent hears that the gateway lets go of it, and says that it was cancelled, or has failed."""
+    hub, agent = await hubs.scripted(stubborn=True)
+    receipt, going = await begin(hub, agent)
+    stopping = asyncio.ensure_future(hub.engine.stop())
+    await within(going.cancelled.wait(), "the stop")
+    going.end(RunEnded(status=status))
+    await within(stopping)
+    assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
+    await within(hub.stop())
+    again = await hubs.start(registered("a", Scripted()))
     await fails(again, receipt, FaultCode.GATEWAY_RESTARTED)
 
 

@@ -14,6 +14,7 @@ from babelgate.conformance.protocols.a2a.scenes import (
     shown_stream,
     stay_busy,
     stream_message,
+    task_of,
 )
 from babelgate.conformance.verdict import Failed, NotObserved, Prerequisite, check
 from babelgate.conformance.wire.exchange import as_list, dig
@@ -28,17 +29,18 @@ async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
     if dig(seen.payloads[0], "message") is not None:
         raise NotObserved("the agent answers with messages, not with tasks", behaviour)
     if seen.task is None:
-        raise Prerequisite("a stream that begins with its task", seen.payloads[0], seen.exchange)
+        raise Prerequisite("a stream about a task", seen.payloads[0], seen.exchange)
     return seen
 
 
 async def first_of(stream: EventStream) -> Any:
-    """The task that a stream begins with. Raises Prerequisite."""
+    """The task that a stream is about, by its first event. Raises Prerequisite."""
     is_streaming(stream)
     first = await stream.next()
-    if not isinstance(dig(first, "task", "id"), str):
-        raise Prerequisite("a stream that begins with its task", first, stream.exchange)
-    return first["task"]
+    task = task_of(first)
+    if not isinstance(dig(task, "id"), str):
+        raise Prerequisite("a stream about a task", first, stream.exchange)
+    return task
 
 
 _Content = tuple[str, list[Any]]
