@@ -1,14 +1,14 @@
 """The protocols, one folder each. A protocol is served if it stands in `ADAPTERS`, and agents that speak it can be put
-behind the gateway if it stands in `UPSTREAMS`; nowhere else is there a list. What installed packages offer (`_plugins`)
+behind the gateway if it stands in `UPSTREAMS`; nowhere else is there a list. What installed packages offer (`kit.plugins`)
 comes after what stands here."""
 
 from typing import Any, Final
 
 from babelgate._renamed import refuse_former_name
 from babelgate.adapters import a2a, acp, aief, langchain, mcp, openai, runtime
-from babelgate.adapters._adapter import Adapter
-from babelgate.adapters._plugins import with_adapters, with_upstreams
-from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.kit.adapter import Adapter
+from babelgate.adapters.kit.plugins import with_adapters, with_upstreams
+from babelgate.adapters.kit.upstream import Upstream
 
 __all__ = ("ADAPTERS", "UPSTREAMS")
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from babelgate.adapters._extension import URI, envelope, params, schema
+from babelgate.adapters.kit.extension import URI, envelope, params, schema
 from babelgate.canonical import Record
 from babelgate.canonical.event import PartDelta, ToolStarted
 

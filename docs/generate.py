@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from babelgate.adapters import ADAPTERS
-from babelgate.adapters._adapter import Adapter
+from babelgate.adapters.kit.adapter import Adapter
 from babelgate.canonical import Carry, Feature
 from babelgate.canonical.state import ENDED, RUN_TRANSITIONS, TASK_TRANSITIONS, TERMINAL
 from docs.across import pages as across

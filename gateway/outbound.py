@@ -16,8 +16,8 @@ from typing import Final
 
 import httpx
 
-from babelgate.adapters._headers import content_codings
-from babelgate.adapters._server.encoding import LargeJson, size_of
+from babelgate.adapters.kit.headers import content_codings
+from babelgate.adapters.kit.server.encoding import LargeJson, size_of
 from babelgate.canonical.fault import FaultCode, FaultError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -79,7 +79,7 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "eof_received": "asyncio's",
     "once": "of a port that other packages implement",
     # Words of the caller's or of the other side's.
-    "active": "of an extension, as `babelgate.adapters._extension` has it",
+    "active": "of an extension, as `babelgate.adapters.kit.extension` has it",
     "flag": "a parameter of a request as a value",
     "should_reconnect": "what a client's loop asks",
     "takes": "the filter of a stream",
@@ -105,14 +105,14 @@ TESTED_BY: Final[Mapping[str, str]] = {
     # What a text beyond ASCII is good for shows where servers harm it.
     "conformance/words.py": "tests/conformance/test_judge.py",
     # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
-    "adapters/_adapter.py": "tests/gateway/http/test_app.py",
-    "adapters/_upstream.py": "tests/gateway/agents/test_registry.py",
-    "adapters/_aside.py": "tests/limits/test_bodies.py",
-    "adapters/_client/answers.py": "tests/limits/test_servers.py",
-    "adapters/_client/blame.py": "tests/adapters/_client/test_driver.py",
-    "adapters/_server/listed.py": "tests/limits/test_lists.py",
-    "adapters/_server/websocket.py": "tests/behaviour/test_handshakes.py",
-    "adapters/_server/own_files.py": "tests/behaviour/test_own_files.py",
+    "adapters/kit/adapter.py": "tests/gateway/http/test_app.py",
+    "adapters/kit/upstream.py": "tests/gateway/agents/test_registry.py",
+    "adapters/kit/aside.py": "tests/limits/test_bodies.py",
+    "adapters/kit/client/answers.py": "tests/limits/test_servers.py",
+    "adapters/kit/client/blame.py": "tests/adapters/kit/client/test_driver.py",
+    "adapters/kit/server/listed.py": "tests/limits/test_lists.py",
+    "adapters/kit/server/websocket.py": "tests/behaviour/test_handshakes.py",
+    "adapters/kit/server/own_files.py": "tests/behaviour/test_own_files.py",
     # Models of messages, and what is read and written in their terms: both ways, by the goldens of each protocol.
     "adapters/a2a/wire/*": "tests/adapters/a2a/test_golden.py",
     "adapters/a2a/codec/dialect.py": "tests/adapters/a2a/test_golden.py",
@@ -286,7 +286,7 @@ def has_all(tree: ast.Module) -> bool:
 
 def adapters() -> list[Path]:
     found = [each for each in (ROOT / "adapters").iterdir() if (each / "__init__.py").is_file()]
-    return [each for each in found if not each.name.startswith("_")]
+    return [each for each in found if each.name != "kit"]
 
 
 def test_the_import_contracts_name_every_adapter() -> None:
@@ -298,6 +298,24 @@ def test_the_import_contracts_name_every_adapter() -> None:
     served = {adapter.routes.__module__.split(".")[2] for adapter in ADAPTERS}
     called = {re.sub(r"^agent-protocol$|^langgraph$", "langchain", upstream.protocol) for upstream in UPSTREAMS}
     assert {f"babelgate.adapters.{name}" for name in served | called} == folders
+
+
+def test_private_modules_are_imported_by_their_own_package_alone(trees: Mapping[Path, ast.Module]) -> None:
+    for module, tree in trees.items():
+        home = ".".join(("babelgate", *module.relative_to(ROOT).with_suffix("").parts)).replace(".__init__", "")
+        for name in (name for node in ast.walk(tree) for name in imported(node)):
+            package = re.match(r"(babelgate(?:\.[a-z]\w*)*)\._(?!_)", name)
+            is_own = package is None or package[1] == "babelgate" or f"{home}.".startswith(f"{package[1]}.")
+            assert is_own, f"{module.relative_to(ROOT)} imports {name}"
+
+
+def imported(node: ast.AST) -> list[str]:
+    """Names of the modules that a statement imports, and of what it imports from them."""
+    if isinstance(node, ast.Import):
+        return [each.name for each in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module is not None:
+        return [node.module]
+    return []
 
 
 @pytest.fixture(scope="module")

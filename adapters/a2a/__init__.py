@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 
-from babelgate.adapters._adapter import Adapter, Example
-from babelgate.adapters._upstream import Upstream
 from babelgate.adapters.a2a.write.webhook import Writer, Writer_0_3
+from babelgate.adapters.kit.adapter import Adapter, Example
+from babelgate.adapters.kit.upstream import Upstream
 
 from .agents.interface import assume_agent
 from .carries import CARRIES, EXTENDED

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from babelgate.adapters._client.status import fault_code
+from babelgate.adapters.kit.client.status import fault_code
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 

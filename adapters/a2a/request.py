@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import msgspec
 
-from babelgate.adapters._extension import URI, encode_ids, encode_start, encode_uploads, split_uploads
 from babelgate.adapters.a2a.codec.asks import AG2, Reply, encode_offer
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.read.questions import replies
 from babelgate.adapters.a2a.wire.task import PROTOCOL, derived_id, shown_part
+from babelgate.adapters.kit.extension import URI, encode_ids, encode_start, encode_uploads, split_uploads
 from babelgate.canonical import FilePart, Invocation, Message, Part, Record, TextPart, declared_tools
 from babelgate.canonical.value import JsonObject
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from babelgate.adapters._adapter import Adapter, Example
-from babelgate.adapters._upstream import Upstream
 from babelgate.adapters.acp.agents import label, upstream_name
 from babelgate.adapters.acp.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.acp.client import Client, discover
 from babelgate.adapters.acp.server import answer_fault, routes
+from babelgate.adapters.kit.adapter import Adapter, Example
+from babelgate.adapters.kit.upstream import Upstream
 
 __all__ = ("adapter", "upstream")
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from babelgate.adapters._client.agent_name import free_name, legal_name
-from babelgate.adapters._extension import MORE_REQUESTS, URI, params
-from babelgate.adapters._json import validate
 from babelgate.adapters.acp import wire as w
+from babelgate.adapters.kit.client.agent_name import free_name, legal_name
+from babelgate.adapters.kit.extension import MORE_REQUESTS, URI, params
+from babelgate.adapters.kit.json import validate
 from babelgate.canonical import AgentInfo, FaultError, Skill
 from babelgate.canonical.value import JsonObject
 

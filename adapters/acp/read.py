@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Final, cast
 
 from pydantic_core import to_json
 
-from babelgate.adapters._extension import URI, RecordReader, named_question
-from babelgate.adapters._json import ABSENT, parse_text, validate
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.carries import VERSION
 from babelgate.adapters.acp.codec.generic import Key, decode_generic, join_pieces
 from babelgate.adapters.acp.codec.messages import OF_RUN, decode_questions, decode_role, message_extra, own_member
 from babelgate.adapters.acp.codec.parts import decode_part, is_said_before, own_of, part_extra, unwrap_value
 from babelgate.adapters.acp.errors import decode_error, decode_fault
+from babelgate.adapters.kit.extension import URI, RecordReader, named_question
+from babelgate.adapters.kit.json import ABSENT, parse_text, validate
 from babelgate.canonical import (
     DataPart,
     Event,

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from babelgate.adapters._adapter import Adapter, Example
-from babelgate.adapters._upstream import Upstream
 from babelgate.adapters.aief.agents import upstream_name
 from babelgate.adapters.aief.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.aief.client import Client, discover
 from babelgate.adapters.aief.server import answer_fault, routes
+from babelgate.adapters.kit.adapter import Adapter, Example
+from babelgate.adapters.kit.upstream import Upstream
 
 __all__ = ("Client", "adapter", "discover", "upstream", "upstream_name")
 

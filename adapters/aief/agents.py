@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from babelgate.adapters._client.agent_name import legal_name
-from babelgate.adapters._json import validate
 from babelgate.adapters.aief.wire import replies as w
+from babelgate.adapters.kit.client.agent_name import legal_name
+from babelgate.adapters.kit.json import validate
 from babelgate.canonical import AgentInfo, FaultError
 from babelgate.canonical.value import Json
 

@@ -12,9 +12,9 @@ from uuid import NAMESPACE_OID, uuid5
 
 from pydantic_core import to_json
 
-from babelgate.adapters._json import ABSENT, parse_text
-from babelgate.adapters._time import encode_time
 from babelgate.adapters.aief.wire import types as w
+from babelgate.adapters.kit.json import ABSENT, parse_text
+from babelgate.adapters.kit.time import encode_time
 from babelgate.canonical import Artifact, DataPart, FilePart, Message, Part, RefusalPart, TextPart
 from babelgate.canonical.message import ReasoningPart
 from babelgate.canonical.value import Json, JsonObject

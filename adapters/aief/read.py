@@ -15,11 +15,11 @@ from typing import Any, Final
 import msgspec
 from pydantic_core import to_json
 
-from babelgate.adapters._extension import URI, RecordReader, named_question
-from babelgate.adapters._json import ABSENT, parse_text, validate
 from babelgate.adapters.aief.codec import COSTS, clean_folder, clean_name
 from babelgate.adapters.aief.wire import replies as w
 from babelgate.adapters.aief.wire.types import STEP
+from babelgate.adapters.kit.extension import URI, RecordReader, named_question
+from babelgate.adapters.kit.json import ABSENT, parse_text, validate
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from babelgate.adapters._adapter import Adapter, Example
-from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.kit.adapter import Adapter, Example
+from babelgate.adapters.kit.upstream import Upstream
 from babelgate.adapters.langchain.agents import assume_agent, upstream_name
 from babelgate.adapters.langchain.carries import CARRIES, EXTENDED
 from babelgate.adapters.langchain.client import Client, describe, discover

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from babelgate.adapters._client.agent_name import free_name, legal_name
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.client.agent_name import free_name, legal_name
+from babelgate.adapters.kit.json import validate
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.adapters.langchain.wire import replies as w
 from babelgate.canonical import AgentInfo

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from babelgate.adapters._extension import URI
+from babelgate.adapters.kit.extension import URI
 from babelgate.adapters.langchain.codec.caller_tools import encode_declared, encode_tool_message
 from babelgate.adapters.langchain.codec.caller_tools import encode_input as encode_tools
 from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, encode_answer

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from babelgate.adapters._adapter import Adapter, Example
+from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.mcp.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.mcp.server import PATH, answer_fault, routes
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from babelgate.adapters._server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.value import JsonObject
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from pydantic_core import to_json
 
-from babelgate.adapters._extension import Slice
+from babelgate.adapters.kit.extension import Slice
 from babelgate.adapters.mcp.carries import CARRIES
 from babelgate.adapters.mcp.codec.questions import encode_question, question_text
 from babelgate.adapters.mcp.codec.run_id import encode_run_id

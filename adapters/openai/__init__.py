@@ -3,8 +3,8 @@ Responses API as agents."""
 
 from collections.abc import Sequence
 
-from babelgate.adapters._adapter import Adapter, Example
-from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.kit.adapter import Adapter, Example
+from babelgate.adapters.kit.upstream import Upstream
 from babelgate.adapters.openai.agents import assume_model, upstream_name
 from babelgate.adapters.openai.carries import (
     CARRIES,

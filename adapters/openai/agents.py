@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from babelgate.adapters._client.agent_name import free_name
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.client.agent_name import free_name
+from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.wire import answers as w
 from babelgate.adapters.openai.wire import replies
 from babelgate.canonical import AgentInfo

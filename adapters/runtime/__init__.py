@@ -3,7 +3,7 @@ events are the records of the log. A server alone: what it says is the gateway's
 
 from collections.abc import Sequence
 
-from babelgate.adapters._adapter import Adapter, Example
+from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.runtime.carries import CARRIES, VERSION
 from babelgate.adapters.runtime.server import answer_fault, routes
 

@@ -7,8 +7,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from babelgate.adapters._json import validate
-from babelgate.adapters._time import encode_time
+from babelgate.adapters.kit.json import validate
+from babelgate.adapters.kit.time import encode_time
 from babelgate.adapters.runtime import wire as w
 from babelgate.canonical import DataPart, FilePart, Interrupt, Message, Part, Record, Run, ThreadView, ToolCallPart
 from babelgate.canonical.event import RunCreated

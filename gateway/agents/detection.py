@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from babelgate.adapters import UPSTREAMS
-from babelgate.adapters._client.answers import LISTING_LIMIT, read_answer
-from babelgate.adapters._client.status import UNAVAILABLE
-from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.kit.client.answers import LISTING_LIMIT, read_answer
+from babelgate.adapters.kit.client.status import UNAVAILABLE
+from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import AgentInfo, Fault, FaultError
 
 _PATIENCE: Final = httpx.Timeout(5.0)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 import httpx
 
-from babelgate.adapters._upstream import FORWARDED, Client
+from babelgate.adapters.kit.upstream import FORWARDED, Client
 from babelgate.canonical import Event, Fault, FaultCode, FaultError, Invocation
 from babelgate.canonical.agent import Introspectable
 from babelgate.canonical.event import LossNoted, RunEnded, StateSaved, UpstreamBound

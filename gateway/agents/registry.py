@@ -25,8 +25,8 @@ import httpx
 
 from babelgate._renamed import describe_import_error
 from babelgate.adapters import UPSTREAMS
-from babelgate.adapters._client.agent_name import legal_name
-from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.kit.client.agent_name import legal_name
+from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.detection import Detected, Detector, Undetected

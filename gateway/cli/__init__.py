@@ -751,6 +751,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _is_of_a_plugin(error: Exception) -> bool:
     """Whether an installed package offers a protocol that cannot be taken."""
-    from babelgate.adapters._plugins import PluginError
+    from babelgate.adapters.kit.plugins import PluginError
 
     return isinstance(error, PluginError)

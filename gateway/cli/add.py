@@ -11,7 +11,7 @@ import click
 import yaml
 from pydantic import ValidationError
 
-from babelgate.adapters._client.agent_name import legal_name
+from babelgate.adapters.kit.client.agent_name import legal_name
 from babelgate.conformance.wire.credentials import hide_credentials
 from babelgate.gateway.agents.detection import Detected, Detector, Undetected
 from babelgate.gateway.cli.errors import USAGE, CliError

@@ -15,7 +15,7 @@ import click
 import httpx
 from rich.console import Console
 
-from babelgate.adapters._client.agent_name import legal_name
+from babelgate.adapters.kit.client.agent_name import legal_name
 from babelgate.conformance.bench.agbenchmark import load_agbenchmark
 from babelgate.conformance.bench.attempt import Contender
 from babelgate.conformance.bench.check import title_of

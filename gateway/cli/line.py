@@ -57,7 +57,7 @@ from babelgate.gateway.cli.conversation import (
 )
 
 _EXTENSION: Final = "extension"
-"""The option of clients (`babelgate.adapters._upstream.Upstream.options`)."""
+"""The option of clients (`babelgate.adapters.kit.upstream.Upstream.options`)."""
 
 
 class ClientConversation:

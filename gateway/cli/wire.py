@@ -13,7 +13,7 @@ from typing import Final
 
 import httpx
 
-from babelgate.adapters._client.calls import EVENT_HOOKS
+from babelgate.adapters.kit.client.calls import EVENT_HOOKS
 from babelgate.canonical.value import JsonObject
 from babelgate.conformance.wire.credentials import hide_credentials
 from babelgate.conformance.wire.exchange import Exchange, Frame, Redactor

@@ -13,7 +13,7 @@ from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
 from babelgate.adapters import ADAPTERS, Adapter
-from babelgate.adapters._server.caller import caller
+from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.agents.registry import Registry
@@ -75,7 +75,7 @@ def register(handlers: Sequence[Any]) -> Litestar:
         handlers,
         openapi_config=None,
         answer=_answer,
-        request_max_body_size=None,  # adapters/_json.py has the limit, and answers in each protocol's words
+        request_max_body_size=None,  # adapters/kit/json.py has the limit, and answers in each protocol's words
         logging_config=None,
     )
 

@@ -17,8 +17,8 @@ from uuid import uuid4
 from litestar import Request, Response
 
 from babelgate.adapters import ADAPTERS
-from babelgate.adapters._headers import combine_lines, find_repeated
-from babelgate.adapters._server.caller import Caller
+from babelgate.adapters.kit.headers import combine_lines, find_repeated
+from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.host import Hosts

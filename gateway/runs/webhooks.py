@@ -17,8 +17,8 @@ from typing import Concatenate, Final, ParamSpec
 from uuid import NAMESPACE_OID, uuid5
 from weakref import WeakValueDictionary
 
-from babelgate.adapters._adapter import WebhookWriter
-from babelgate.adapters._server.encoding import LargeJson, as_bytes
+from babelgate.adapters.kit.adapter import WebhookWriter
+from babelgate.adapters.kit.server.encoding import LargeJson, as_bytes
 from babelgate.canonical.event import Record, TaskChanged
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.hub import Scope, Webhook

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
-from babelgate.adapters._aside import Turns
+from babelgate.adapters.kit.aside import Turns
 from babelgate.canonical.event import Event, Record
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.hub import Snapshot

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequenc
 from functools import partial
 from typing import Final, Literal, TypeVar
 
-from babelgate.adapters._aside import Turns
+from babelgate.adapters.kit.aside import Turns
 from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptRaised,

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from babelgate.adapters._extension import URI
+from babelgate.adapters.kit.extension import URI
 from babelgate.adapters.mcp.wire import RECORDS
 from babelgate.canonical import AgentInfo, Event, Invocation, TextPart
 from babelgate.canonical.event import InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded

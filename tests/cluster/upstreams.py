@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 
-from babelgate.adapters._server.sse import frame
+from babelgate.adapters.kit.server.sse import frame
 from tests.adapters.a2a.far import CONTEXT, TASK, card_1_0
 from tests.adapters.langchain.far import RUN, ai, chunk, human, metadata
 from tests.bridge import read_body

@@ -14,7 +14,7 @@ import pytest
 import babelgate.adapters.a2a.client as a2a
 import babelgate.adapters.acp.client as acp
 from babelgate.adapters import UPSTREAMS
-from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.kit.upstream import Upstream
 from babelgate.adapters.langchain.client import resume
 from babelgate.canonical import Answers, Ask, Fold, Invocation, Message, Receipt, Record, Run, Scope, Submission
 from babelgate.canonical.event import PartAdded, PartDelta

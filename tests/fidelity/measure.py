@@ -13,13 +13,13 @@ from uuid import uuid4
 import msgspec
 
 from babelgate.adapters import ADAPTERS
-from babelgate.adapters._upstream import Client
 from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client import Client as A2a
 from babelgate.adapters.acp.carries import EXTENDED as ACP
 from babelgate.adapters.acp.client import Client as Acp
 from babelgate.adapters.aief.carries import EXTENDED as AIEF
 from babelgate.adapters.aief.client import Client as Aief
+from babelgate.adapters.kit.upstream import Client
 from babelgate.adapters.langchain.client import Client as LangChain
 from babelgate.adapters.openai.client import Client as OpenAI
 from babelgate.canonical import (

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from babelgate.adapters._extension import HEADER, URI
+from babelgate.adapters.kit.extension import HEADER, URI
 from babelgate.canonical import AgentInfo, Event, Invocation, TextPart
 from babelgate.canonical.event import MessageStarted, PartAdded
 from babelgate.gateway.registered_agent import RegisteredAgent

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from babelgate.adapters._extension import NOT_FORKED
+from babelgate.adapters.kit.extension import NOT_FORKED
 from babelgate.canonical import (
     AgentInfo,
     Event,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from babelgate.adapters._upstream import Client
+from babelgate.adapters.kit.upstream import Client
 from babelgate.adapters.langchain.client import Client as LangChain
 from babelgate.adapters.openai.client import Client as OpenAI
 from babelgate.canonical import Message, RunInput

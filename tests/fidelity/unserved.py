@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import httpx
 
-from babelgate.adapters._extension import RecordReader
+from babelgate.adapters.kit.extension import RecordReader
 from babelgate.canonical import (
     Event,
     Fault,

@@ -201,7 +201,7 @@ def test_nothing_but_the_clock_reads_the_systems_time() -> None:
         "gateway/clock.py",
         "gateway/ids.py",
         "gateway/runs/signature.py",
-        "adapters/_client/error_response.py",
+        "adapters/kit/client/error_response.py",
         "adapters/openai/server/compact.py",
         "adapters/openai/server/response_socket.py",
         "gateway/cli/bench.py",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.gateway.outbound import Fetcher
 from tests.certificate import self_signed

@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 import pytest
 import pytest_asyncio
 
-from babelgate.adapters._extension import URI
 from babelgate.adapters.acp.agents import upstream_name
 from babelgate.adapters.acp.client import Client, discover
+from babelgate.adapters.kit.extension import URI
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.interop.driver import OfficialClient, OfficialServer, start_client, start_server

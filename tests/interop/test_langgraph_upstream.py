@@ -11,7 +11,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from babelgate.adapters._client.sse import Frames
+from babelgate.adapters.kit.client.sse import Frames
 from babelgate.adapters.langchain import upstream
 from babelgate.adapters.langchain.client import Client
 from babelgate.canonical import Record, Scope

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from babelgate.adapters._extension import HEADER, URI
+from babelgate.adapters.kit.extension import HEADER, URI
 from tests.limits.deaf import TOKENS, WORD
 from tests.limits.strain import SLOW, Strained, python_agents, strained
 

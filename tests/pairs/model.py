@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from babelgate.adapters._server.sse import frame
+from babelgate.adapters.kit.server.sse import frame
 from tests.adapters.openai.model import Answer, Call, Response
 from tests.pairs.cast import Cast
 from tests.serving import serving

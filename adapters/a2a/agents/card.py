@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Set
 from typing import Literal
 
-from babelgate.adapters._client.agent_name import legal_name
-from babelgate.adapters._extension import URI, params
+from babelgate.adapters.kit.client.agent_name import legal_name
+from babelgate.adapters.kit.extension import URI, params
 from babelgate.canonical import AgentInfo
 from babelgate.canonical.value import JsonObject
 

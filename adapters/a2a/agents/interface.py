@@ -9,8 +9,8 @@ from json import dumps
 from typing import Any, Final, Literal, cast
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
-from babelgate.adapters._client.agent_name import legal_name
-from babelgate.adapters._extension import URI
+from babelgate.adapters.kit.client.agent_name import legal_name
+from babelgate.adapters.kit.extension import URI
 from babelgate.canonical import AgentInfo, FaultCode, FaultError, Skill
 from babelgate.canonical.json import as_object, objects_in
 from babelgate.canonical.value import Json, JsonObject

@@ -10,15 +10,6 @@ from typing import Any, Final, Literal, Unpack
 
 import httpx
 
-from babelgate.adapters._client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, MAX_FAILURES, Backoff, in_time
-from babelgate.adapters._client.blame import blaming_the_agent
-from babelgate.adapters._client.blobs import with_files
-from babelgate.adapters._client.calls import Connection
-from babelgate.adapters._client.catch_up import catch_up
-from babelgate.adapters._client.driver import ReattachableClient, Stage, UpstreamRun
-from babelgate.adapters._client.frames import DRAIN
-from babelgate.adapters._client.status import UNAVAILABLE
-from babelgate.adapters._extension import NOT_FORKED, RecordReader, has_start, is_refusal, without_start
 from babelgate.adapters.a2a.agents.interface import (
     Interface,
     assume_agent,
@@ -38,6 +29,15 @@ from babelgate.adapters.a2a.request import losses, request
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.requests import find_activated
 from babelgate.adapters.a2a.wire.task import PROTOCOL
+from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, MAX_FAILURES, Backoff, in_time
+from babelgate.adapters.kit.client.blame import blaming_the_agent
+from babelgate.adapters.kit.client.blobs import with_files
+from babelgate.adapters.kit.client.calls import Connection
+from babelgate.adapters.kit.client.catch_up import catch_up
+from babelgate.adapters.kit.client.driver import ReattachableClient, Stage, UpstreamRun
+from babelgate.adapters.kit.client.frames import DRAIN
+from babelgate.adapters.kit.client.status import UNAVAILABLE
+from babelgate.adapters.kit.extension import NOT_FORKED, RecordReader, has_start, is_refusal, without_start
 from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from babelgate.canonical.event import UpstreamBound
 from babelgate.canonical.replay import agent_events

@@ -12,15 +12,15 @@ from urllib.parse import quote
 import httpx
 from pydantic_core import to_json
 
-from babelgate.adapters._client.answers import parse_answer, read_bytes
-from babelgate.adapters._client.frames import FrameStream, is_stream
-from babelgate.adapters._extension import URI
 from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client.http import HttpClient
 from babelgate.adapters.a2a.codec import v0_3, v0_3_rest, v1_0
 from babelgate.adapters.a2a.codec.asks import AG2
 from babelgate.adapters.a2a.codec.dialect import DataRule, Dialect
 from babelgate.adapters.a2a.errors import decode_error
+from babelgate.adapters.kit.client.answers import parse_answer, read_bytes
+from babelgate.adapters.kit.client.frames import FrameStream, is_stream
+from babelgate.adapters.kit.extension import URI
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 

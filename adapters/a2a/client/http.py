@@ -5,10 +5,10 @@ from contextlib import AbstractAsyncContextManager
 
 import httpx
 
-from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT
-from babelgate.adapters._client.calls import Calls
-from babelgate.adapters._client.error_response import response_error
 from babelgate.adapters.a2a.errors import decode_error
+from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT
+from babelgate.adapters.kit.client.calls import Calls
+from babelgate.adapters.kit.client.error_response import response_error
 from babelgate.canonical import FaultError
 
 

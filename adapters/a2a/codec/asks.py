@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from babelgate.adapters._client.consent import is_yes
+from babelgate.adapters.kit.client.consent import is_yes
 from babelgate.canonical import CallerTool, DataPart, Part, TextPart, ToolCallPart
 from babelgate.canonical.event import InterruptAnswered
 from babelgate.canonical.json import as_list, as_object, objects_in

@@ -10,7 +10,6 @@ from binascii import Error as NoBase64
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from babelgate.adapters._time import encode_time
 from babelgate.adapters.a2a.wire import v1_0 as w
 from babelgate.adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
 from babelgate.adapters.a2a.wire.task import (
@@ -23,6 +22,7 @@ from babelgate.adapters.a2a.wire.task import (
     Update,
     shown_part,
 )
+from babelgate.adapters.kit.time import encode_time
 from babelgate.canonical import DataPart, FaultCode, FaultError, FilePart, Message, TaskState, TextPart
 from babelgate.canonical.message import Role
 from babelgate.canonical.value import JsonObject

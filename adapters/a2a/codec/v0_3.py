@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from babelgate.adapters._json import validate
 from babelgate.adapters.a2a.codec.dialect import DataRule, Dialect, decode_context, decode_message, invalid
 from babelgate.adapters.a2a.codec.v1_0 import decode_listing
 from babelgate.adapters.a2a.wire import v0_3 as w
 from babelgate.adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
 from babelgate.adapters.a2a.wire.task import StatusUpdate
+from babelgate.adapters.kit.json import validate
 from babelgate.canonical import DataPart, FilePart, TaskState, TextPart
 from babelgate.canonical.value import JsonObject
 

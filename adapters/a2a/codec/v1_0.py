@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
-from babelgate.adapters._json import validate
 from babelgate.adapters.a2a.codec.dialect import Dialect, decode_context, decode_message, invalid
 from babelgate.adapters.a2a.wire import v1_0 as w
 from babelgate.adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
+from babelgate.adapters.kit.json import validate
 from babelgate.canonical import DataPart, FilePart, TaskState, TextPart
 from babelgate.canonical.value import JsonObject
 

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeGuard, cast
 
 from msgspec.json import encode
 
-from babelgate.adapters._json import validate
 from babelgate.adapters.a2a.codec.marks import DecodedContent
 from babelgate.adapters.a2a.read.artifacts import ArtifactTracker, rest
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.task import DRAFT
+from babelgate.adapters.kit.json import validate
 from babelgate.canonical import Event, FaultError, Part, ReasoningPart
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Extra, Json, JsonObject

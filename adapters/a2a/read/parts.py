@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from babelgate.adapters._json import validate
 from babelgate.adapters.a2a.codec.dialect import DataRule, decode_part
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.task import PROTOCOL
 from babelgate.adapters.a2a.wire.v1_0 import Part as WirePart
+from babelgate.adapters.kit.json import validate
 from babelgate.canonical import DataPart, FilePart, Part, ReasoningPart, RefusalPart, TaskState, TextPart
 from babelgate.canonical.json import as_object
 from babelgate.canonical.message import text_of

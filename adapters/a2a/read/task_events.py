@@ -10,7 +10,6 @@ What frameworks say beside the protocol is read by `codec.marks`, and told as wh
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from babelgate.adapters._extension import URI, RecordReader, decode_said
 from babelgate.adapters.a2a.codec.asks import SHARED
 from babelgate.adapters.a2a.codec.dialect import DataRule
 from babelgate.adapters.a2a.codec.marks import (
@@ -48,6 +47,7 @@ from babelgate.adapters.a2a.read.token import TokenReader
 from babelgate.adapters.a2a.read.usage import UsageCounter
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.task import AGAIN, ASIDE, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
+from babelgate.adapters.kit.extension import URI, RecordReader, decode_said
 from babelgate.canonical import (
     AnnotationPart,
     Event,

@@ -8,9 +8,9 @@ from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
-from babelgate.adapters._server.fanout import FanoutCache
-from babelgate.adapters._server.fault_headers import fault_headers
 from babelgate.adapters.a2a.errors import reason_of
+from babelgate.adapters.kit.server.fanout import FanoutCache
+from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.canonical import Fault, Hub
 
 from . import card, jsonrpc, rest

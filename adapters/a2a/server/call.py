@@ -7,15 +7,15 @@ from typing import Any, Final
 import msgspec
 from litestar import Request
 
-from babelgate.adapters._extension import START_HEADER, is_named
-from babelgate.adapters._server.caller import Caller, caller
-from babelgate.adapters._server.encoding import LargeJson
-from babelgate.adapters._server.fanout import FanoutCache
 from babelgate.adapters.a2a.agents.card import relayed_extensions
 from babelgate.adapters.a2a.agents.interface import MOST_EXTENSIONS
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import a2a_error
 from babelgate.adapters.a2a.wire.task import PROTOCOL
+from babelgate.adapters.kit.extension import START_HEADER, is_named
+from babelgate.adapters.kit.server.caller import Caller, caller
+from babelgate.adapters.kit.server.encoding import LargeJson
+from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub, Task
 from babelgate.canonical.value import JsonObject, is_uuid
 

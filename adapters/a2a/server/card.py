@@ -8,11 +8,11 @@ from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
-from babelgate.adapters._server.caller import caller
-from babelgate.adapters._server.extended import answer_file
 from babelgate.adapters.a2a.agents.card import CardForm, card, etag, versions_of
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import a2a_error
+from babelgate.adapters.kit.server.caller import caller
+from babelgate.adapters.kit.server.extended import answer_file
 from babelgate.canonical import FaultCode, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 

@@ -7,14 +7,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from babelgate.adapters._extension import URI, envelope
-from babelgate.adapters._server.encoding import LargeJson, TextTemplate, encode
-from babelgate.adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
-from babelgate.adapters._server.whole_states import tell_states_whole
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.wire.task import Artifact, ArtifactUpdate, Status, StatusUpdate, Update, is_reply
 from babelgate.adapters.a2a.write.recorded import RecordedWriter
 from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.adapters.kit.extension import URI, envelope
+from babelgate.adapters.kit.server.encoding import LargeJson, TextTemplate, encode
+from babelgate.adapters.kit.server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
+from babelgate.adapters.kit.server.whole_states import tell_states_whole
 from babelgate.canonical import Hub, Receipt, Record, Scope, Task, TaskState, TextPart
 from babelgate.canonical.event import (
     LossNoted,

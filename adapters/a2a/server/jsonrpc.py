@@ -9,16 +9,16 @@ from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
-from babelgate.adapters._json import ABSENT, read_json
-from babelgate.adapters._server.encoding import LargeJson, json_response
-from babelgate.adapters._server.fanout import FanoutCache
-from babelgate.adapters._server.fault_headers import fault_headers
-from babelgate.adapters._server.jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
-from babelgate.adapters._server.listed import list_response
-from babelgate.adapters._server.sse import LargeFrame, event_stream, frame, frame_of, frames, pieces_of
 from babelgate.adapters.a2a.codec import v0_3, v1_0
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import error_object
+from babelgate.adapters.kit.json import ABSENT, read_json
+from babelgate.adapters.kit.server.encoding import LargeJson, json_response
+from babelgate.adapters.kit.server.fanout import FanoutCache
+from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
+from babelgate.adapters.kit.server.listed import list_response
+from babelgate.adapters.kit.server.sse import LargeFrame, event_stream, frame, frame_of, frames, pieces_of
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 

@@ -7,16 +7,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from babelgate.adapters._extension import START_HEADER, URI, decode_request, with_uploads
-from babelgate.adapters._server.caller import loss_header, run_headers
-from babelgate.adapters._server.encoding import LargeJson, encode
-from babelgate.adapters._server.own_files import resolve_own_files
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import a2a_error
 from babelgate.adapters.a2a.wire.requests import Listing, Send, activation_extra
 from babelgate.adapters.a2a.wire.task import PROTOCOL
 from babelgate.adapters.a2a.write.recorded import RecordedWriter
 from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.adapters.kit.extension import START_HEADER, URI, decode_request, with_uploads
+from babelgate.adapters.kit.server.caller import loss_header, run_headers
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
+from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.canonical import (
     Answers,
     DataPart,

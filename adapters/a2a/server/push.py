@@ -6,10 +6,10 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from pydantic_core import to_json
 
-from babelgate.adapters._server.caller import run_headers
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import a2a_error
 from babelgate.adapters.a2a.wire.requests import Push, PushListing
+from babelgate.adapters.kit.server.caller import run_headers
 from babelgate.canonical import FaultCode, FaultError, Webhook
 from babelgate.canonical.value import JsonObject
 

@@ -14,15 +14,15 @@ from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
-from babelgate.adapters._headers import is_preferred, read_line
-from babelgate.adapters._json import ABSENT, read_json
-from babelgate.adapters._server.encoding import json_response
-from babelgate.adapters._server.fanout import FanoutCache
-from babelgate.adapters._server.listed import list_response
-from babelgate.adapters._server.sse import event_stream, frame, frame_of, pieces_of
 from babelgate.adapters.a2a.codec import v0_3_rest, v1_0
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import rest_error, rest_error_0_3
+from babelgate.adapters.kit.headers import is_preferred, read_line
+from babelgate.adapters.kit.json import ABSENT, read_json
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.fanout import FanoutCache
+from babelgate.adapters.kit.server.listed import list_response
+from babelgate.adapters.kit.server.sse import event_stream, frame, frame_of, pieces_of
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 

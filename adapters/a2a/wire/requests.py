@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from babelgate.adapters._extension import Start
 from babelgate.adapters.a2a.wire.task import PROTOCOL
+from babelgate.adapters.kit.extension import Start
 from babelgate.canonical import Message, TaskState
 from babelgate.canonical.value import Extra, JsonObject
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from babelgate.adapters._extension import URI, Slice
 from babelgate.adapters.a2a.wire.task import TaskSnapshot, Update
 from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.adapters.kit.extension import URI, Slice
 from babelgate.canonical import Record, Task
 
 

@@ -10,7 +10,6 @@ from typing import ClassVar, Final, cast
 
 import msgspec
 
-from babelgate.adapters._extension import encode_said
 from babelgate.adapters.a2a.codec.names import to_camel_case
 from babelgate.adapters.a2a.wire.task import (
     AGAIN,
@@ -35,6 +34,7 @@ from babelgate.adapters.a2a.wire.task import (
     shown_part,
 )
 from babelgate.adapters.a2a.write import activity
+from babelgate.adapters.kit.extension import encode_said
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,
@@ -549,7 +549,7 @@ class EventWriter:
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> Artifact | None:
         """What `record` and those behind it add to one part, and they nothing else
-        (`babelgate.adapters._server.passages`): the artifact that it is more of. None where it is not as simple, and
+        (`babelgate.adapters.kit.server.passages`): the artifact that it is more of. None where it is not as simple, and
         each has to be written."""
         event = record.event
         saying = self._saying.get(event.message_id or "") if type(event) is PartDelta else None

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from babelgate.adapters._server.encoding import LargeJson, encode
 from babelgate.adapters.a2a.codec import v0_3, v1_0
 from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.canonical import Record, Task, Webhook
 from babelgate.canonical.event import RunCreated
 

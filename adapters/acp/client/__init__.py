@@ -10,16 +10,23 @@ from urllib.parse import quote
 import httpx
 from pydantic_core import to_json
 
-from babelgate.adapters._client.answers import LISTING_LIMIT, parse_answer
-from babelgate.adapters._client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, Backoff, in_time
-from babelgate.adapters._client.blame import blaming_the_agent, decode_reply
-from babelgate.adapters._client.blobs import with_files
-from babelgate.adapters._client.calls import Connection
-from babelgate.adapters._client.catch_up import catch_up
-from babelgate.adapters._client.driver import ReattachableClient, Stage, UpstreamRun
-from babelgate.adapters._client.frames import DRAIN, FrameStream, is_stream
-from babelgate.adapters._client.status import is_gone
-from babelgate.adapters._extension import (
+from babelgate.adapters.acp import wire as w
+from babelgate.adapters.acp.agents import decode_agents, is_announced
+from babelgate.adapters.acp.client.http import HttpClient, run_path
+from babelgate.adapters.acp.client.losses import losses
+from babelgate.adapters.acp.codec.messages import agent_called, dump_given, encode_answer, encode_input
+from babelgate.adapters.acp.codec.parts import View, extra_of
+from babelgate.adapters.acp.read import ACTIVATION, EventReader, decode_event
+from babelgate.adapters.kit.client.answers import LISTING_LIMIT, parse_answer
+from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, Backoff, in_time
+from babelgate.adapters.kit.client.blame import blaming_the_agent, decode_reply
+from babelgate.adapters.kit.client.blobs import with_files
+from babelgate.adapters.kit.client.calls import Connection
+from babelgate.adapters.kit.client.catch_up import catch_up
+from babelgate.adapters.kit.client.driver import ReattachableClient, Stage, UpstreamRun
+from babelgate.adapters.kit.client.frames import DRAIN, FrameStream, is_stream
+from babelgate.adapters.kit.client.status import is_gone
+from babelgate.adapters.kit.extension import (
     HEADER,
     NOT_FORKED,
     RecordReader,
@@ -34,13 +41,6 @@ from babelgate.adapters._extension import (
     split_uploads,
     without_start,
 )
-from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.agents import decode_agents, is_announced
-from babelgate.adapters.acp.client.http import HttpClient, run_path
-from babelgate.adapters.acp.client.losses import losses
-from babelgate.adapters.acp.codec.messages import agent_called, dump_given, encode_answer, encode_input
-from babelgate.adapters.acp.codec.parts import View, extra_of
-from babelgate.adapters.acp.read import ACTIVATION, EventReader, decode_event
 from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.event import InterruptRaised, LossNoted, UpstreamBound

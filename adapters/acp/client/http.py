@@ -5,14 +5,14 @@ from urllib.parse import quote
 
 import httpx
 
-from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT, read_bytes
-from babelgate.adapters._client.calls import Calls
-from babelgate.adapters._client.error_response import response_error
-from babelgate.adapters._client.status import fault_code
-from babelgate.adapters._extension import HEADER, START_HEADER, URI
-from babelgate.adapters._json import validate
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.errors import decode_error
+from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT, read_bytes
+from babelgate.adapters.kit.client.calls import Calls
+from babelgate.adapters.kit.client.error_response import response_error
+from babelgate.adapters.kit.client.status import fault_code
+from babelgate.adapters.kit.extension import HEADER, START_HEADER, URI
+from babelgate.adapters.kit.json import validate
 from babelgate.canonical import Fault, FaultError
 from babelgate.canonical.value import Json
 

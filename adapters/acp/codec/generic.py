@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.canonical.value import Json, JsonObject
 
 Key = Literal["thought", "tool_name", "tool_input", "tool_output"]

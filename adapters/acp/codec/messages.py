@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from babelgate.adapters._extension import named_question
-from babelgate.adapters._json import validate
-from babelgate.adapters._time import encode_time
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.parts import View, decode_part, encode_parts, extra_of, own_of
+from babelgate.adapters.kit.extension import named_question
+from babelgate.adapters.kit.json import validate
+from babelgate.adapters.kit.time import encode_time
 from babelgate.canonical import DataPart, Invocation, Message, Part, TextPart
 from babelgate.canonical.event import InterruptRaised
 from babelgate.canonical.message import Role

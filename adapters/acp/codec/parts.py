@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from babelgate.adapters._json import ABSENT, parse_text
 from babelgate.adapters.acp import wire as w
+from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,

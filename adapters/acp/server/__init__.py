@@ -12,28 +12,6 @@ from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
-from babelgate.adapters._extension import (
-    START_HEADER,
-    answer_messages,
-    decode_request,
-    given_config,
-    given_messages,
-    with_uploads,
-)
-from babelgate.adapters._extension import Request as ExtensionRequest
-from babelgate.adapters._headers import is_preferred, read_line
-from babelgate.adapters._json import DEFAULT_VALUES, parse, read_json, validate
-from babelgate.adapters._server.caller import Caller, caller, loss_header, run_headers
-from babelgate.adapters._server.encoding import LargeJson, encode, json_response
-from babelgate.adapters._server.extended import confirm, is_asked
-from babelgate.adapters._server.fanout import FanoutCache
-from babelgate.adapters._server.fault_headers import fault_headers
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import Pieces, list_response
-from babelgate.adapters._server.own_files import resolve_own_files
-from babelgate.adapters._server.sse import event_stream
-from babelgate.adapters._time import encode_time
-from babelgate.adapters._values import count_values
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.agents import encode_agent, labels, preferred_name
 from babelgate.adapters.acp.carries import VERSION
@@ -42,6 +20,28 @@ from babelgate.adapters.acp.codec.parts import View, extra_of, resource_url
 from babelgate.adapters.acp.errors import MISMATCH, encode_fault
 from babelgate.adapters.acp.server.follow import RunStream
 from babelgate.adapters.acp.write.session import SessionUrls, Transcript
+from babelgate.adapters.kit.extension import (
+    START_HEADER,
+    answer_messages,
+    decode_request,
+    given_config,
+    given_messages,
+    with_uploads,
+)
+from babelgate.adapters.kit.extension import Request as ExtensionRequest
+from babelgate.adapters.kit.headers import is_preferred, read_line
+from babelgate.adapters.kit.json import DEFAULT_VALUES, parse, read_json, validate
+from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
+from babelgate.adapters.kit.server.encoding import LargeJson, encode, json_response
+from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.fanout import FanoutCache
+from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import Pieces, list_response
+from babelgate.adapters.kit.server.own_files import resolve_own_files
+from babelgate.adapters.kit.server.sse import event_stream
+from babelgate.adapters.kit.time import encode_time
+from babelgate.adapters.kit.values import count_values
 from babelgate.canonical import (
     AgentInfo,
     Answers,

@@ -8,15 +8,15 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from babelgate.adapters._server.encoding import encode
-from babelgate.adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
-from babelgate.adapters._server.passages import split_passages
-from babelgate.adapters._server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
-from babelgate.adapters._server.whole_states import tell_states_whole
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.parts import View
 from babelgate.adapters.acp.write.recorded import RecordedWriter
 from babelgate.adapters.acp.write.run_events import EventWriter
+from babelgate.adapters.kit.server.encoding import encode
+from babelgate.adapters.kit.server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
+from babelgate.adapters.kit.server.passages import split_passages
+from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
+from babelgate.adapters.kit.server.whole_states import tell_states_whole
 from babelgate.canonical import Hub, Record, Scope, Task
 from babelgate.canonical.event import TaskChanged
 

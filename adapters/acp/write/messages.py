@@ -13,8 +13,6 @@ from typing import Any, ClassVar, Final
 
 from pydantic_core import to_json
 
-from babelgate.adapters._server.encoding import LazyList, TextTemplate
-from babelgate.adapters._time import encode_time
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.carries import CARRIES
 from babelgate.adapters.acp.codec.messages import encode_role, message_members
@@ -30,6 +28,8 @@ from babelgate.adapters.acp.codec.parts import (
     wrap_value,
 )
 from babelgate.adapters.acp.errors import encode_own
+from babelgate.adapters.kit.server.encoding import LazyList, TextTemplate
+from babelgate.adapters.kit.time import encode_time
 from babelgate.canonical import (
     DataPart,
     Feature,

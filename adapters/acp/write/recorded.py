@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from babelgate.adapters._extension import URI, Slice, envelope
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.parts import View, own_of
 from babelgate.adapters.acp.write.run_events import EventWriter
+from babelgate.adapters.kit.extension import URI, Slice, envelope
 from babelgate.canonical import Record
 
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, cast
 
-from babelgate.adapters._time import encode_time
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.messages import OF_RUN, agent_called, encode_questions
 from babelgate.adapters.acp.codec.parts import View, extra_of
 from babelgate.adapters.acp.errors import encode_error
 from babelgate.adapters.acp.write.messages import MessageEncoder
+from babelgate.adapters.kit.time import encode_time
 from babelgate.canonical import Feature, Record, TaskState
 from babelgate.canonical.event import (
     Custom,
@@ -136,9 +136,9 @@ class EventWriter:
             write(self, record.event)
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> str | None:
-        """What `record` and those behind it add to one part, and they nothing else
-        (`babelgate.adapters._server.passages`): the content type of the parts that they are shown as. None where it is
-        not as simple, and each has to be written."""
+        """Return the content type of the parts that a passage is shown as: what `record` and those behind it add to one
+        part, and they nothing else (`babelgate.adapters.kit.server.passages`). None if it is not as simple: then each
+        has to be written."""
         if self.has_stopped or type(record.event) is not PartDelta:
             return None
         self._encoder.at, self._encoder.run_id = record.at, record.run_id

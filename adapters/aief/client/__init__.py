@@ -11,16 +11,16 @@ from typing import Final, Literal, Unpack
 
 import httpx
 
-from babelgate.adapters._client.answers import LISTING_LIMIT
-from babelgate.adapters._client.blame import blaming_the_agent
-from babelgate.adapters._client.calls import Connection
-from babelgate.adapters._client.driver import DrivenClient, Stage, UpstreamRun
-from babelgate.adapters._extension import NOT_FORKED, URI, encode_request, encode_start, is_refusal, without_start
 from babelgate.adapters.aief.agents import decode_info
 from babelgate.adapters.aief.client.http import HttpClient
 from babelgate.adapters.aief.client.task import Task
 from babelgate.adapters.aief.read import StepEvents, StepReader
 from babelgate.adapters.aief.request import answer_body, files_of, first_step_body, input_losses, task_body, turn_body
+from babelgate.adapters.kit.client.answers import LISTING_LIMIT
+from babelgate.adapters.kit.client.blame import blaming_the_agent
+from babelgate.adapters.kit.client.calls import Connection
+from babelgate.adapters.kit.client.driver import DrivenClient, Stage, UpstreamRun
+from babelgate.adapters.kit.extension import NOT_FORKED, URI, encode_request, encode_start, is_refusal, without_start
 from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Message, Record
 from babelgate.canonical.event import UpstreamBound
 from babelgate.canonical.feature import Feature

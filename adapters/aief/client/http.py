@@ -9,11 +9,11 @@ from typing import Any, Final, Unpack, cast
 import httpx
 from pydantic_core import to_json
 
-from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT, read_answer, read_bytes
-from babelgate.adapters._client.calls import Calls, Connection
-from babelgate.adapters._client.error_response import response_error
-from babelgate.adapters._client.status import fault_code
-from babelgate.adapters._extension import HEADER, START_HEADER, URI, is_named
+from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT, read_answer, read_bytes
+from babelgate.adapters.kit.client.calls import Calls, Connection
+from babelgate.adapters.kit.client.error_response import response_error
+from babelgate.adapters.kit.client.status import fault_code
+from babelgate.adapters.kit.extension import HEADER, START_HEADER, URI, is_named
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 

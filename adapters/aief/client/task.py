@@ -5,14 +5,14 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
-from babelgate.adapters._client.backoff import FIRST_WAIT, LAST_WAIT, Backoff
-from babelgate.adapters._client.blame import blaming_the_agent, decode_reply
-from babelgate.adapters._client.blobs import with_files
-from babelgate.adapters._client.status import UNAVAILABLE, is_gone
-from babelgate.adapters._json import validate
 from babelgate.adapters.aief.client.http import HttpClient
 from babelgate.adapters.aief.read import StepEvents, StepReader, decode_artifact
 from babelgate.adapters.aief.wire import replies as w
+from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, Backoff
+from babelgate.adapters.kit.client.blame import blaming_the_agent, decode_reply
+from babelgate.adapters.kit.client.blobs import with_files
+from babelgate.adapters.kit.client.status import UNAVAILABLE, is_gone
+from babelgate.adapters.kit.json import validate
 from babelgate.canonical import Event, FaultCode, FaultError, Feature
 from babelgate.canonical.value import Json, JsonObject
 

@@ -14,26 +14,6 @@ from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
-from babelgate.adapters._aside import aside
-from babelgate.adapters._extension import (
-    START_HEADER,
-    URI,
-    Slice,
-    answer_messages,
-    decode_request,
-    given_config,
-    given_messages,
-    with_uploads,
-)
-from babelgate.adapters._extension import Request as ExtensionRequest
-from babelgate.adapters._json import ABSENT, read_bytes, read_json, validate
-from babelgate.adapters._server.caller import Caller, caller, loss_header, run_headers
-from babelgate.adapters._server.encoding import EncodedList, LargeJson, encode, json_response
-from babelgate.adapters._server.extended import answer_file, confirm, is_asked
-from babelgate.adapters._server.fault_headers import fault_headers
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import Pieces, each, list_response
-from babelgate.adapters._server.whole_states import tell_states_whole
 from babelgate.adapters.aief.carries import VERSION
 from babelgate.adapters.aief.codec import (
     PAGE_SIZE,
@@ -49,6 +29,26 @@ from babelgate.adapters.aief.errors import encode_fault
 from babelgate.adapters.aief.server.upload import decode_key, decode_upload
 from babelgate.adapters.aief.wire import types as w
 from babelgate.adapters.aief.write.task import Next, Place, TaskView
+from babelgate.adapters.kit.aside import aside
+from babelgate.adapters.kit.extension import (
+    START_HEADER,
+    URI,
+    Slice,
+    answer_messages,
+    decode_request,
+    given_config,
+    given_messages,
+    with_uploads,
+)
+from babelgate.adapters.kit.extension import Request as ExtensionRequest
+from babelgate.adapters.kit.json import ABSENT, read_bytes, read_json, validate
+from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
+from babelgate.adapters.kit.server.encoding import EncodedList, LargeJson, encode, json_response
+from babelgate.adapters.kit.server.extended import answer_file, confirm, is_asked
+from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import Pieces, each, list_response
+from babelgate.adapters.kit.server.whole_states import tell_states_whole
 from babelgate.canonical import (
     AgentInfo,
     Answers,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Literal, Unpack
 from urllib.parse import quote
 
-from babelgate.adapters._client.calls import Connection
-from babelgate.adapters._client.driver import ReattachableClient, UpstreamRun
+from babelgate.adapters.kit.client.calls import Connection
+from babelgate.adapters.kit.client.driver import ReattachableClient, UpstreamRun
 from babelgate.adapters.langchain.client.discovery import describe, discover
 from babelgate.adapters.langchain.client.http import HttpClient
 from babelgate.adapters.langchain.client.run import Run

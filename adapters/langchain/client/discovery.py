@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import httpx
 
-from babelgate.adapters._client.answers import LISTING_LIMIT
+from babelgate.adapters.kit.client.answers import LISTING_LIMIT
 from babelgate.adapters.langchain.agents import decode_agents, decode_assistants, decode_schemas, upstream_name
 from babelgate.adapters.langchain.client.http import HttpClient
 from babelgate.adapters.langchain.client.resume import NOT_THERE

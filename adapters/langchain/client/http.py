@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 from pydantic_core import PydanticSerializationError, to_json
 
-from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT, parse_whole, read_bytes
-from babelgate.adapters._client.calls import Calls
-from babelgate.adapters._client.error_response import response_error
+from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT, parse_whole, read_bytes
+from babelgate.adapters.kit.client.calls import Calls
+from babelgate.adapters.kit.client.error_response import response_error
 from babelgate.adapters.langchain.errors.decode import ModeRefused, decode_error_response, is_mode_refusal
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json

@@ -13,11 +13,11 @@ from typing import Final
 
 import httpx
 
-from babelgate.adapters._client.backoff import Backoff
-from babelgate.adapters._client.blame import decode_reply
-from babelgate.adapters._client.frames import is_stream
-from babelgate.adapters._client.sse import Frame
-from babelgate.adapters._client.status import is_gone
+from babelgate.adapters.kit.client.backoff import Backoff
+from babelgate.adapters.kit.client.blame import decode_reply
+from babelgate.adapters.kit.client.frames import is_stream
+from babelgate.adapters.kit.client.sse import Frame
+from babelgate.adapters.kit.client.status import is_gone
 from babelgate.adapters.langchain.client.http import HttpClient
 from babelgate.adapters.langchain.client.urls import Route, run_id_in
 from babelgate.adapters.langchain.errors.decode import status_of
@@ -29,7 +29,7 @@ MAX_FAILURES: Final = 6
 """Connections in a row that bring nothing new, of which the last one tells that the agent is gone."""
 FIRST_WAIT: Final = 0.5
 LAST_WAIT: Final = 5.0
-"""Seconds between them. Chosen, not measured: longer than `babelgate.adapters._client.backoff` waits, because a run
+"""Seconds between them. Chosen, not measured: longer than `babelgate.adapters.kit.client.backoff` waits, because a run
 goes on there without its readers, and each connection is told the stream from where the last one ended."""
 START: Final = "-1"
 """The id of an event before all others: langgraph-api 0.16.7 compares ids as text, and a gateway like this one knows

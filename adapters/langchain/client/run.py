@@ -5,14 +5,14 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Final
 
-from babelgate.adapters._client.answers import parse_answer
-from babelgate.adapters._client.backoff import in_time
-from babelgate.adapters._client.blame import blaming_the_agent, decode_reply
-from babelgate.adapters._client.blobs import with_files
-from babelgate.adapters._client.driver import Stage, UpstreamRun
-from babelgate.adapters._client.frames import DRAIN, FrameStream
-from babelgate.adapters._client.sse import Frame
-from babelgate.adapters._extension import (
+from babelgate.adapters.kit.client.answers import parse_answer
+from babelgate.adapters.kit.client.backoff import in_time
+from babelgate.adapters.kit.client.blame import blaming_the_agent, decode_reply
+from babelgate.adapters.kit.client.blobs import with_files
+from babelgate.adapters.kit.client.driver import Stage, UpstreamRun
+from babelgate.adapters.kit.client.frames import DRAIN, FrameStream
+from babelgate.adapters.kit.client.sse import Frame
+from babelgate.adapters.kit.extension import (
     HEADER,
     NOT_FORKED,
     URI,

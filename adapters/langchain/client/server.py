@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import httpx
 
-from babelgate.adapters._client.answers import read_bytes
-from babelgate.adapters._extension import HEADER, URI, is_named
+from babelgate.adapters.kit.client.answers import read_bytes
+from babelgate.adapters.kit.extension import HEADER, URI, is_named
 from babelgate.adapters.langchain.agents import decode_schemas
 from babelgate.adapters.langchain.client.http import HttpClient
 from babelgate.adapters.langchain.client.resume import NOT_THERE

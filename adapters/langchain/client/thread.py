@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from babelgate.adapters._client.blame import decode_reply
+from babelgate.adapters.kit.client.blame import decode_reply
 from babelgate.adapters.langchain.client.attempt import Attempt
 from babelgate.adapters.langchain.client.http import HttpClient
 from babelgate.adapters.langchain.client.resume import NOT_THERE

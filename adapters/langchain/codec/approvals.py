@@ -7,7 +7,7 @@ What is a decision already is not touched.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from babelgate.adapters._client.consent import is_yes
+from babelgate.adapters.kit.client.consent import is_yes
 from babelgate.adapters.langchain.codec.content import json_text
 from babelgate.canonical.json import as_object, objects_in
 from babelgate.canonical.value import Json, JsonObject

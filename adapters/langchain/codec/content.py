@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from babelgate.adapters._json import parse_text
+from babelgate.adapters.kit.json import parse_text
 from babelgate.adapters.langchain.carries import TOO_LARGE
 from babelgate.canonical import (
     AnnotationPart,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from babelgate.adapters._client.status import fault_code
+from babelgate.adapters.kit.client.status import fault_code
 from babelgate.adapters.langchain.codec.content import json_text
 from babelgate.adapters.langchain.errors.encode import error_name
 from babelgate.canonical import Fault, FaultCode, FaultError

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.json import validate
 from babelgate.adapters.langchain.codec.approvals import decode_approval
 from babelgate.adapters.langchain.codec.caller_tools import decode_call, find_unanswered, question_of
 from babelgate.adapters.langchain.codec.content import decode_content

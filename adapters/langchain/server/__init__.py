@@ -6,8 +6,8 @@ from typing import Any
 from litestar import Response
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters._server.fanout import FanoutCache
-from babelgate.adapters._server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.fanout import FanoutCache
+from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.langchain.errors import encode as faults
 from babelgate.adapters.langchain.server import (
     assistants,

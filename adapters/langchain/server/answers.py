@@ -6,8 +6,8 @@ from typing import Any
 from litestar import Response
 from pydantic_core import to_json
 
-from babelgate.adapters._server.caller import loss_header
-from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters.kit.server.caller import loss_header
+from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.canonical import Receipt, Run
 from babelgate.canonical.value import JsonObject
 

@@ -10,11 +10,11 @@ from uuid import uuid4
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters._server.caller import caller
-from babelgate.adapters._server.encoding import LargeJson, encode
-from babelgate.adapters._server.extended import answer_file, confirm, is_asked
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import list_response
+from babelgate.adapters.kit.server.caller import caller
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
+from babelgate.adapters.kit.server.extended import answer_file, confirm, is_asked
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
 from babelgate.adapters.langchain.codec.state import assistant_id, format_time
 from babelgate.adapters.langchain.server.answers import answer, empty_answer, pagination, select_members

@@ -6,8 +6,8 @@ from typing import Any, Final
 from litestar import Response, delete, post
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import Pieces
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import Pieces
 from babelgate.adapters.langchain.server.answers import empty_answer, ids, run_paths
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
 from babelgate.adapters.langchain.server.lookup import find_path_run, find_run, not_found

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from babelgate.adapters._extension import URI, Request, decode_request, given_messages, with_uploads
-from babelgate.adapters._server.caller import Caller, caller, loss_header
-from babelgate.adapters._server.own_files import resolve_own_files
+from babelgate.adapters.kit.extension import URI, Request, decode_request, given_messages, with_uploads
+from babelgate.adapters.kit.server.caller import Caller, caller, loss_header
+from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.langchain.codec import state
 from babelgate.adapters.langchain.codec.caller_tools import decode_result
 from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, CALL

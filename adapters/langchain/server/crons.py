@@ -9,11 +9,11 @@ from uuid import uuid4
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters._json import validate
-from babelgate.adapters._server.caller import Caller
-from babelgate.adapters._server.encoding import LargeJson, encode
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import list_response
+from babelgate.adapters.kit.json import validate
+from babelgate.adapters.kit.server.caller import Caller
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.langchain.codec import state
 from babelgate.adapters.langchain.codec.state import format_time
 from babelgate.adapters.langchain.server.answers import answer, empty_answer, pagination, select_members

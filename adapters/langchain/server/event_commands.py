@@ -9,8 +9,8 @@ from contextlib import aclosing
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
-from babelgate.adapters._aside import Turns
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.json import validate
 from babelgate.adapters.langchain.codec import state
 from babelgate.adapters.langchain.codec.stream_modes import View
 from babelgate.adapters.langchain.codec.subscription import get_member, strings

@@ -16,12 +16,12 @@ from litestar import Response, WebSocket, post, websocket
 from litestar.exceptions import WebSocketDisconnect
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters._aside import Turns
-from babelgate.adapters._json import ABSENT, most_values, parse, read_json
-from babelgate.adapters._server.encoding import as_bytes, encode
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.sse import LargeFrame, frame_of, pieces_of
-from babelgate.adapters._server.websocket import FAILED, GOING_AWAY, POLICY, Left, detect_leaving
+from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.json import ABSENT, most_values, parse, read_json
+from babelgate.adapters.kit.server.encoding import as_bytes, encode
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.sse import LargeFrame, frame_of, pieces_of
+from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, POLICY, Left, detect_leaving
 from babelgate.adapters.langchain.codec.stream_modes import View
 from babelgate.adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
 from babelgate.adapters.langchain.server.answers import answer

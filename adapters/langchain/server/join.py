@@ -6,13 +6,13 @@ from typing import Any, Final
 from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters._server.caller import caller
-from babelgate.adapters._server.disconnect import DisconnectNotifier, canceller
-from babelgate.adapters._server.extended import confirm, is_asked
-from babelgate.adapters._server.fanout import FanoutCache
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import Pieces
-from babelgate.adapters._server.sse import frame
+from babelgate.adapters.kit.server.caller import caller
+from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller
+from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.fanout import FanoutCache
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import Pieces
+from babelgate.adapters.kit.server.sse import frame
 from babelgate.adapters.langchain.codec.stream_modes import (
     Dialect,
     View,

@@ -8,8 +8,8 @@ from litestar import Request
 from litestar.connection import ASGIConnection
 from pydantic import BaseModel
 
-from babelgate.adapters._json import ABSENT, read_json, validate
-from babelgate.adapters._server.caller import caller
+from babelgate.adapters.kit.json import ABSENT, read_json, validate
+from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.langchain.wire.requests import Checkpoint
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import is_uuid

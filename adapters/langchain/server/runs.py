@@ -13,13 +13,13 @@ from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import TypeAdapter
 
-from babelgate.adapters._json import read_json, validate
-from babelgate.adapters._server.disconnect import DisconnectNotifier, canceller
-from babelgate.adapters._server.encoding import LargeJson, encode
-from babelgate.adapters._server.extended import confirm, is_asked
-from babelgate.adapters._server.fanout import FanoutCache
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import Pieces, list_response
+from babelgate.adapters.kit.json import read_json, validate
+from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
+from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.fanout import FanoutCache
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import Pieces, list_response
 from babelgate.adapters.langchain.codec import agent_protocol, state
 from babelgate.adapters.langchain.codec.stream_modes import Dialect, View
 from babelgate.adapters.langchain.server.answers import answer, ids, pagination, run_paths, select_members

@@ -6,11 +6,11 @@ from typing import Any, Final
 from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters._aside import Turns
-from babelgate.adapters._server.encoding import LargeJson, encode
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import Large, list_response
-from babelgate.adapters._server.shared_lists import MARK, SharedList, with_list
+from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import Large, list_response
+from babelgate.adapters.kit.server.shared_lists import MARK, SharedList, with_list
 from babelgate.adapters.langchain.codec import agent_protocol
 from babelgate.adapters.langchain.codec import state as codec
 from babelgate.adapters.langchain.codec.message import encode_message

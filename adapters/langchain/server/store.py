@@ -8,9 +8,9 @@ from typing import Any, Final
 from litestar import Response, delete, get, post, put
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters._server.encoding import LargeJson, encode
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import list_response
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.langchain.codec.state import format_time
 from babelgate.adapters.langchain.server.answers import answer, empty_answer
 from babelgate.adapters.langchain.server.dialect import both, dialect_of

@@ -7,10 +7,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from babelgate.adapters._aside import Turns
-from babelgate.adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
-from babelgate.adapters._server.sse import EventStream, LargeFrame, event_stream, pieces_of
-from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
+from babelgate.adapters.kit.server.sse import EventStream, LargeFrame, event_stream, pieces_of
+from babelgate.adapters.kit.server.whole_states import tell_states_whole
 from babelgate.adapters.langchain.codec.stream_modes import View
 from babelgate.adapters.langchain.server.lookup import read_history
 from babelgate.adapters.langchain.write.run_frames import EventWriter

@@ -10,10 +10,10 @@ from typing import Any, Final
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters._headers import preferences, read_line
-from babelgate.adapters._server.encoding import LargeJson, encode
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import list_response
+from babelgate.adapters.kit.headers import preferences, read_line
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.langchain.codec import agent_protocol, state
 from babelgate.adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
 from babelgate.adapters.langchain.server.dialect import both, dialect_of

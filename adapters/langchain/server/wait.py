@@ -7,9 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from babelgate.adapters._extension import URI, Slice
-from babelgate.adapters._server.encoding import encode_in_pieces
-from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.kit.extension import URI, Slice
+from babelgate.adapters.kit.server.encoding import encode_in_pieces
+from babelgate.adapters.kit.server.whole_states import tell_states_whole
 from babelgate.adapters.langchain.codec import agent_protocol, state
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.adapters.langchain.errors.encode import encode_error

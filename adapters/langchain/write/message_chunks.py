@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from babelgate.adapters._server.sse import TextFrames
+from babelgate.adapters.kit.server.sse import TextFrames
 from babelgate.adapters.langchain.codec.content import decode_arguments, encode_block, encode_citation, is_plain
 from babelgate.adapters.langchain.codec.message import encode_usage
 from babelgate.canonical import AnnotationPart, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart

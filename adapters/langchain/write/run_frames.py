@@ -8,9 +8,9 @@ nothing.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from babelgate.adapters._extension import URI, envelope
-from babelgate.adapters._server.encoding import LargeJson, encode
-from babelgate.adapters._server.sse import LargeFrame, TextFrames, frame_of
+from babelgate.adapters.kit.extension import URI, envelope
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
+from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame_of
 from babelgate.adapters.langchain.codec.content import encode_block
 from babelgate.adapters.langchain.codec.interrupts import encode_asked, encode_interrupts
 from babelgate.adapters.langchain.codec.message import encode_message, encode_said, encode_usage
@@ -109,7 +109,7 @@ class EventWriter:
         return self._frames
 
     def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
-        """A frame for each record of a passage (`babelgate.adapters._server.passages`). None where not each has
+        """A frame for each record of a passage (`babelgate.adapters.kit.server.passages`). None where not each has
         one frame, with a chunk of plain text: then nothing is done, and they are written one by one."""
         first, event = passage[0], passage[0].event
         self._record = first

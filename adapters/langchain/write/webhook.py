@@ -4,7 +4,7 @@ values."""
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from babelgate.adapters._server.encoding import LargeJson, encode
+from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.langchain.codec import state
 from babelgate.adapters.langchain.errors.encode import encode_error
 from babelgate.canonical import Record, Run, RunStatus, StateHistory, Task, Webhook

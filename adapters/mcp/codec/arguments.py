@@ -4,7 +4,7 @@ from base64 import b64decode
 from binascii import Error as BinasciiError
 from collections.abc import Mapping
 
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.json import validate
 from babelgate.adapters.mcp import wire as w
 from babelgate.canonical import DataPart, FaultCode, FaultError, FilePart, Message, Part, RunInput, TextPart
 from babelgate.canonical.value import JsonObject

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import ValidationError
 
-from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.adapters.mcp import wire as w
 from babelgate.canonical import ToolCallPart
 from babelgate.canonical.event import InterruptRaised

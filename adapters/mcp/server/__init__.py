@@ -6,7 +6,7 @@ from typing import Any, Final
 from litestar import Request, Response, delete, get, post
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.mcp.errors import encode_fault
 from babelgate.adapters.mcp.server.transport import Transport
 from babelgate.canonical import Fault, Hub

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from babelgate.adapters._extension import Request, Slice, answer_message, given_config, with_uploads
-from babelgate.adapters._json import validate
-from babelgate.adapters._server.caller import Caller
-from babelgate.adapters._server.disconnect import accept, task_canceller
-from babelgate.adapters._server.own_files import resolve_own_files
-from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.kit.extension import Request, Slice, answer_message, given_config, with_uploads
+from babelgate.adapters.kit.json import validate
+from babelgate.adapters.kit.server.caller import Caller
+from babelgate.adapters.kit.server.disconnect import accept, task_canceller
+from babelgate.adapters.kit.server.own_files import resolve_own_files
+from babelgate.adapters.kit.server.whole_states import tell_states_whole
 from babelgate.adapters.mcp import wire as w
 from babelgate.adapters.mcp.agents import Tool, encode_resume, resume_name, tools_of
 from babelgate.adapters.mcp.codec.arguments import decode_arguments, decode_data, thread_of

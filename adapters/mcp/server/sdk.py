@@ -21,9 +21,9 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field, ValidationError
 
-from babelgate.adapters._extension import Request, decode_request, params
-from babelgate.adapters._headers import read_line
-from babelgate.adapters._server.caller import Caller
+from babelgate.adapters.kit.extension import Request, decode_request, params
+from babelgate.adapters.kit.headers import read_line
+from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
 from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND

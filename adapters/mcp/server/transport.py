@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar import Request, Response
 
-from babelgate.adapters._headers import combine_lines, is_accepted
-from babelgate.adapters._json import most_values, parse, read_bytes, validate
-from babelgate.adapters._server.caller import caller, has_siblings
-from babelgate.adapters._server.encoding import json_response
-from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters.kit.headers import combine_lines, is_accepted
+from babelgate.adapters.kit.json import most_values, parse, read_bytes, validate
+from babelgate.adapters.kit.server.caller import caller, has_siblings
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.mcp import wire as w
 from babelgate.adapters.mcp.codec.session_id import is_session_of, is_stateless, make_session_id
 from babelgate.adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault

@@ -9,15 +9,15 @@ from urllib.parse import quote
 
 import httpx
 
-from babelgate.adapters._client.answers import LISTING_LIMIT, parse_answer, read_bytes
-from babelgate.adapters._client.blame import blaming_the_agent
-from babelgate.adapters._client.blobs import with_files
-from babelgate.adapters._client.calls import Connection
-from babelgate.adapters._client.catch_up import catch_up
-from babelgate.adapters._client.driver import DrivenClient, Stage, UpstreamRun
-from babelgate.adapters._client.frames import DRAIN, FrameStream, is_stream
-from babelgate.adapters._client.status import is_retryable
-from babelgate.adapters._extension import (
+from babelgate.adapters.kit.client.answers import LISTING_LIMIT, parse_answer, read_bytes
+from babelgate.adapters.kit.client.blame import blaming_the_agent
+from babelgate.adapters.kit.client.blobs import with_files
+from babelgate.adapters.kit.client.calls import Connection
+from babelgate.adapters.kit.client.catch_up import catch_up
+from babelgate.adapters.kit.client.driver import DrivenClient, Stage, UpstreamRun
+from babelgate.adapters.kit.client.frames import DRAIN, FrameStream, is_stream
+from babelgate.adapters.kit.client.status import is_retryable
+from babelgate.adapters.kit.extension import (
     HEADER,
     URI,
     encode_request,

@@ -8,11 +8,11 @@ from typing import Final, Unpack
 
 import httpx
 
-from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT
-from babelgate.adapters._client.calls import Calls, Connection
-from babelgate.adapters._client.error_response import response_error
-from babelgate.adapters._client.redact import redact_fault, secrets_in
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT
+from babelgate.adapters.kit.client.calls import Calls, Connection
+from babelgate.adapters.kit.client.error_response import response_error
+from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
+from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.errors.decode import decode_error_response
 from babelgate.adapters.openai.wire import answers as w
 from babelgate.canonical import Fault, FaultCode, FaultError

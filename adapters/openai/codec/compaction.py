@@ -14,8 +14,8 @@ from uuid import NAMESPACE_OID, uuid5
 
 from pydantic_core import to_json
 
-from babelgate.adapters._json import parse_json
-from babelgate.adapters._values import count_values
+from babelgate.adapters.kit.json import parse_json
+from babelgate.adapters.kit.values import count_values
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 

@@ -8,8 +8,8 @@ from typing import Any, Final, NoReturn
 
 from pydantic_core import to_json
 
-from babelgate.adapters._data_url import decode_data_url
-from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.adapters.kit.data_url import decode_data_url
+from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.adapters.openai.codec.call_id import decode_task_id
 from babelgate.adapters.openai.codec.model import data_url
 from babelgate.adapters.openai.wire import requests as w

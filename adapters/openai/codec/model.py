@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from babelgate.adapters._json import ABSENT, parse_text
+from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.canonical import DataPart, Feature, FilePart, Part, RefusalPart, TextPart, ToolCallPart, declared_tools
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Json, JsonObject

@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from babelgate.adapters._client.status import fault_code
+from babelgate.adapters.kit.client.status import fault_code
 from babelgate.adapters.openai.wire import answers as w
 from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.value import JsonObject

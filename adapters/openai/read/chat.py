@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, encode_usage
 from babelgate.adapters.openai.errors.decode import decode_error
 from babelgate.adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation

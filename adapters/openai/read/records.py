@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from babelgate.adapters._extension import RecordReader, named_question
+from babelgate.adapters.kit.extension import RecordReader, named_question
 from babelgate.adapters.openai.codec.call_id import encode_call_id
 from babelgate.adapters.openai.codec.names import RESPONSE, encode_id
 from babelgate.adapters.openai.codec.questions import ASK

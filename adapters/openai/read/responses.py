@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic_core import to_json
 
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, encode_response_usage, output_of
 from babelgate.adapters.openai.errors.decode import decode_error
 from babelgate.adapters.openai.read.messages import Finish, Growing, MessageDecoder, decode_annotation

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from litestar import Request, Response, Router, delete, get, post, websocket
 
-from babelgate.adapters._server.caller import caller
-from babelgate.adapters._server.encoding import json_response
-from babelgate.adapters._server.extended import answer_file, confirm, is_asked
-from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters.kit.server.caller import caller
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.extended import answer_file, confirm, is_asked
+from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.openai.agents import encode_model
 from babelgate.adapters.openai.server.answers import error_response
 from babelgate.adapters.openai.server.chat import Chat

@@ -5,8 +5,8 @@ from typing import Any
 
 from litestar import Response
 
-from babelgate.adapters._extension import Request
-from babelgate.adapters._server.encoding import json_response
+from babelgate.adapters.kit.extension import Request
+from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.openai.errors.encode import encode_fault
 from babelgate.canonical import Answers, Fault, RunInput
 from babelgate.canonical.value import Json, JsonObject

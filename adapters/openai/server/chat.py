@@ -8,14 +8,14 @@ from uuid import UUID
 
 from litestar import Request, Response
 
-from babelgate.adapters._extension import decode_request, given_messages, take_answer, with_uploads
-from babelgate.adapters._json import read_json, validate
-from babelgate.adapters._server.caller import Caller, caller, run_headers
-from babelgate.adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
-from babelgate.adapters._server.extended import confirm, is_asked
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.own_files import resolve_own_files
-from babelgate.adapters._server.sse import event_stream
+from babelgate.adapters.kit.extension import decode_request, given_messages, take_answer, with_uploads
+from babelgate.adapters.kit.json import read_json, validate
+from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
+from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.own_files import resolve_own_files
+from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.carries import CHAT, CHAT_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
 from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse

@@ -8,11 +8,11 @@ from typing import Any, Final, cast
 from litestar import Request, Response
 from litestar.connection import ASGIConnection
 
-from babelgate.adapters._aside import aside
-from babelgate.adapters._json import most_bytes, most_values, read_json, validate
-from babelgate.adapters._server.caller import Caller, caller
-from babelgate.adapters._server.encoding import json_response
-from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters.kit.aside import aside
+from babelgate.adapters.kit.json import most_bytes, most_values, read_json, validate
+from babelgate.adapters.kit.server.caller import Caller, caller
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.openai.codec.compaction import encode_compaction, expand_items, is_compaction
 from babelgate.adapters.openai.codec.items import Conversation
 from babelgate.adapters.openai.codec.messages import refuse

@@ -6,12 +6,12 @@ from typing import Any
 
 from litestar import Response
 
-from babelgate.adapters._extension import URI, Slice
-from babelgate.adapters._json import ABSENT, parse_text
-from babelgate.adapters._server.caller import loss_header
-from babelgate.adapters._server.encoding import json_response
-from babelgate.adapters._server.passages import split_passages
-from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.kit.extension import URI, Slice
+from babelgate.adapters.kit.json import ABSENT, parse_text
+from babelgate.adapters.kit.server.caller import loss_header
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.passages import split_passages
+from babelgate.adapters.kit.server.whole_states import tell_states_whole
 from babelgate.adapters.openai.server.answers import error_response
 from babelgate.adapters.openai.server.lookup import completion_id
 from babelgate.adapters.openai.wire import replies as w

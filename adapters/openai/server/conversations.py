@@ -6,11 +6,11 @@ from typing import Any
 
 from litestar import Request, Response
 
-from babelgate.adapters._json import ABSENT, read_json, validate
-from babelgate.adapters._server.caller import Caller, caller
-from babelgate.adapters._server.encoding import json_response
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.own_files import resolve_own_files
+from babelgate.adapters.kit.json import ABSENT, read_json, validate
+from babelgate.adapters.kit.server.caller import Caller, caller
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.openai.codec.items import decode_items
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.names import CONVERSATION, encode_id

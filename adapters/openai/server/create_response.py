@@ -10,14 +10,14 @@ from weakref import WeakValueDictionary
 
 from litestar import Request, Response
 
-from babelgate.adapters._extension import Request as ExtensionRequest
-from babelgate.adapters._extension import decode_request, given_messages, take_answer, with_uploads
-from babelgate.adapters._server.caller import Caller, caller, run_headers
-from babelgate.adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
-from babelgate.adapters._server.extended import confirm, is_asked
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.own_files import resolve_own_files
-from babelgate.adapters._server.sse import event_stream
+from babelgate.adapters.kit.extension import Request as ExtensionRequest
+from babelgate.adapters.kit.extension import decode_request, given_messages, take_answer, with_uploads
+from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
+from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.own_files import resolve_own_files
+from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.carries import RESPONSES, RESPONSES_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
 from babelgate.adapters.openai.codec.items import Conversation, decode_item_answer, decode_items

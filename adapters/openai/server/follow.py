@@ -7,12 +7,12 @@ from typing import Any, Final
 from litestar import Response
 from pydantic_core import to_json
 
-from babelgate.adapters._extension import URI, Slice, envelope
-from babelgate.adapters._json import ABSENT, parse_text
-from babelgate.adapters._server.caller import loss_header
-from babelgate.adapters._server.encoding import LargeJson, as_bytes, encode, json_response
-from babelgate.adapters._server.sse import LargeFrame, frame_of, pieces_of
-from babelgate.adapters._server.whole_states import tell_states_whole
+from babelgate.adapters.kit.extension import URI, Slice, envelope
+from babelgate.adapters.kit.json import ABSENT, parse_text
+from babelgate.adapters.kit.server.caller import loss_header
+from babelgate.adapters.kit.server.encoding import LargeJson, as_bytes, encode, json_response
+from babelgate.adapters.kit.server.sse import LargeFrame, frame_of, pieces_of
+from babelgate.adapters.kit.server.whole_states import tell_states_whole
 from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import RECORDS
 from babelgate.adapters.openai.server.answers import error_response

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.codec.call_id import changed_id, find_interrupt
 from babelgate.adapters.openai.codec.model import object_in
 from babelgate.adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id

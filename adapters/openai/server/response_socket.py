@@ -10,13 +10,13 @@ from uuid import uuid4
 
 from litestar import WebSocket
 
-from babelgate.adapters._json import most_bytes, most_values, parse, validate
-from babelgate.adapters._server.caller import caller
-from babelgate.adapters._server.disconnect import DisconnectNotifier, finish
-from babelgate.adapters._server.encoding import as_bytes, encode
-from babelgate.adapters._server.extended import confirm, is_asked
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.websocket import FAILED, GOING_AWAY, RESTART, Left, detect_leaving
+from babelgate.adapters.kit.json import most_bytes, most_values, parse, validate
+from babelgate.adapters.kit.server.caller import caller
+from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, finish
+from babelgate.adapters.kit.server.encoding import as_bytes, encode
+from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, RESTART, Left, detect_leaving
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.names import RESPONSE, encode_id
 from babelgate.adapters.openai.errors.encode import encode_error_message

@@ -6,11 +6,11 @@ from typing import Any
 
 from litestar import Request, Response
 
-from babelgate.adapters._server.caller import Caller, caller, run_headers
-from babelgate.adapters._server.encoding import json_response
-from babelgate.adapters._server.extended import confirm, is_asked
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.sse import event_stream
+from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.codec.items import encode_inputs
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.model import object_in

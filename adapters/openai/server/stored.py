@@ -7,11 +7,11 @@ from typing import Any, Final
 from litestar import Request, Response
 from pydantic_core import to_json
 
-from babelgate.adapters._json import read_json, validate
-from babelgate.adapters._server.caller import Caller, caller, run_headers
-from babelgate.adapters._server.encoding import json_response
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.listed import list_response
+from babelgate.adapters.kit.json import read_json, validate
+from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.openai.codec.messages import encode_messages
 from babelgate.adapters.openai.server.completion import Completion
 from babelgate.adapters.openai.server.lookup import completion_id, find_run, no_completion, read_inputs, run_of

@@ -5,8 +5,8 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from babelgate.adapters._extension import URI, envelope
-from babelgate.adapters._server.sse import TextFrames, frame
+from babelgate.adapters.kit.extension import URI, envelope
+from babelgate.adapters.kit.server.sse import TextFrames, frame
 from babelgate.adapters.openai.errors.encode import encode_error
 from babelgate.adapters.openai.wire import replies as w
 from babelgate.adapters.openai.wire.replies import Beside

@@ -298,9 +298,9 @@ class CompletionWriter:
                 pass
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> bool:
-        """What `record` and those behind it add to one part, and they nothing else
-        (`babelgate.adapters._server.passages`). False where it is no content, or the first of its message: then nothing
-        is done, and each has to be written."""
+        """Add a passage: what `record` and those behind it add to one part, and they nothing else
+        (`babelgate.adapters.kit.server.passages`). Return False, and do nothing, if it is no content, or the first of
+        its message: then each has to be written."""
         event = record.event
         if self.has_ended or record.run_id != self._run_id or type(event) is not PartDelta:
             return False

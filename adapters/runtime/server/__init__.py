@@ -7,14 +7,14 @@ from uuid import UUID
 
 from litestar import Request, Response, Router, get, patch, post
 
-from babelgate.adapters._json import ABSENT, parse_text, read_json, validate
-from babelgate.adapters._server.caller import Caller, caller, loss_header, run_headers
-from babelgate.adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
-from babelgate.adapters._server.encoding import json_response
-from babelgate.adapters._server.fault_headers import fault_headers
-from babelgate.adapters._server.handlers import Handlers
-from babelgate.adapters._server.own_files import resolve_own_files
-from babelgate.adapters._server.sse import event_stream
+from babelgate.adapters.kit.json import ABSENT, parse_text, read_json, validate
+from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
+from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.own_files import resolve_own_files
+from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.runtime import wire as w
 from babelgate.adapters.runtime.carries import VERSION
 from babelgate.adapters.runtime.codec import (

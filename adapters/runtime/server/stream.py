@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from babelgate.adapters._server.encoding import encode
-from babelgate.adapters._server.sse import LargeFrame, frame_of, pieces_of
+from babelgate.adapters.kit.server.encoding import encode
+from babelgate.adapters.kit.server.sse import LargeFrame, frame_of, pieces_of
 from babelgate.adapters.runtime.codec import encode_event
 from babelgate.canonical import Fold, Hub, Record, Run, Scope
 from babelgate.canonical.event import RunCreated

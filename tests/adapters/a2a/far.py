@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from babelgate.adapters._server.sse import frame
+from babelgate.adapters.kit.server.sse import frame
 from tests.bridge import read_body
 from tests.serving import listen, serving
 

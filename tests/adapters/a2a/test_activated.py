@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters._extension import URI
+from babelgate.adapters.kit.extension import URI
 from tests.adapters.a2a.far import Far, card_0_3, card_1_0
 from tests.adapters.a2a.recorded import recorded
 from tests.adapters.a2a.site import message, message_0_3

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from babelgate.adapters._client import driver
-from babelgate.adapters._server.sse import frame
 from babelgate.adapters.a2a import client as client_module
 from babelgate.adapters.a2a.client import Client
 from babelgate.adapters.a2a.client.http import HttpClient
+from babelgate.adapters.kit.client import driver
+from babelgate.adapters.kit.server.sse import frame
 from babelgate.canonical import DataPart, Event, FaultCode, FilePart, Invocation, Message, Record, TextPart
 from babelgate.canonical.event import (
     InterruptAnswered,

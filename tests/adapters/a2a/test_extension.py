@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters._extension import MAX_SLICE, URI, RecordReader
+from babelgate.adapters.kit.extension import MAX_SLICE, URI, RecordReader
 from babelgate.canonical.event import Custom, MessageEnded, PartDelta
 from tests.adapters.a2a.site import Site, events_of, message, message_0_3
 

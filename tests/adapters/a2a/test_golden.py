@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from babelgate.adapters._client.sse import Frames
-from babelgate.adapters._server.sse import frame
 from babelgate.adapters.a2a.codec import v0_3, v0_3_rest, v1_0
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.adapters.kit.client.sse import Frames
+from babelgate.adapters.kit.server.sse import frame
 from babelgate.canonical import FaultError, Record
 from babelgate.canonical.event import RunCreated
 from tests.adapters.a2a.log import task_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from babelgate.adapters._client.sse import Frames
+from babelgate.adapters.kit.client.sse import Frames
 from babelgate.gateway import demo
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.hub import Hub

@@ -10,11 +10,11 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from babelgate.adapters._client.backoff import MAX_FAILURES
-from babelgate.adapters._server.sse import frame
 from babelgate.adapters.acp import client as client_module
 from babelgate.adapters.acp.agents import upstream_name
 from babelgate.adapters.acp.client import Client, discover
+from babelgate.adapters.kit.client.backoff import MAX_FAILURES
+from babelgate.adapters.kit.server.sse import frame
 from babelgate.canonical import (
     Event,
     FaultCode,

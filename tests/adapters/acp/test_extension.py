@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from babelgate.adapters._extension import HEADER, MAX_SLICE, START_HEADER, URI, RecordReader
 from babelgate.adapters.acp.client import Client
+from babelgate.adapters.kit.extension import HEADER, MAX_SLICE, START_HEADER, URI, RecordReader
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.event import LossNoted, PartAdded, PartDelta
 from tests.adapters.acp.site import NOBODY, Site, message

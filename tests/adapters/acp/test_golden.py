@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters._client.sse import Frames
-from babelgate.adapters._json import parse_json
-from babelgate.adapters._server.sse import frame
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.messages import View
 from babelgate.adapters.acp.read import EventReader, decode_event
 from babelgate.adapters.acp.write.run_events import EventWriter
+from babelgate.adapters.kit.client.sse import Frames
+from babelgate.adapters.kit.json import parse_json
+from babelgate.adapters.kit.server.sse import frame
 from babelgate.canonical import FaultError, Record
 from babelgate.canonical.json import to_json
 from tests.goldens import CASES, GOLDEN, compare, log_of

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from babelgate.adapters._extension import URI
 from babelgate.adapters.acp.agents import decode_agents
 from babelgate.adapters.acp.client import Client
+from babelgate.adapters.kit.extension import URI
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.adapters.acp.site import Site, message, opened
 from tests.adapters.acp.test_client import RUN, SESSION, Far

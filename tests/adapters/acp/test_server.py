@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from babelgate.adapters._client.sse import Frames
+from babelgate.adapters.kit.client.sse import Frames
 from babelgate.canonical import Message, RunInput, Scope, Submission
 from babelgate.canonical.event import TaskCreated
 from tests.adapters.acp.site import BOUND, NOBODY, Site, message, opened, texts

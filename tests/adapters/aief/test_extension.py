@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters._extension import HEADER, MAX_SLICE, START_HEADER, URI, RecordReader
 from babelgate.adapters.aief.client import Client
+from babelgate.adapters.kit.extension import HEADER, MAX_SLICE, START_HEADER, URI, RecordReader
 from babelgate.canonical import FaultCode, FaultError, Invocation, Message
 from babelgate.canonical.event import LossNoted, MessageStarted
 from tests import loopback

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from babelgate.adapters._server.sse import frame
+from babelgate.adapters.kit.server.sse import frame
 from babelgate.canonical import Invocation, Message
 from tests.given import make
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from babelgate.adapters._client.sse import Frame, Frames
+from babelgate.adapters.kit.client.sse import Frame, Frames
 from babelgate.gateway import demo
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import DEMO

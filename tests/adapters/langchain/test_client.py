@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from babelgate.adapters._client import driver
+from babelgate.adapters.kit.client import driver
 from babelgate.adapters.langchain.client import Client
 from babelgate.adapters.langchain.client import resume as following
 from babelgate.canonical import Event, FaultCode, FaultError, Invocation, Message, Record, RunStatus

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters._extension import HEADER, URI, RecordReader
+from babelgate.adapters.kit.extension import HEADER, URI, RecordReader
 from babelgate.adapters.langchain.codec.stream_modes import RECORDS
 from babelgate.canonical import Event
 from babelgate.canonical.event import ToolEnded

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from babelgate.adapters._client.sse import Frames
+from babelgate.adapters.kit.client.sse import Frames
 from babelgate.adapters.langchain.codec import agent_protocol
 from babelgate.adapters.langchain.codec import state as codec
 from babelgate.adapters.langchain.codec.stream_modes import Dialect, View

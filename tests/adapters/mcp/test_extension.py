@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from babelgate.adapters._extension import MAX_SLICE, RecordReader
+from babelgate.adapters.kit.extension import MAX_SLICE, RecordReader
 from babelgate.adapters.mcp.wire import RECORDS
 from babelgate.canonical.event import RunEnded, ToolEnded
 from babelgate.gateway import demo

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from babelgate.adapters._server.sse import frame
+from babelgate.adapters.kit.server.sse import frame
 from tests.serving import serving
 
 BOUND = 30

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, cast
 
 import httpx
 
-from babelgate.adapters._server.sse import frame
+from babelgate.adapters.kit.server.sse import frame
 from babelgate.adapters.openai.client import Client
 from babelgate.canonical import AgentInfo
 from babelgate.gateway.registered_agent import RegisteredAgent

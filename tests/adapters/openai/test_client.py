@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from babelgate.adapters._server.sse import frame
+from babelgate.adapters.kit.server.sse import frame
 from babelgate.adapters.openai import client as client_module
 from babelgate.adapters.openai.agents import upstream_name
 from babelgate.adapters.openai.client import Client, discover

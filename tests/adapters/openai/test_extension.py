@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters._client.sse import Frames
-from babelgate.adapters._extension import HEADER, URI, RecordReader
+from babelgate.adapters.kit.client.sse import Frames
+from babelgate.adapters.kit.extension import HEADER, URI, RecordReader
 from babelgate.adapters.openai.codec.names import RECORDS
 from babelgate.canonical import Event
 from babelgate.canonical.event import ToolEnded

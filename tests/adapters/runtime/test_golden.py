@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from babelgate.adapters._server.encoding import encode
-from babelgate.adapters._server.sse import frame_of
+from babelgate.adapters.kit.server.encoding import encode
+from babelgate.adapters.kit.server.sse import frame_of
 from babelgate.adapters.runtime.codec import encode_event, encode_run
 from babelgate.canonical import Fold, Record
 from babelgate.canonical.event import RunCreated

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from babelgate.adapters._client.sse import Frames
+from babelgate.adapters.kit.client.sse import Frames
 from babelgate.canonical import Ask, DataPart, Invocation, Message, TextPart
 from babelgate.gateway import demo
 from tests.running import Running, running

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from babelgate.adapters._client.calls import Calls
+from babelgate.adapters.kit.client.calls import Calls
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.gateway.cli.wire import BODY, EXCHANGES, WireRecorder
 from tests.serving import serving

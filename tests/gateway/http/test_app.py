@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from babelgate.adapters import ADAPTERS
-from babelgate.adapters._extension import URI as EXTENSION
+from babelgate.adapters.kit.extension import URI as EXTENSION
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.demo import files
 from babelgate.gateway.http.app import create_app

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from litestar import Request, Response
 
-from babelgate.adapters._server.caller import Caller
+from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.settings.model import Settings

@@ -6,8 +6,8 @@
 
 from collections.abc import Sequence
 
-from babelgate.adapters._adapter import Adapter, Example
-from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.kit.adapter import Adapter, Example
+from babelgate.adapters.kit.upstream import Upstream
 from babelgate_toy.carries import CARRIES, VERSION
 from babelgate_toy.client import Client, discover
 from babelgate_toy.server import answer_fault, routes

@@ -9,11 +9,11 @@ import httpx
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from babelgate.adapters._client.answers import ERROR_RESPONSE_LIMIT, LISTING_LIMIT, read_answer
-from babelgate.adapters._client.calls import Calls
-from babelgate.adapters._client.error_response import response_error
-from babelgate.adapters._client.status import fault_code
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT, LISTING_LIMIT, read_answer
+from babelgate.adapters.kit.client.calls import Calls
+from babelgate.adapters.kit.client.error_response import response_error
+from babelgate.adapters.kit.client.status import fault_code
+from babelgate.adapters.kit.json import validate
 from babelgate.canonical import AgentInfo, Event, Fault, FaultCode, FaultError, Invocation, TextPart
 from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, UpstreamBound
 from babelgate.canonical.value import Json

@@ -8,9 +8,9 @@ from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
-from babelgate.adapters._json import read_json, validate
-from babelgate.adapters._server.caller import caller, loss_header, run_headers
-from babelgate.adapters._server.handlers import Handlers
+from babelgate.adapters.kit.json import read_json, validate
+from babelgate.adapters.kit.server.caller import caller, loss_header, run_headers
+from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import (
     AnnotationPart,
     Fault,

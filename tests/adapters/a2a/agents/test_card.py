@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters._extension import URI, params
 from babelgate.adapters.a2a.agents.card import card, card_0_3, card_1_0, etag, merged_card, versions_of
 from babelgate.adapters.a2a.agents.interface import describe
+from babelgate.adapters.kit.extension import URI, params
 from babelgate.canonical import AgentInfo, Skill
 from babelgate.canonical.value import JsonObject
 from tests.adapters.a2a.far import card_1_0 as far_card

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.adapters._json import validate
 from babelgate.adapters.a2a.codec import v0_3, v0_3_rest
 from babelgate.adapters.a2a.codec.dialect import Dialect, decode_message
 from babelgate.adapters.a2a.codec.v1_0 import Codec
@@ -15,6 +14,7 @@ from babelgate.adapters.a2a.wire import v0_3 as w03
 from babelgate.adapters.a2a.wire import v1_0 as w
 from babelgate.adapters.a2a.wire.requests import Push
 from babelgate.adapters.a2a.wire.task import Status, TaskSnapshot
+from babelgate.adapters.kit.json import validate
 from babelgate.canonical import DataPart, FaultCode, FaultError, Feature, FilePart, Message, TaskState
 from tests.adapters.a2a.schema import Form, check
 from tests.examples import examples

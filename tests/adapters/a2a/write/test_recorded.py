@@ -1,8 +1,8 @@
 """A finished task with its records."""
 
-from babelgate.adapters._extension import URI
 from babelgate.adapters.a2a.write.recorded import RecordedWriter
 from babelgate.adapters.a2a.write.task_events import EventWriter
+from babelgate.adapters.kit.extension import URI
 from babelgate.canonical.event import Custom
 from tests.adapters.a2a.log import Log, task_of
 

@@ -3,8 +3,8 @@ from typing import Any, cast
 
 import pytest
 
-from babelgate.adapters._server.encoding import LargeJson, as_bytes
 from babelgate.adapters.a2a import adapter
+from babelgate.adapters.kit.server.encoding import LargeJson, as_bytes
 from babelgate.canonical import Message, Record, TaskState, TextPart, Webhook
 from tests.adapters.a2a.log import CONTEXT, Log, streamed, task_of
 from tests.adapters.a2a.schema import check

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from babelgate.adapters._extension import MORE_REQUESTS, URI, params
-from babelgate.adapters._json import parse_json, validate
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.agents import decode_agents, encode_agent, label, labels, preferred_name, upstream_name
 from babelgate.adapters.acp.codec.messages import (
@@ -27,6 +25,8 @@ from babelgate.adapters.acp.codec.messages import (
 from babelgate.adapters.acp.codec.parts import View
 from babelgate.adapters.acp.errors import decode_error, encode_error, encode_fault
 from babelgate.adapters.acp.read import decode_event
+from babelgate.adapters.kit.extension import MORE_REQUESTS, URI, params
+from babelgate.adapters.kit.json import parse_json, validate
 from babelgate.canonical import (
     AgentInfo,
     DataPart,

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from babelgate.adapters._json import parse_json
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.messages import decode_message
 from babelgate.adapters.acp.codec.parts import View, decode_part, encode_part, encode_parts, part_extra
+from babelgate.adapters.kit.json import parse_json
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.adapters._json import parse_json
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.messages import View
 from babelgate.adapters.acp.read import EventReader, decode_event
 from babelgate.adapters.acp.wire import TERMINAL
 from babelgate.adapters.acp.write.run_events import EventWriter
 from babelgate.adapters.acp.write.session import SessionUrls, Transcript
+from babelgate.adapters.kit.json import parse_json
 from babelgate.canonical import (
     DataPart,
     Event,

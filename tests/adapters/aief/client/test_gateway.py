@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from babelgate.adapters._extension import URI
 from babelgate.adapters.aief import Client, discover, upstream_name
+from babelgate.adapters.kit.extension import URI
 from babelgate.conformance.contract import Dialogue
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from babelgate.adapters._upstream import Upstream
+from babelgate.adapters.kit.upstream import Upstream
 from babelgate.adapters.langchain import agent_protocol_upstream, upstream
 from babelgate.adapters.langchain.agents import upstream_dialect, upstream_name
 from babelgate.adapters.langchain.client import discover

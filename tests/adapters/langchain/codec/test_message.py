@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.adapters._json import parse_json
+from babelgate.adapters.kit.json import parse_json
 from babelgate.adapters.langchain.codec.content import is_plain
 from babelgate.adapters.langchain.codec.message import encode_said, encode_usage
 from babelgate.adapters.langchain.codec.state import decode_message, decode_messages, encode_message

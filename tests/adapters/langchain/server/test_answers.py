@@ -4,7 +4,7 @@ from typing import Any
 
 from litestar import Response
 
-from babelgate.adapters._server.listed import Pieces
+from babelgate.adapters.kit.server.listed import Pieces
 from babelgate.adapters.langchain.server.answers import answer, pagination, select_members
 
 

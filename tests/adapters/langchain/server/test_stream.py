@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters._client.sse import Frames
+from babelgate.adapters.kit.client.sse import Frames
 from babelgate.adapters.langchain.server import stream
 from tests.adapters.langchain.log import EVERYTHING
 from tests.adapters.langchain.site import NOBODY, SHARED, Site, events, said

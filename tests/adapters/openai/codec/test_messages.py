@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.adapters._json import validate
+from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.codec.call_id import encode_call_id
 from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages
 from babelgate.adapters.openai.wire import requests as w

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters._client.redact import redact_fault
+from babelgate.adapters.kit.client.redact import redact_fault
 from babelgate.adapters.openai.agents import decode_models, encode_model, upstream_name
 from babelgate.adapters.openai.carries import CARRIES
 from babelgate.adapters.openai.codec.model import Losses, data_url, decode_usage, is_approved, output_of

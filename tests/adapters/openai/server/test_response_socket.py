@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
-from babelgate.adapters._extension import HEADER, URI, RecordReader
+from babelgate.adapters.kit.extension import HEADER, URI, RecordReader
 from babelgate.adapters.openai.codec.names import RESPONSE, decode_id
 from babelgate.adapters.openai.server import response_socket, socket_memory
 from babelgate.canonical.value import Json

@@ -1,0 +1,261 @@
+"""Server-Sent Events, written: the streams that handlers answer with.
+
+The only importer of sse-starlette. What is yielded goes out untouched, so every byte of a frame is the protocol's own.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Final
+
+from litestar import Response
+from sse_starlette.sse import EventSourceResponse
+
+from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.server.encoding import LargeJson, TextTemplate, encode_text
+from babelgate.adapters.kit.server.heartbeat import Monitor
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical.printable import printable
+
+HEARTBEAT: Final = b": heartbeat\n\n"
+_PIECE: Final = 32 * 1024
+"""Bytes of frames that are sent at once, at least, if there are as many."""
+_FIELD_LENGTH: Final = 4096
+"""Characters of a name or an id of an event, which an agent may give. Chosen: LangGraph's names hold the path of a
+subgraph, about 50 characters a level."""
+
+
+class _Source:
+    """What the library's response begins with, and then frames, sent by one task beside the handler's own. The library
+    has four a stream, in groups, and a cancel scope a chunk: an idle stream of A2A took 70 kB, and takes 46. It would
+    also poll for a stopping uvicorn, for ever, and cut streams at once: the hub ends every reading when the gateway
+    shuts down, so streams end by themselves, with a last frame if they like."""
+
+    __slots__ = ("_begin", "_frames", "_ping")
+
+    def __init__(self, begin: EventSourceResponse, frames: Any, ping: float | None) -> None:
+        self._begin: Any = {
+            "type": "http.response.start",
+            "status": begin.status_code,
+            "headers": begin.raw_headers,
+        }
+        self._frames = frames
+        """The iterator itself, to close it also where it was never begun."""
+        self._ping = ping
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        del scope
+        begin, self._begin = self._begin, None
+        sending = _Sending(asyncio.current_task(), send, self._ping)
+        leaving = asyncio.get_running_loop().create_task(sending.await_disconnect(receive))
+        sending.monitor.open()
+        try:
+            async with aclosing(self._frames):
+                await send(begin)
+                begin = None  # a stream may be silent for hours
+                try:
+                    async for data in self._frames:
+                        await sending.send(data)
+                except FaultError as error:
+                    # Erased since the answer began: the stream ends, as one of what is erased while it is read.
+                    if error.fault.code is not FaultCode.NOT_FOUND:
+                        raise
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            # Returning without the end of the body makes the server cut the connection.
+            if not sending.is_over or (sending.task is not None and sending.task.uncancel()):
+                raise
+        finally:
+            sending.close()
+            leaving.cancel()
+
+
+class _Sending:
+    """What is sent of a stream, until its reader leaves or takes nothing any more."""
+
+    __slots__ = ("_beating", "_is_within", "_send", "is_over", "monitor", "task")
+
+    def __init__(self, task: "asyncio.Task[Any] | None", send: Any, ping: float | None) -> None:
+        self.task = task
+        self.is_over = False
+        """Nobody reads any more."""
+        self.monitor = Monitor(ping, self._beat, self._stop)
+        self._send = send
+        self._is_within = False
+        """A frame is sent in pieces: a heartbeat would be part of it."""
+        self._beating: asyncio.Task[None] | None = None
+
+    async def send(self, data: bytes) -> None:
+        if not data:
+            return
+        self._is_within = not data.endswith(b"\n\n")
+        self.monitor.begin_send()
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self.monitor.end_send()
+
+    async def await_disconnect(self, receive: Any) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._stop()
+
+    def close(self) -> None:
+        self.monitor.close()
+        if self._beating is not None:
+            self._beating.cancel()
+
+    def _stop(self) -> None:
+        if self.task is not None and not self.is_over:
+            self.is_over = True
+            self.task.cancel()
+
+    def _beat(self) -> None:
+        if not self._is_within and (self._beating is None or self._beating.done()):
+            self._beating = asyncio.get_running_loop().create_task(self._send_heartbeat())
+
+    async def _send_heartbeat(self) -> None:
+        await self._send({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
+
+
+class EventStream(Response[AsyncIterator[bytes]]):
+    """A Litestar response, so that a handler can answer with it or with any other response."""
+
+    def __init__(
+        self, frames: AsyncIterator[bytes], *, ping: float | None, headers: Mapping[str, str], status_code: int = 200
+    ) -> None:
+        super().__init__(frames, status_code=status_code, media_type="text/event-stream", headers=dict(headers))
+        self.frames = frames
+        self.ping = ping
+
+    def to_asgi_response(self, *_: Any, headers: Mapping[str, str] | None = None, **__: Any) -> Any:
+        begin = EventSourceResponse(
+            self.frames, status_code=self.status_code or 200, headers={**(headers or {}), **self.headers}
+        )
+        return _Source(begin, self.frames, self.ping)
+
+
+def event_stream(
+    frames: AsyncIterator[bytes], *, ping: float | None, headers: Mapping[str, str], status_code: int = 200
+) -> EventStream:
+    """Answer with a stream of frames. `ping` = seconds between heartbeat comments, None = never. The iterator is closed
+    when the reader leaves."""
+    return EventStream(frames, ping=ping, headers=headers, status_code=status_code)
+
+
+_ESCAPES: Final = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+"""U+0085, U+2028 and U+2029 as UTF-8, and as JSON may write them instead."""
+
+
+def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> bytes:
+    """One frame. `data` is JSON; with line breaks it becomes several data lines.
+
+    Only CR and LF end a line of an event stream (https://html.spec.whatwg.org/#parsing-an-event-stream), but httpx's
+    `aiter_lines`, and so the official A2A and ACP clients, cut wherever `str.splitlines` does. JSON has escaped the
+    control characters among those already, and in JSON the other three stand in strings only.
+    """
+    if not data.isascii():
+        data = _escape(data)
+    if b"\n" in data or b"\r" in data:
+        data = b"\ndata: ".join(data.splitlines())
+    head = b"data: " if id is None and event is None else _head(id, event)
+    return head + data + b"\n\n"
+
+
+def frames(data: Iterable[bytes], *, before: bytes = b"", after: bytes = b"") -> bytes:
+    """A frame for each, all at once. They are JSON as it is encoded here, on one line each, between `before` and
+    `after`."""
+    between = after + b"\n\ndata: " + before
+    return _escape(b"data: " + before + between.join(data) + after + b"\n\n")
+
+
+class TextFrames:
+    """Frames of values that differ in one text only, such as the tokens of an answer."""
+
+    __slots__ = ("_template",)
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        """`make`: as for a `TextTemplate`."""
+        self._template = TextTemplate(make)
+
+    def write(self, texts: Sequence[str], *, ids: Iterable[str] | None = None, event: str | None = None) -> list[bytes]:
+        """A frame for each."""
+        heads = repeat(_head(None, event)) if ids is None else [_head(id, event) for id in ids]
+        before, after = self._template.before, self._template.after + b"\n\n"
+        made = [head + before + encode_text(text) + after for head, text in zip(heads, texts, strict=False)]
+        return made if all(map(bytes.isascii, made)) else list(map(_escape, made))
+
+
+@dataclass(frozen=True, slots=True)
+class LargeFrame:
+    """A frame that is made while it is sent, piece by piece: all at once it would block the event loop for everybody
+    else, and be in memory beside what it tells of."""
+
+    head: bytes
+    data: LargeJson
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        begin = self.head
+        async with aclosing(self.data.pieces()) as pieces:
+            async for piece in pieces:
+                yield begin + _escape(piece)
+                begin = b""
+        yield b"\n\n"
+
+
+def frame_of(data: bytes | LargeJson, *, id: str | None = None, event: str | None = None) -> bytes | LargeFrame:
+    """One frame of JSON that may be large."""
+    return LargeFrame(_head(id, event), data) if isinstance(data, LargeJson) else frame(data, id=id, event=event)
+
+
+async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[bytes]:
+    """What is sent for some frames: those that are small at once."""
+    turns = Turns()
+    ready: list[bytes] = []
+    size = 0
+    for each in frames:
+        if isinstance(each, bytes):
+            ready.append(each)
+            size += len(each)
+            if size < _PIECE:
+                continue
+        if ready:
+            joined, size = b"".join(ready), 0
+            ready.clear()
+            yield joined
+        if isinstance(each, bytes):
+            continue
+        if turns.is_over:
+            await turns.give()
+        async with aclosing(each.pieces()) as pieces:
+            async for piece in pieces:
+                yield piece
+    if ready:
+        joined = b"".join(ready)
+        ready.clear()
+        yield joined
+
+
+def _head(id: str | None, event: str | None) -> bytes:
+    head = b""
+    if event is not None:
+        head += b"event: " + _one_line(event) + b"\n"
+    if id is not None:
+        head += b"id: " + _one_line(id) + b"\n"
+    return head + b"data: "
+
+
+def _escape(data: bytes) -> bytes:
+    if data.isascii():
+        return data
+    for raw, escaped in _ESCAPES:
+        if raw in data:
+            data = data.replace(raw, escaped)
+    return data
+
+
+def _one_line(text: str) -> bytes:
+    return printable(text, _FIELD_LENGTH).encode()

@@ -1,0 +1,34 @@
+"""Callers who leave while what they ask for is accepted."""
+
+import asyncio
+
+import pytest
+
+from babelgate.adapters.kit.server.disconnect import accept
+from babelgate.canonical import Receipt, TaskState
+from tests.gateway.hubs import OWNER, Held, House, Scripted, ends, registered, submit, within
+
+
+async def test_what_is_accepted_is_given(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(registered("a", agent))
+    receipt = await accept(hub, OWNER, submit(hub, "a"))
+    (await agent.called()).end()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+
+
+async def test_a_run_whose_caller_leaves_while_it_is_submitted_is_cancelled(hubs: House) -> None:
+    hub = await hubs.start(registered("a", Scripted()))
+    accepted: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+
+    async def submitting() -> Receipt:
+        accepted.set_result(await submit(hub, "a", "left alone"))
+        return accepted.result()
+
+    async with Held(hub) as held:
+        caller = asyncio.ensure_future(accept(hub, OWNER, submitting()))
+        await held.queued(caller)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+    assert (await ends(hub, await within(accepted))).state is TaskState.CANCELLED

@@ -1,0 +1,54 @@
+"""The extension on HTTP: who asks for it is told that it is active."""
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from litestar import Request
+
+from babelgate.adapters.kit.extension import HEADER, URI
+from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.canonical import Artifact, FilePart, Invocation
+from tests.running import running
+
+V1: Final = {"A2A-Version": "1.0"}
+
+
+def _request(*headers: tuple[str, str]) -> Request[Any, Any, Any]:
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers]
+    scope: Any = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": raw, "state": {}}
+    return Request(scope)
+
+
+@pytest.mark.parametrize(
+    ("named", "active"), [(URI, True), (f"https://example.com/x, {URI}", True), (f"{URI}2", False), ("", False)]
+)
+def test_it_is_active_for_a_request_that_names_it(named: str, active: bool) -> None:
+    assert is_asked(_request((HEADER, named))) == active
+    assert confirm(active=active) == ({HEADER: URI} if active else {})
+
+
+def test_it_is_not_where_nothing_is_named() -> None:
+    assert not is_asked(_request())
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type"),
+    [("ä\r\nX-Injected: 1", "text/plain\r\nX-Injected: 1"), ("n" * 200_000, "t" * 200_000), ("🙂" * 100_000, None)],
+)
+async def test_a_file_of_any_name_and_type_has_headers_that_clients_take(
+    tmp_path: Path, name: str, media_type: str | None
+) -> None:
+    async def files(call: Invocation) -> Artifact:
+        file = FilePart(name=name, media_type=media_type, inline=b"hi" * 50_000, size=100_000)
+        return Artifact(artifact_id="a", name="a", parts=(file,))
+
+    async with running(tmp_path, {"files": files}) as gateway:
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+        await gateway.http.post("/a2a/files/message:send", json={"message": message}, headers=V1)
+        blob = sha256(b"hi" * 50_000).hexdigest()
+        answer = await gateway.http.get(f"/a2a/files/files/{blob}", headers=V1)
+        assert answer.content == b"hi" * 50_000
+        assert "x-injected" not in answer.headers
+        assert sum(len(key) + len(value) for key, value in answer.headers.raw) < 8 * 1024

@@ -1,0 +1,71 @@
+"""Heartbeats of silent streams, and readers that take nothing."""
+
+import asyncio
+
+from babelgate.adapters.kit.server.heartbeat import SEND_TIMEOUT, Monitor
+from tests.bridge import BOUND
+
+
+class Stream:
+    """Counts what is done to it."""
+
+    def __init__(self, interval: float | None) -> None:
+        self.beats = 0
+        self.cuts = 0
+        self.beaten = asyncio.Event()
+        self.monitor = Monitor(interval, self._beat, self._cut)
+
+    def _beat(self) -> None:
+        self.beats += 1
+        self.beaten.set()
+
+    def _cut(self) -> None:
+        self.cuts += 1
+
+
+async def test_a_heartbeat_comes_after_silence_and_not_after_a_send() -> None:
+    stream = Stream(15)
+    stream.monitor.open()
+    now = asyncio.get_running_loop().time()
+    stream.monitor.look(now + 14.9)
+    assert stream.beats == 0
+    stream.monitor.look(now + 15.1)
+    stream.monitor.look(now + 29)
+    assert stream.beats == 1
+    stream.monitor.begin_send()
+    stream.monitor.look(now + 31)
+    assert stream.beats == 1, "a heartbeat was sent beside a chunk"
+    stream.monitor.end_send()
+    stream.monitor.look(now + 14.9)
+    assert stream.beats == 1
+    stream.monitor.close()
+
+
+async def test_a_reader_that_takes_nothing_is_cut_off() -> None:
+    for interval in (None, 5.0):
+        stream = Stream(interval)
+        stream.monitor.open()
+        now = asyncio.get_running_loop().time()
+        stream.monitor.look(now + 2 * SEND_TIMEOUT)
+        assert stream.cuts == 0, "nothing was sent to it"
+        stream.monitor.begin_send()
+        stream.monitor.look(now + SEND_TIMEOUT - 1)
+        assert stream.cuts == 0
+        stream.monitor.look(now + SEND_TIMEOUT + 1)
+        assert stream.cuts == 1
+        stream.monitor.close()
+
+
+async def test_one_timer_serves_streams_of_any_interval() -> None:
+    slow, quick = Stream(15), Stream(0.01)
+    slow.monitor.open()
+    quick.monitor.open()
+    async with asyncio.timeout(BOUND):
+        await quick.beaten.wait()
+        quick.beaten.clear()
+        await quick.beaten.wait()
+    quick.monitor.close()
+    beats = quick.beats
+    slow.monitor.look(asyncio.get_running_loop().time() + 16)
+    assert (slow.beats, quick.beats) == (1, beats)
+    slow.monitor.close()
