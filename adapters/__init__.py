@@ -1,6 +1,6 @@
 """The protocols, one folder each. A protocol is served if it stands in `ADAPTERS`, and agents that speak it can be put
-behind the gateway if it stands in `UPSTREAMS`; nowhere else is there a list. What installed packages offer (`kit.plugins`)
-comes after what stands here."""
+behind the gateway if it stands in `UPSTREAMS`; nowhere else is there a list. What installed packages offer
+(`kit.plugins`) comes after what stands here."""
 
 from typing import Any, Final
 

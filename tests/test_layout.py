@@ -101,6 +101,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
+    "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",
     "gateway/storage/log_pages.py": "tests/gateway/storage/test_journal.py",
     # What a text beyond ASCII is good for shows where servers harm it.
     "conformance/words.py": "tests/conformance/test_judge.py",

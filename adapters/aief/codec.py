@@ -35,10 +35,6 @@ COSTS: Final = ("task_total_cost", "task_cumulative_cost")
 0.0.10)."""
 
 
-def json_text(value: Json) -> str:
-    return to_json(value).decode()
-
-
 def page_of(total: int, page: int, size: int) -> w.Pagination:
     # Rounded up. The Python SDK 1.0.2 rounds down: no page at all of nine things.
     return w.Pagination(total_items=total, total_pages=-(-total // size), current_page=page, page_size=size)

@@ -4,7 +4,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from babelgate.adapters.aief.carries import CARRIES
-from babelgate.adapters.aief.codec import clean_name, contents, json_text
+from babelgate.adapters.aief.codec import clean_name, contents
+from babelgate.adapters.kit.json import json_text
 from babelgate.canonical import (
     AnnotationPart,
     Artifact,

@@ -13,7 +13,7 @@ from litestar import Request
 from litestar.connection import ASGIConnection
 from litestar.exceptions import ClientException
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from babelgate.adapters.kit.aside import aside
 from babelgate.adapters.kit.values import count_values
@@ -146,3 +146,8 @@ def validate(model: type[BaseModel] | TypeAdapter[Any], value: object) -> Any:
             f"{each['field']}: {each['description']}" if each["field"] else each["description"] for each in errors
         )
         raise FaultError(FaultCode.INVALID, message, errors=errors) from error
+
+
+def json_text(value: Json) -> str:
+    """Return a value as JSON text, without blanks."""
+    return to_json(value).decode()

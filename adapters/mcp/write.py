@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from pydantic_core import to_json
-
 from babelgate.adapters.kit.extension import Slice
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.mcp.carries import CARRIES
 from babelgate.adapters.mcp.codec.questions import encode_question, question_text
 from babelgate.adapters.mcp.codec.run_id import encode_run_id
@@ -145,7 +144,7 @@ class ResultWriter:
                 "interrupts": [encode_question(each) for each in self.questions],
             }
             content += [_text(question_text(each)) for each in self.questions]
-            content.append(_text(to_json(asked).decode()))
+            content.append(_text(json_text(asked)))
             result["structuredContent"] = asked
         elif (structured := self.structured_output()) is not None:
             result["structuredContent"] = structured
@@ -175,7 +174,7 @@ class ResultWriter:
             # SPEC/server/tools, Structured Content: told as text, too, for clients that know of no other.
             whole = isinstance(self.output, str)
             if not (whole and any(each.get("text") == self.output for each in content)):
-                content.append(_text(self.output if isinstance(self.output, str) else to_json(self.output).decode()))
+                content.append(_text(self.output if isinstance(self.output, str) else json_text(self.output)))
         return content
 
     # Records
@@ -261,7 +260,7 @@ class ResultWriter:
                 self._lose(Feature.DATA)
                 said = self._entry(key, message_id)
                 said.values.append(part.data)
-                said.text.append(to_json(part.data).decode())
+                said.text.append(json_text(part.data))
             case FilePart():
                 said = self._entry(key, message_id)
                 said.file = said.file or part

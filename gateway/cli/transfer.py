@@ -27,7 +27,8 @@ from babelgate.gateway.runs.transfer.export import Exported, Selection, export
 from babelgate.gateway.runs.transfer.form import OwnerLine, Reader, TransferError
 from babelgate.gateway.runs.transfer.restore import check_section, restore_owner, restore_thread
 from babelgate.gateway.settings.model import Settings
-from babelgate.gateway.storage.blobs import Blobs, open_blobs
+from babelgate.gateway.storage.blob_store import open_blobs
+from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
 
 T = TypeVar("T")

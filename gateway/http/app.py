@@ -23,7 +23,7 @@ from babelgate.gateway.hub import Hub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
-from babelgate.gateway.storage.blobs import open_blobs
+from babelgate.gateway.storage.blob_store import open_blobs
 
 log = logging.getLogger("babelgate")
 

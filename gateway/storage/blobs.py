@@ -244,15 +244,3 @@ class FolderBlobs(Blobs):
                     path.unlink()
                     removed += 1
         return removed
-
-
-def open_blobs(artifacts: str | None, folder: Path, limit: int) -> Blobs:
-    """Where the settings say: `artifacts` is `s3://bucket/prefix`, or None for the folder. Raises invalid."""
-    if artifacts is None:
-        return FolderBlobs(folder, limit)
-    try:
-        from babelgate.gateway.storage.s3 import S3Blobs  # it needs what only those who use it install
-    except ImportError as error:
-        said = f"artifacts: {artifacts}: it needs what babelgate[s3] installs ({error})"
-        raise FaultError(FaultCode.INVALID, said) from None
-    return S3Blobs.of_url(artifacts, limit)

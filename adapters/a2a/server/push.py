@@ -4,11 +4,10 @@ words."""
 from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
-from pydantic_core import to_json
-
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import a2a_error
 from babelgate.adapters.a2a.wire.requests import Push, PushListing
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.kit.server.caller import run_headers
 from babelgate.canonical import FaultCode, FaultError, Webhook
 from babelgate.canonical.value import JsonObject
@@ -40,7 +39,7 @@ def make_webhook(call: Call, dialect: Dialect, push: Push, task_id: str | None =
     }
     # Clients send the same config with each message of a task (`ClientConfig.push_notification_configs` of a2a-sdk
     # 0.3): without an id, the same words are the same config.
-    unnamed = uuid5(NAMESPACE_URL, to_json([push.url, config]).decode()) if task_id is None else uuid4()
+    unnamed = uuid5(NAMESPACE_URL, json_text([push.url, config])) if task_id is None else uuid4()
     return Webhook(
         webhook_id=push.config_id or str(unnamed),
         task_id=task_id or "",

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pydantic import BaseModel
-from pydantic_core import to_json
 
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.kit.json import ABSENT, parse_text
+from babelgate.adapters.kit.json import ABSENT, json_text, parse_text
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,
@@ -143,7 +142,7 @@ def _marks(part: Part) -> JsonObject:
         case RefusalPart():
             return {"kind": "refusal"}
         case ToolCallPart():
-            exact = to_json(_arguments(part.arguments)).decode() == part.arguments
+            exact = json_text(_arguments(part.arguments)) == part.arguments
             side = part.side if part.side == "caller" else None
             told = {"kind": "tool_call", "call_id": part.call_id, "side": side}
             return told if exact else {**told, "arguments": part.arguments}
@@ -174,7 +173,7 @@ def _encode(part: Part, view: View) -> w.MessagePart:
         case TextPart() | RefusalPart():
             return w.MessagePart(content_type=part.media_type or "text/plain", content=part.text)
         case DataPart():
-            content = to_json(part.data).decode()
+            content = json_text(part.data)
             return w.MessagePart(content_type=part.media_type or "application/json", content=content)
         case FilePart():
             return _encode_file(part, view)
@@ -300,7 +299,7 @@ def _decode_marked(part: w.MessagePart, own: JsonObject) -> Part | None:
     if own.get("kind") == "tool_call" and about.tool_name is not None:
         text = own.get("arguments")
         if not isinstance(text, str):
-            text = "" if about.tool_input is None else to_json(unwrap_value(about.tool_input)).decode()
+            text = "" if about.tool_input is None else json_text(unwrap_value(about.tool_input))
         side = "caller" if own.get("side") == "caller" else "agent"
         return ToolCallPart(call_id=call_id, name=about.tool_name, arguments=text, side=side)
     if own.get("kind") == "tool_result":
@@ -409,7 +408,7 @@ def _decode_trajectory(step: w.Trajectory, call_id: str) -> list[Part]:
     if step.message is not None:
         found.append(ReasoningPart(text=step.message))
     if step.tool_name is not None:
-        arguments = "" if step.tool_input is None else to_json(unwrap_value(step.tool_input)).decode()
+        arguments = "" if step.tool_input is None else json_text(unwrap_value(step.tool_input))
         found.append(ToolCallPart(call_id=call_id, name=step.tool_name, arguments=arguments))
     if step.tool_output is not None:
         found.append(ToolResultPart(call_id=call_id, output=unwrap_value(step.tool_output)))

@@ -11,8 +11,6 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar, Final
 
-from pydantic_core import to_json
-
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.carries import CARRIES
 from babelgate.adapters.acp.codec.messages import encode_role, message_members
@@ -28,6 +26,7 @@ from babelgate.adapters.acp.codec.parts import (
     wrap_value,
 )
 from babelgate.adapters.acp.errors import encode_own
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.kit.server.encoding import LazyList, TextTemplate
 from babelgate.adapters.kit.time import encode_time
 from babelgate.canonical import (
@@ -464,7 +463,7 @@ class MessageEncoder:
 
 def _progress_text(parts: list[Part]) -> str:
     """What a progress message says, as text."""
-    told = [to_json(part.data).decode() if isinstance(part, DataPart) else getattr(part, "text", "") for part in parts]
+    told = [json_text(part.data) if isinstance(part, DataPart) else getattr(part, "text", "") for part in parts]
     return "".join(told)
 
 

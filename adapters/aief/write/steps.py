@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from babelgate.adapters.aief.carries import CARRIES
-from babelgate.adapters.aief.codec import added_suffix, clean_name, json_text
+from babelgate.adapters.aief.codec import added_suffix, clean_name
 from babelgate.adapters.aief.errors import encode_error
 from babelgate.adapters.aief.wire.types import STEP
+from babelgate.adapters.kit.json import json_text
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from babelgate.adapters.aief.codec import COSTS, artifact_id, encode_artifact, input_of, json_text
+from babelgate.adapters.aief.codec import COSTS, artifact_id, encode_artifact, input_of
 from babelgate.adapters.aief.errors import encode_error
 from babelgate.adapters.aief.wire import types as w
 from babelgate.adapters.aief.write.steps import Progress, RunSteps
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.kit.time import encode_time
 from babelgate.canonical import (
     Artifact,

@@ -22,8 +22,8 @@ async def catch_up(
     has_stopped: Callable[[], bool],
 ) -> AsyncGenerator[Sequence[Event]]:
     """A stage of `babelgate.adapters.kit.client.driver`: connects again and again until the run has stopped.
-    `open_stage` = what one connection tells from the record after this seq on; it ends with the stream, where records are left out
-    (`records.behind`), and when the run has stopped.
+    `open_stage` = what one connection tells from the record after this seq on; it ends with the stream, where records
+    are left out (`records.behind`), and when the run has stopped.
 
     Raises agent_invalid for a server that leaves records out, agent_unreachable for one that tells nothing new several
     times in a row, and what the server answers instead.

@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 from babelgate.adapters.kit.client.calls import Connection
 from babelgate.adapters.kit.client.driver import ReattachableClient, UpstreamRun
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.langchain.client.discovery import describe, discover
 from babelgate.adapters.langchain.client.http import HttpClient
 from babelgate.adapters.langchain.client.run import Run
 from babelgate.adapters.langchain.client.server import Server
 from babelgate.adapters.langchain.client.thread import update_state
-from babelgate.adapters.langchain.codec.content import json_text
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.canonical import FaultCode, FaultError, Invocation
 from babelgate.canonical.event import StateSaved

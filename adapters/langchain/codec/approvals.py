@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from babelgate.adapters.kit.client.consent import is_yes
-from babelgate.adapters.langchain.codec.content import json_text
+from babelgate.adapters.kit.json import json_text
 from babelgate.canonical.json import as_object, objects_in
 from babelgate.canonical.value import Json, JsonObject
 

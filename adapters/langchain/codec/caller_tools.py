@@ -10,7 +10,7 @@ import json
 from collections.abc import Container, Sequence
 from typing import Any, Final, cast
 
-from babelgate.adapters.langchain.codec.content import json_text
+from babelgate.adapters.kit.json import json_text
 from babelgate.canonical import Interrupt, Message, TextPart, ToolCallPart
 from babelgate.canonical.caller_tool import caller_tools
 from babelgate.canonical.event import InterruptAnswered

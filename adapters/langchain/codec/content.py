@@ -6,9 +6,7 @@ from binascii import Error as BinasciiError
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pydantic_core import to_json
-
-from babelgate.adapters.kit.json import parse_text
+from babelgate.adapters.kit.json import json_text, parse_text
 from babelgate.adapters.langchain.carries import TOO_LARGE
 from babelgate.canonical import (
     AnnotationPart,
@@ -57,10 +55,6 @@ others are langchain-core's (1.7.2, messages/content.py)."""
 def extra_of(extra: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a peer of this protocol said that canonical has no word for."""
     return extra.get("langchain") or {}
-
-
-def json_text(value: Json) -> str:
-    return to_json(value).decode()
 
 
 def arguments_text(value: Json) -> str:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.langchain.codec.approvals import answer_approval, decode_approval
 from babelgate.adapters.langchain.codec.caller_tools import encode_call, encode_result
-from babelgate.adapters.langchain.codec.content import extra_of, json_text
+from babelgate.adapters.langchain.codec.content import extra_of
 from babelgate.canonical import Interrupt
 from babelgate.canonical.event import InterruptAnswered
 from babelgate.canonical.json import as_object

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.langchain.codec.content import (
     REASONING_CONTENT,
     arguments_text,
@@ -12,7 +13,6 @@ from babelgate.adapters.langchain.codec.content import (
     encode_content,
     extra_of,
     is_plain,
-    json_text,
 )
 from babelgate.canonical import FaultCode, FaultError, Message, Part, ReasoningPart, ToolCallPart, ToolResultPart
 from babelgate.canonical.json import as_object

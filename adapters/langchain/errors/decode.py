@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from babelgate.adapters.kit.client.status import fault_code
-from babelgate.adapters.langchain.codec.content import json_text
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.langchain.errors.encode import error_name
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.fault import BLAME

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
-from babelgate.adapters.langchain.codec.content import decode_arguments, json_text
+from babelgate.adapters.langchain.codec.content import decode_arguments
 from babelgate.adapters.langchain.codec.interrupts import encode_interrupts
 from babelgate.adapters.langchain.codec.message import TYPES, encode_usage
 from babelgate.adapters.langchain.codec.places import Namespace, Places

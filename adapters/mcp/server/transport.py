@@ -16,7 +16,7 @@ from babelgate.adapters.kit.server.caller import caller, has_siblings
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.mcp import wire as w
-from babelgate.adapters.mcp.codec.session_id import is_session_of, is_stateless, make_session_id
+from babelgate.adapters.mcp.codec.session_id import DEPARTURE, SESSION, is_session_of, is_stateless, make_session_id
 from babelgate.adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
 from babelgate.adapters.mcp.server.calls import Calls
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
@@ -29,11 +29,6 @@ AnyRequest = Request[Any, Any, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-
-DEPARTURE: Final = "mcp_departure"
-"""In the state of a request: the `Departure` of its caller."""
-
-SESSION: Final = "mcp-session-id"
 
 _Call = tuple[str, str, Any]
 """Owner, session, id of the request."""

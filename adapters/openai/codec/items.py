@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic_core import to_json
-
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.openai.codec.call_id import decode_task_id
 from babelgate.adapters.openai.codec.messages import decode_answer, decode_audio, decode_file, decode_url, refuse
 from babelgate.adapters.openai.codec.model import data_url, object_in
@@ -325,7 +324,7 @@ def encode_input(message: Message) -> JsonObject:
     role: str = "assistant" if message.role == "agent" else own.get("role") or message.role
     if message.role == "tool":
         (result, *_) = (part for part in message.parts if isinstance(part, ToolResultPart))
-        output = result.output if isinstance(result.output, str) else to_json(result.output).decode()
+        output = result.output if isinstance(result.output, str) else json_text(result.output)
         return _output("function_call_output", result.call_id, own_id, output)
     calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
     if calls:
@@ -357,7 +356,7 @@ def _encode_answer(kind: str, call_id: str, own_id: str, message: Message) -> Js
     if files:
         content = [made for part in message.parts if (made := _encode_part(part, False)) is not None]
         return _output(kind, call_id, own_id, content)
-    text = "".join(to_json(p.data).decode() if isinstance(p, DataPart) else text_in(p) for p in message.parts)
+    text = "".join(json_text(p.data) if isinstance(p, DataPart) else text_in(p) for p in message.parts)
     return _output(kind, call_id, own_id, text)
 
 
@@ -377,7 +376,7 @@ def _encode_part(part: Part, by_assistant: bool) -> JsonObject | None:
         case RefusalPart():
             return {"type": "refusal", "refusal": part.text}
         case DataPart():
-            return _encode_text(to_json(part.data).decode(), by_assistant)
+            return _encode_text(json_text(part.data), by_assistant)
         case FilePart() if (part.media_type or "").startswith("image/") and (part.inline is not None or part.url):
             url = part.url if part.inline is None else data_url(part)
             # `detail` is required (SPEC/responses/response_input_image.py).

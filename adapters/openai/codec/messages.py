@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from pydantic_core import to_json
-
 from babelgate.adapters.kit.data_url import decode_data_url
-from babelgate.adapters.kit.json import ABSENT, parse_text
+from babelgate.adapters.kit.json import ABSENT, json_text, parse_text
 from babelgate.adapters.openai.codec.call_id import decode_task_id
 from babelgate.adapters.openai.codec.model import data_url
 from babelgate.adapters.openai.wire import requests as w
@@ -149,7 +147,7 @@ def _encode_message(message: Message) -> JsonObject:
         output = results[0].output
         told |= {
             "tool_call_id": results[0].call_id,
-            "content": output if isinstance(output, str) else to_json(output).decode(),
+            "content": output if isinstance(output, str) else json_text(output),
         }
     parts = [made for part in message.parts if (made := _encode_part(part)) is not None]
     if any(part["type"] != "text" for part in parts):

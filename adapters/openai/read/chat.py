@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from babelgate.adapters.kit.json import validate
+from babelgate.adapters.kit.json import json_text, validate
 from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, encode_usage
 from babelgate.adapters.openai.errors.decode import decode_error
 from babelgate.adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation
@@ -200,7 +200,7 @@ class ChatReader:
         if not self._has_stopped and not done:
             unknown = {name: value for name, value in self._about.items() if name not in _OWN and value is not None}
             if unknown and self._decoder.count == 0:  # as MiniMax's `base_resp`, which says why there is no answer
-                words = to_json(unknown).decode()[:_MOST_WORDS]
+                words = json_text(unknown)[:_MOST_WORDS]
                 raise FaultError(FaultCode.AGENT_FAILED, f"The agent's server gave no answer: {words}")
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
         taken: set[str] = set()

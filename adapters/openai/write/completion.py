@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, cast
 
-from pydantic_core import to_json
-
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.openai.carries import CHAT
 from babelgate.adapters.openai.codec.model import encode_usage
 from babelgate.adapters.openai.codec.questions import (
@@ -277,7 +276,7 @@ class CompletionWriter:
             case DataPart():
                 self._lose(Feature.DATA)
                 self._data.append(part.data)
-                self._say(to_json(part.data).decode(), message_id)
+                self._say(json_text(part.data), message_id)
             case AnnotationPart():
                 self._cite(part, message_id)
             case FilePart():
@@ -397,7 +396,7 @@ class CompletionWriter:
     def _end_with_output(self, output: Json) -> None:
         self._lose(Feature.STRUCTURED_OUTPUT)
         if not self._content:
-            self._say(to_json(output).decode(), "")
+            self._say(json_text(output), "")
 
     def _ask(self) -> None:
         self.is_paused, self.finish = True, "stop"

@@ -7,8 +7,7 @@ same numbers, whoever reads it and whenever.
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from pydantic_core import to_json
-
+from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.openai.carries import RESPONSES
 from babelgate.adapters.openai.codec.model import encode_response_usage, object_in
 from babelgate.adapters.openai.codec.names import RESPONSE, encode_id, encode_item_id
@@ -325,7 +324,7 @@ class ResponseWriter:
             return
         item = self._items.add(_message(f"{self._run_id}_output", "final_answer"))
         self._items.begin_part(item, "output_text")
-        self._items.say(item, to_json(output).decode())
+        self._items.say(item, json_text(output))
         self._items.finish(item)
 
     def _ask(self, asked: InterruptRaised) -> None:
@@ -450,7 +449,7 @@ class ResponseWriter:
         self._data.append(part.data)
         item = self._message_item(message_id, said)
         self._items.begin_part(item, "output_text", said.chars)
-        self._items.say(item, to_json(part.data).decode())
+        self._items.say(item, json_text(part.data))
         self._items.end_part(item)
 
     def _think(self, message_id: str, said: _MessageState, text: str) -> None:
@@ -536,7 +535,7 @@ class ResponseWriter:
             item = self._begin_call(call_id, name if known is None else known.name)
             self._items.add_arguments(item, _ARGUMENTS, "" if known is None else known.arguments)
             self._calls.pop(call_id)
-        text = output if isinstance(output, str) else to_json(output).decode()
+        text = output if isinstance(output, str) else json_text(output)
         if failed:
             item.body["error"] = {"type": "mcp_tool_execution_error", "content": error or text}
         else:
@@ -550,7 +549,7 @@ class ResponseWriter:
         if call_id in self._calls or MIRRORED in event.extra:  # a message, or an item, has told of it
             return
         item = self._begin_call(call_id, event.name)
-        self._items.add_arguments(item, _ARGUMENTS, "{}" if event.input is None else to_json(event.input).decode())
+        self._items.add_arguments(item, _ARGUMENTS, "{}" if event.input is None else json_text(event.input))
 
     def _tool_ended(self, event: ToolEnded) -> None:
         if (event.call_id or "") in self._calls:

@@ -14,7 +14,8 @@ from uuid import uuid4
 import pytest
 
 from babelgate.canonical import DataPart, FaultCode, FaultError, FilePart, Message, TextPart
-from babelgate.gateway.storage.blobs import Blobs, FolderBlobs, open_blobs
+from babelgate.gateway.storage.blob_store import open_blobs
+from babelgate.gateway.storage.blobs import Blobs, FolderBlobs
 from tests.gateway.storage.s3_server import BUCKET, s3_server, variables
 
 LATER = 10**12
