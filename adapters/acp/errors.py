@@ -1,9 +1,10 @@
 """Faults as ACP tells them: a status and one of three codes, or the `error` of a failed run."""
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from babelgate.adapters.acp import wire as w
+from babelgate.adapters.kit.server.statuses import STATUSES
 from babelgate.canonical import BLAME, Fault, FaultCode
 from babelgate.canonical.value import JsonObject
 
@@ -15,42 +16,32 @@ _AGENTS: Final = {str(code): code for code in FaultCode if code.startswith("agen
 
 _CODES: Final = frozenset({"server_error", "invalid_input", "not_found"})
 
-_ANSWERS: Final[Mapping[FaultCode, tuple[int, str]]] = {
-    FaultCode.INVALID: (422, "invalid_input"),
-    FaultCode.UNSUPPORTED: (422, "invalid_input"),
-    FaultCode.UNSUPPORTED_TYPE: (422, "invalid_input"),
-    FaultCode.UNAUTHENTICATED: (401, "invalid_input"),
-    FaultCode.FORBIDDEN: (403, "invalid_input"),
-    FaultCode.NOT_FOUND: (404, "not_found"),
-    # SDK 1.0.3, for the wrong method on any path.
-    FaultCode.METHOD_NOT_ALLOWED: (405, "server_error"),
-    FaultCode.CONFLICT: (409, "invalid_input"),
+_STATUSES: Final[Mapping[FaultCode, int]] = {
+    **STATUSES,
     # SDK 1.0.3: "Run in terminal status … can't be cancelled".
-    FaultCode.TASK_ENDED: (403, "server_error"),
+    FaultCode.TASK_ENDED: 403,
     # SDK 1.0.3: "Run … has no await request".
-    FaultCode.NOT_AWAITING: (403, "server_error"),
-    FaultCode.TOO_LARGE: (413, "invalid_input"),
-    FaultCode.QUEUE_FULL: (429, "server_error"),
-    FaultCode.AGENT_FAILED: (502, "server_error"),
-    FaultCode.AGENT_INVALID: (502, "server_error"),
-    FaultCode.AGENT_UNREACHABLE: (502, "server_error"),
-    FaultCode.AGENT_TIMEOUT: (504, "server_error"),
-    FaultCode.AGENT_NOT_REPLAYABLE: (502, "server_error"),
-    FaultCode.EXPIRED: (404, "not_found"),
-    FaultCode.GATEWAY_RESTARTED: (503, "server_error"),
-    FaultCode.SHUTTING_DOWN: (503, "server_error"),
-    FaultCode.UNAVAILABLE: (503, "server_error"),
-    FaultCode.INTERNAL: (500, "server_error"),
+    FaultCode.NOT_AWAITING: 403,
 }
-"""A failure of the agent is no failure of the call: it reaches this table only where no run could be made."""
+_OF_SERVER: Final = frozenset(
+    {FaultCode.METHOD_NOT_ALLOWED, FaultCode.TASK_ENDED, FaultCode.NOT_AWAITING, FaultCode.QUEUE_FULL}
+)
+"""Refusals that SDK 1.0.3 calls `server_error`, although their status is a 4xx."""
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error]:
-    status, code = _ANSWERS[fault.code]
+    status = _STATUSES[fault.code]
     # SDK 1.0.3 answers 400 to two session ids, and 422 to all else that is malformed.
     if fault.details.get("reason") == MISMATCH:
         status = 400
-    return status, w.Error(code=code, message=fault.message)
+    return status, w.Error(code=_word_for(fault.code), message=fault.message)
+
+
+def _word_for(code: FaultCode) -> Literal["not_found", "server_error", "invalid_input"]:
+    status = _STATUSES[code]
+    if status == 404:
+        return "not_found"
+    return "server_error" if status >= 500 or code in _OF_SERVER else "invalid_input"
 
 
 def encode_error(fault: Fault | None) -> w.Error:

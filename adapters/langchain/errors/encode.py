@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from babelgate.adapters.kit.server.statuses import STATUSES
 from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.fault import BUSY
 from babelgate.canonical.value import JsonObject
@@ -11,31 +12,7 @@ BAD_REQUEST: Final = "bad_request"
 """`details.reason` of the malformed requests that LangGraph answers 400 and not 422, such as a resume without a
 thread."""
 
-_STATUSES: Final[Mapping[FaultCode, int]] = {
-    FaultCode.INVALID: 422,
-    FaultCode.UNSUPPORTED: 422,
-    FaultCode.UNSUPPORTED_TYPE: 422,
-    FaultCode.UNAUTHENTICATED: 401,
-    FaultCode.FORBIDDEN: 403,
-    FaultCode.NOT_FOUND: 404,
-    FaultCode.METHOD_NOT_ALLOWED: 405,
-    FaultCode.CONFLICT: 409,
-    FaultCode.TASK_ENDED: 409,
-    FaultCode.NOT_AWAITING: 409,
-    FaultCode.TOO_LARGE: 413,
-    FaultCode.QUEUE_FULL: 429,
-    FaultCode.AGENT_FAILED: 502,
-    FaultCode.AGENT_INVALID: 502,
-    FaultCode.AGENT_UNREACHABLE: 502,
-    FaultCode.AGENT_TIMEOUT: 504,
-    FaultCode.AGENT_NOT_REPLAYABLE: 502,
-    FaultCode.EXPIRED: 409,
-    FaultCode.GATEWAY_RESTARTED: 503,
-    FaultCode.SHUTTING_DOWN: 503,
-    FaultCode.UNAVAILABLE: 503,
-    FaultCode.INTERNAL: 500,
-}
-"""A failure of the agent is no failure of the call: it reaches this table only where no run could be made."""
+_STATUSES: Final[Mapping[FaultCode, int]] = {**STATUSES, FaultCode.EXPIRED: 409}
 
 
 _BUSY: Final = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."

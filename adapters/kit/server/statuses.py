@@ -1,0 +1,36 @@
+"""Fault code → HTTP status: the default of all protocols. A protocol says where it differs, and why."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from babelgate.canonical import FaultCode
+
+STATUSES: Final[Mapping[FaultCode, int]] = MappingProxyType(
+    {
+        FaultCode.INVALID: 422,
+        FaultCode.UNSUPPORTED: 422,
+        FaultCode.UNSUPPORTED_TYPE: 422,
+        FaultCode.UNAUTHENTICATED: 401,
+        FaultCode.FORBIDDEN: 403,
+        FaultCode.NOT_FOUND: 404,
+        FaultCode.METHOD_NOT_ALLOWED: 405,
+        FaultCode.CONFLICT: 409,
+        FaultCode.TASK_ENDED: 409,
+        FaultCode.NOT_AWAITING: 409,
+        FaultCode.TOO_LARGE: 413,
+        FaultCode.QUEUE_FULL: 429,
+        FaultCode.AGENT_FAILED: 502,
+        FaultCode.AGENT_INVALID: 502,
+        FaultCode.AGENT_UNREACHABLE: 502,
+        FaultCode.AGENT_TIMEOUT: 504,
+        FaultCode.AGENT_NOT_REPLAYABLE: 502,
+        FaultCode.EXPIRED: 404,
+        FaultCode.GATEWAY_RESTARTED: 503,
+        FaultCode.SHUTTING_DOWN: 503,
+        FaultCode.UNAVAILABLE: 503,
+        FaultCode.INTERNAL: 500,
+    }
+)
+"""The failure of an agent is the end of its run, and not the status of the call. It gets one of these only where no run
+could be made."""

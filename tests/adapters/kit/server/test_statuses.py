@@ -1,0 +1,24 @@
+"""The default statuses, and that every protocol answers every fault."""
+
+import pytest
+
+from babelgate.adapters.acp import errors as acp
+from babelgate.adapters.aief import errors as aief
+from babelgate.adapters.kit.server.statuses import STATUSES
+from babelgate.adapters.langchain.errors import encode as langchain
+from babelgate.adapters.runtime import errors as runtime
+from babelgate.canonical import Fault, FaultCode
+
+DIFFERENCES = {
+    acp: {FaultCode.TASK_ENDED: 403, FaultCode.NOT_AWAITING: 403},
+    aief: {},
+    langchain: {FaultCode.EXPIRED: 409},
+    runtime: {FaultCode.UNSUPPORTED_TYPE: 415},
+}
+
+
+@pytest.mark.parametrize("code", FaultCode)
+def test_a_protocol_answers_a_fault_with_the_default_status_or_its_own(code: FaultCode) -> None:
+    fault = Fault(code=code, message="It went wrong.")
+    for protocol, different in DIFFERENCES.items():
+        assert protocol.encode_fault(fault)[0] == different.get(code, STATUSES[code]), protocol.__name__
