@@ -102,6 +102,11 @@ def as_object(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
+def as_text(value: Any) -> str:
+    """The value if it is a text, or an empty one."""
+    return value if isinstance(value, str) else ""
+
+
 def as_list(value: Any) -> list[Any]:
     """`value` if it is a list, else an empty one."""
     return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]

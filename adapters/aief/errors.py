@@ -9,8 +9,8 @@ from babelgate.canonical.value import JsonObject
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error]:
-    # OpenAPI v1, NotFoundResponse: `message` is required. What is malformed is answered 422, as by the Python SDK's server;
-    # the JavaScript SDK 1.0.5 answers 400.
+    # OpenAPI v1, NotFoundResponse: `message` is required. 422 for what is malformed is the Python SDK's server's; the
+    # JavaScript SDK 1.0.5 answers 400.
     error = w.Error(message=fault.message)
     errors: Any = fault.details.get("errors")
     if fault.code is FaultCode.INVALID and errors:

@@ -12,6 +12,7 @@ from babelgate.canonical.json import (
     TooDeep,
     as_list,
     as_object,
+    as_text,
     check_json,
     has_members,
     is_equal,
@@ -56,6 +57,7 @@ def test_what_is_true_is_no_number(one: Any, other: Any) -> None:
 def test_what_is_no_object_is_an_empty_one_and_what_is_no_list_an_empty_list(value: Any) -> None:
     assert as_object(value) is value if isinstance(value, dict) else as_object(value) == {}
     assert as_list(value) is value if isinstance(value, list) else as_list(value) == []
+    assert as_text(value) is value if isinstance(value, str) else as_text(value) == ""
 
 
 def test_the_objects_in_a_list_are_told_in_order_and_there_are_none_elsewhere() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 from babelgate.adapters.kit.client.agent_name import legal_name
 from babelgate.adapters.kit.extension import URI
 from babelgate.canonical import AgentInfo, FaultCode, FaultError, Skill
-from babelgate.canonical.json import as_object, objects_in
+from babelgate.canonical.json import as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 Version = Literal["0.3", "1.0"]
@@ -251,8 +251,8 @@ def describe(card: JsonObject) -> AgentInfo:
             metadata[ours] = card[theirs]
     return AgentInfo(
         name=legal_name(card["name"]),
-        description=_text(card.get("description")),
-        version=_text(card.get("version")) or "1.0.0",
+        description=as_text(card.get("description")),
+        version=as_text(card.get("version")) or "1.0.0",
         input_types=_modes(card.get("defaultInputModes")),
         output_types=_modes(card.get("defaultOutputModes")),
         skills=tuple(_skill(each) for each in objects_in(card.get("skills"))),
@@ -289,10 +289,6 @@ def _is_relayed(extension: JsonObject) -> bool:
     return not any(part in uri for part in _CREDENTIALS)
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(each for each in cast("list[Any]", value) if isinstance(each, str)) if isinstance(value, list) else ()
 
@@ -306,11 +302,11 @@ def _unknown(value: JsonObject, known: Collection[str]) -> JsonObject:
 
 
 def _skill(skill: JsonObject) -> Skill:
-    name = _text(skill.get("name")) or _text(skill.get("id"))
+    name = as_text(skill.get("name")) or as_text(skill.get("id"))
     return Skill(
-        id=_text(skill.get("id")) or legal_name(name),
+        id=as_text(skill.get("id")) or legal_name(name),
         name=name,
-        description=_text(skill.get("description")),
+        description=as_text(skill.get("description")),
         tags=_texts(skill.get("tags")),
         examples=_texts(skill.get("examples")),
     )

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, cast
 from babelgate.adapters.kit.client.consent import is_yes
 from babelgate.canonical import CallerTool, DataPart, Part, TextPart, ToolCallPart
 from babelgate.canonical.event import InterruptAnswered
-from babelgate.canonical.json import as_list, as_object, objects_in
+from babelgate.canonical.json import as_list, as_object, as_text, objects_in
 from babelgate.canonical.message import text_of
 from babelgate.canonical.value import Json, JsonObject
 
@@ -72,7 +72,7 @@ def decode_calls(parts: Sequence[Part]) -> list[Question]:
     found: list[Question] = []
     for part in parts:
         call = as_object(part.data) if isinstance(part, DataPart) and part.media_type == _AG2_CALL else {}
-        call_id, name, given = _text(call.get("id")), _text(call.get("name")), call.get("arguments")
+        call_id, name, given = as_text(call.get("id")), as_text(call.get("name")), call.get("arguments")
         if not call_id or not name:
             return []
         arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
@@ -132,20 +132,20 @@ def _decode_data(part: DataPart) -> list[Question]:
 
 def _function_call(data: JsonObject, mark: str) -> list[Question]:
     """google-adk 2.13.0: a call that waits for its response."""
-    call_id, name, args = _text(data.get("id")), _text(data.get("name")), as_object(data.get("args"))
+    call_id, name, args = as_text(data.get("id")), as_text(data.get("name")), as_object(data.get("args"))
     if not call_id or not name:
         return []
     form: JsonObject = {"as": "function_response", "mark": mark, "id": call_id, "name": name}
     match name:
         case "adk_request_confirmation":
-            hint = _text(as_object(args.get("toolConfirmation")).get("hint"))
+            hint = as_text(as_object(args.get("toolConfirmation")).get("hint"))
             call = as_object(args.get("originalFunctionCall"))  # with what, the hint does not say
             words = "\n".join(filter(None, (hint, _in_words(call.get("name"), call.get("args"))))) or name
             return [Question(_words(words), call_id, args, _CONFIRMED, "approval", form)]
         case "adk_request_input":
             schema = as_object(args.get("response_schema")) or None
             return [
-                Question(_words(_text(args.get("message")) or name), call_id, args.get("payload"), schema, form=form)
+                Question(_words(as_text(args.get("message")) or name), call_id, args.get("payload"), schema, form=form)
             ]
         case "adk_request_credential":
             return [Question(_words("The agent asks for credentials."), call_id, args, None, "auth", form)]
@@ -157,9 +157,9 @@ def _strands(data: JsonObject) -> list[Question]:
     """strands-agents 1.62, whose text beside it names all of its interrupts."""
     found: list[Question] = []
     for each in objects_in(data.get("interrupts")) if set(data) == {"interrupts"} else ():
-        interrupt_id, reason = _text(each.get("interruptId")), each.get("reason")
+        interrupt_id, reason = as_text(each.get("interruptId")), each.get("reason")
         if interrupt_id:
-            words = _words(reason if isinstance(reason, str) else _text(each.get("name")))
+            words = _words(reason if isinstance(reason, str) else as_text(each.get("name")))
             form: JsonObject = {"as": "interruptResponse", "id": interrupt_id, "words": True}
             found.append(Question(words, interrupt_id, reason, form=form))
     return found
@@ -168,7 +168,7 @@ def _strands(data: JsonObject) -> list[Question]:
 def _gemini(data: JsonObject) -> list[Question]:
     """The a2a-server of gemini-cli 0.25.2: a call that waits for a confirmation."""
     call, details = as_object(data.get("request")), data.get("confirmationDetails")
-    call_id, name = _text(call.get("callId")), _text(call.get("name"))
+    call_id, name = as_text(call.get("callId")), as_text(call.get("name"))
     if not call_id or not isinstance(details, dict) or data.get("status") != "awaiting_approval":
         return []
     form: JsonObject = {"as": "outcome", "id": call_id}
@@ -176,20 +176,20 @@ def _gemini(data: JsonObject) -> list[Question]:
 
 
 def _form(key: str, form: JsonObject) -> list[Question]:
-    fields = {_text(field.get("id")): field for field in objects_in(form.get("fields"))}
-    kinds = {name: _text(field.get("type")) for name, field in fields.items()}
+    fields = {as_text(field.get("id")): field for field in objects_in(form.get("fields"))}
+    kinds = {name: as_text(field.get("type")) for name, field in fields.items()}
     properties: JsonObject = {name: _field_schema(field) for name, field in fields.items()}
     schema: JsonObject = {"type": "object", "properties": properties}
     if required := [name for name, field in fields.items() if field.get("required") is True]:
         schema["required"] = required
-    words = "\n".join(filter(None, (_text(form.get("title")), _text(form.get("description")))))
+    words = "\n".join(filter(None, (as_text(form.get("title")), as_text(form.get("description")))))
     taken: JsonObject = {"as": "values", "uri": key, "fields": kinds, "required": required, "words": True}
     taken["options"] = {name: _options(field) for name, field in fields.items() if _options(field)}
     return [Question(_words(words or "The agent asks for a form."), None, form, schema, form=taken)]
 
 
 def _field_schema(field: JsonObject) -> JsonObject:
-    title: JsonObject = {"title": field["label"]} if _text(field.get("label")) else {}
+    title: JsonObject = {"title": field["label"]} if as_text(field.get("label")) else {}
     options = list(_options(field))
     match field.get("type"):
         case "singleselect" if options:
@@ -199,7 +199,7 @@ def _field_schema(field: JsonObject) -> JsonObject:
         case "checkbox":
             return {**title, "type": "boolean"}
         case "checkbox_group":
-            boxes = {_text(each.get("id")): {"type": "boolean"} for each in objects_in(field.get("fields"))}
+            boxes = {as_text(each.get("id")): {"type": "boolean"} for each in objects_in(field.get("fields"))}
             return {**title, "type": "object", "properties": boxes}
         case "date":
             return {**title, "type": "string", "format": "date"}
@@ -211,7 +211,7 @@ def _field_schema(field: JsonObject) -> JsonObject:
 
 def _options(field: JsonObject) -> dict[str, str]:
     """Id → label."""
-    return {_text(each.get("id")): _text(each.get("label")) for each in objects_in(field.get("options"))}
+    return {as_text(each.get("id")): as_text(each.get("label")) for each in objects_in(field.get("options"))}
 
 
 def _approval(key: str, asked: JsonObject) -> list[Question]:
@@ -226,8 +226,8 @@ def _tool_call(key: str, asked: JsonObject) -> list[Question]:
 
 def _about_call(asked: JsonObject) -> str:
     told = (
-        _text(asked.get("title")),
-        _text(asked.get("description")),
+        as_text(asked.get("title")),
+        as_text(asked.get("description")),
         _in_words(asked.get("name"), asked.get("input")),
     )
     return "\n".join(filter(None, told)) or "The agent asks for an approval."
@@ -239,7 +239,7 @@ def _in_words(name: object, given: object) -> str:
 
 def _oauth(key: str, asked: JsonObject) -> list[Question]:
     form: JsonObject = {"as": "redirect_uri", "uri": key, "words": True}
-    words = _words(_text(asked.get("authorization_endpoint_url")) or "The agent asks for an authorization.")
+    words = _words(as_text(asked.get("authorization_endpoint_url")) or "The agent asks for an authorization.")
     return [Question(words, None, asked, None, "auth", form)]
 
 
@@ -255,11 +255,11 @@ def _kagent(key: str, asked: JsonObject) -> list[Question]:
     found: list[Question] = []
     # An agent within asks: who that is, and what it would call. It is answered by the ids of the one outside.
     nested = as_object(asked.get("nested"))
-    within = _text(nested.get("subagent_name"))
+    within = as_text(nested.get("subagent_name"))
     calls = [_in_words(tool.get("name"), tool.get("args")) for tool in objects_in(nested.get("tools"))]
     if asked.get("type") == "tool_approval_request":
         for tool in objects_in(asked.get("tools")):
-            tool_id, hint = _text(tool.get("id")), _text(asked.get("hint"))
+            tool_id, hint = as_text(tool.get("id")), as_text(asked.get("hint"))
             call = _in_words(tool.get("name"), tool.get("args"))
             inner = [f"{within}: {each}" if within else each for each in calls if each and each != call]
             words = "\n".join(filter(None, (hint, call, *inner)))
@@ -272,7 +272,7 @@ def _kagent(key: str, asked: JsonObject) -> list[Question]:
             schema: JsonObject | None = {"type": "string", "enum": choices} if choices else None
             if schema is not None and each.get("multiple") is True:
                 schema = {"type": "array", "items": schema}
-            words = ": ".join(filter(None, (within, _text(each.get("question")))))
+            words = ": ".join(filter(None, (within, as_text(each.get("question")))))
             found.append(Question(_words(words), None, each, schema, form=form))
     return found
 
@@ -281,12 +281,12 @@ def _opencode(_: str, shared: JsonObject) -> list[Question]:
     """opencode-a2a 1.4.0. It takes answers by methods of its own alone (`a2a.interrupt.permission.reply` and
     `a2a.interrupt.question.reply`): the schemas are theirs, and there is no form of a message."""
     asked = as_object(shared.get("interrupt"))
-    request_id, details = _text(asked.get("request_id")), as_object(asked.get("details"))
+    request_id, details = as_text(asked.get("request_id")), as_object(asked.get("details"))
     if not request_id or asked.get("phase") == "resolved":  # which stays in the metadata of a task
         return []
     if asked.get("type") == "permission":
         patterns = [each for each in as_list(details.get("patterns")) if isinstance(each, str)]
-        words = ": ".join(filter(None, (_text(details.get("permission")), ", ".join(patterns))))
+        words = ": ".join(filter(None, (as_text(details.get("permission")), ", ".join(patterns))))
         schema = _enum("reply", "once", "always", "reject")
         return [Question(_words(words or "The agent asks for a permission."), request_id, asked, schema, "approval")]
     questions = objects_in(details.get("questions"))
@@ -295,9 +295,9 @@ def _opencode(_: str, shared: JsonObject) -> list[Question]:
 
 
 def _with_options(question: JsonObject) -> str:
-    labels = [_text(each.get("label")) or _text(each.get("value")) for each in objects_in(question.get("options"))]
+    labels = [as_text(each.get("label")) or as_text(each.get("value")) for each in objects_in(question.get("options"))]
     options = ", ".join(filter(None, labels))
-    words = _text(question.get("question")) or _text(question.get("header"))
+    words = as_text(question.get("question")) or as_text(question.get("header"))
     return f"{words} ({options})" if options else words
 
 
@@ -504,7 +504,3 @@ def _parse(text: str) -> Json:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

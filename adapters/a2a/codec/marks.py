@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, cast
 from babelgate.adapters.a2a.codec.asks import TOOL_MARKS, is_waiting
 from babelgate.adapters.a2a.wire.task import TYPED
 from babelgate.canonical import AnnotationPart, DataPart, Part, ReasoningPart, TextPart
-from babelgate.canonical.json import as_object, objects_in
+from babelgate.canonical.json import as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 _MOST_CITATIONS: Final = 1000
@@ -149,7 +149,7 @@ def _as_thought(part: TextPart) -> ReasoningPart:
 
 def _genai(mark: str, data: JsonObject, own: JsonObject, decoded: DecodedContent, scope: str) -> list[ToolUse]:
     """google-adk 2.13.0 and kagent 1.0.0a17."""
-    call_id, name = _text(data.get("id")), _text(data.get("name")) or _text(data.get("tool_type"))
+    call_id, name = as_text(data.get("id")), as_text(data.get("name")) or as_text(data.get("tool_type"))
     if mark in ("executable_code", "code_execution_result"):
         number = sum(use.name == _CODE and use.ended == (mark not in _CALLS) for use in decoded.tools)
         call_id, name = call_id or f"{scope}/{number}", _CODE
@@ -160,7 +160,7 @@ def _genai(mark: str, data: JsonObject, own: JsonObject, decoded: DecodedContent
         return [ToolUse(call_id or None, name, value=cast("Json", given))]
     if mark in _RESULTS:
         given = data if name == _CODE else data.get("response")
-        outcome = _text(data.get("outcome"))
+        outcome = as_text(data.get("outcome"))
         error = _error_in(given) if name != _CODE else (outcome if outcome not in ("", "OUTCOME_OK") else None)
         return [ToolUse(call_id or None, name, ended=True, value=_unwrap(cast("Json", given), own), error=error)]
     return []
@@ -168,15 +168,15 @@ def _genai(mark: str, data: JsonObject, own: JsonObject, decoded: DecodedContent
 
 def _unwrap(given: Json, own: JsonObject) -> Json:
     """What a gateway like this one has put into an object, because these have nothing else."""
-    name = _text(as_object(own.get("babelgate")).get("value"))
+    name = as_text(as_object(own.get("babelgate")).get("value"))
     return given.get(name) if name and isinstance(given, dict) else given
 
 
 def _by_data(data: JsonObject) -> Iterator[ToolUse]:
     # @ag-ui/a2a 0.0.6.
-    if data.get("type") == "tool-call" and _text(data.get("id")) and _text(data.get("name")):
+    if data.get("type") == "tool-call" and as_text(data.get("id")) and as_text(data.get("name")):
         yield ToolUse(data["id"], data["name"], value=data.get("arguments"))
-    elif data.get("type") == "tool-result" and _text(data.get("toolCallId")):
+    elif data.get("type") == "tool-result" and as_text(data.get("toolCallId")):
         yield ToolUse(
             data["toolCallId"], "", ended=True, value=data.get("payload"), error=_error_in(data.get("payload"))
         )
@@ -184,7 +184,7 @@ def _by_data(data: JsonObject) -> Iterator[ToolUse]:
     elif set(data) == {"tool_results"}:
         for each in objects_in(data["tool_results"]):
             error = _words(each.get("content")) if each.get("status") == "error" else None
-            name, call_id = _text(each.get("name")), _text(each.get("toolCallId"))
+            name, call_id = as_text(each.get("name")), as_text(each.get("toolCallId"))
             if call_id:
                 yield ToolUse(call_id, name, ended=True, value=each.get("content"), error=error)
 
@@ -206,7 +206,7 @@ _TRAJECTORY: Final = "/ui/trajectory/v1"
 
 def _trajectory(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     for each in objects_in(value if isinstance(value, list) else [value]):
-        title, content = _text(each.get("title")), _text(each.get("content"))
+        title, content = as_text(each.get("title")), as_text(each.get("content"))
         name, _space, what = title.rpartition(" ")
         while name.startswith(("--> ", "<-- ")):  # beeai-framework: of an agent within
             name = name[4:]
@@ -224,7 +224,7 @@ def _trajectory(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
                     continue
                 decoded.parts.append(ReasoningPart(text=content))
             case _ if title or content:
-                if group := _text(each.get("group_id")):
+                if group := as_text(each.get("group_id")):
                     decoded.groups.append((group, title or group))
                 decoded.progress.append(TextPart(text=": ".join(filter(None, (title, content)))))
             case _:
@@ -247,8 +247,8 @@ def _trace(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     for step in objects_in(as_object(value).get("steps")):
         action = as_object(step.get("step_action"))
         tool, agent = as_object(action.get("tool_invocation")), as_object(action.get("agent_invocation"))
-        name = _text(tool.get("tool_name")) or _text(agent.get("agent_name")) or _text(agent.get("agent_url"))
-        call_id = _text(step.get("step_id"))
+        name = as_text(tool.get("tool_name")) or as_text(agent.get("agent_name")) or as_text(agent.get("agent_url"))
+        call_id = as_text(step.get("step_id"))
         if not name or not call_id:
             continue
         decoded.tools.append(ToolUse(call_id, name, value=tool.get("parameters") if tool else agent))
@@ -281,9 +281,9 @@ def _cite(decoded: DecodedContent, each: JsonObject, start: str, end: str, url: 
         AnnotationPart(
             start=_count(each.get(start)),
             end=_count(each.get(end)),
-            url=_text(each.get(url)) or None,
-            title=_text(each.get("title")) or None,
-            description=_text(each.get("description")) or None,
+            url=as_text(each.get(url)) or None,
+            title=as_text(each.get("title")) or None,
+            description=as_text(each.get("description")) or None,
         )
     )
 
@@ -306,7 +306,7 @@ def _grounding(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
             number = _count(index)
             if number is not None and number < len(chunks):
                 web = chunks[number]
-                url, title = _text(web.get("uri")) or None, _text(web.get("title")) or None
+                url, title = as_text(web.get("uri")) or None, as_text(web.get("title")) or None
                 decoded.citations.append(AnnotationPart(start=first, end=last, url=url, title=title))
 
 
@@ -318,26 +318,28 @@ def _agno_content(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
 
 
 def _agno_event(decoded: DecodedContent, value: Json, metadata: JsonObject) -> None:
-    kind = _text(value)
+    kind = as_text(value)
     if kind in ("tool_call_started", "tool_call_completed", "tool_call_error"):
-        name, call_id = _text(metadata.get("tool_name")), _text(metadata.get("tool_call_id"))
+        name, call_id = as_text(metadata.get("tool_name")), as_text(metadata.get("tool_call_id"))
         # No result is told.
         ended = kind != "tool_call_started"
-        given = None if ended else _parse(_text(metadata.get("tool_args")))
+        given = None if ended else _parse(as_text(metadata.get("tool_args")))
         error = (_error_words(metadata.get("error")) or f"{name} failed") if kind == "tool_call_error" else None
         if name:
             decoded.tools.append(ToolUse(call_id or None, name, ended=ended, value=given, error=error))
-    elif "_" in kind and _text(metadata.get("step_name")):
+    elif "_" in kind and as_text(metadata.get("step_name")):
         _name, _, what = kind.rpartition("_")
         if what in ("started", "completed", "error"):
-            decoded.steps.append((_text(metadata["step_name"]), what))
+            decoded.steps.append((as_text(metadata["step_name"]), what))
 
 
 def _gemini(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     match as_object(value).get("kind"):
         case "thought":
             data = [as_object(part.data) for part in decoded.parts if isinstance(part, DataPart)]
-            thoughts = [": ".join(filter(None, (_text(d.get("subject")), _text(d.get("description"))))) for d in data]
+            thoughts = [
+                ": ".join(filter(None, (as_text(d.get("subject")), as_text(d.get("description"))))) for d in data
+            ]
             decoded.parts = [ReasoningPart(text=text) for text in thoughts if text]
         case "text-content":
             decoded.says = "answer"
@@ -370,7 +372,7 @@ def _gemini_citations(text: str) -> Iterator[AnnotationPart]:
 
 def _gemini_call(decoded: DecodedContent, call: JsonObject) -> None:
     asked, status = as_object(call.get("request")), call.get("status")
-    call_id, name = _text(asked.get("callId")), _text(asked.get("name"))
+    call_id, name = as_text(asked.get("callId")), as_text(asked.get("name"))
     if not call_id or not name:
         return
     decoded.tools.append(ToolUse(call_id, name, value=asked.get("args")))
@@ -385,7 +387,7 @@ _ENDS: Final = ("complete", "end", "error", "fail")
 
 def _protolabs(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     call = as_object(value)
-    call_id, name, phase = _text(call.get("toolCallId")), _text(call.get("name")), _text(call.get("phase"))
+    call_id, name, phase = as_text(call.get("toolCallId")), as_text(call.get("name")), as_text(call.get("phase"))
     if not call_id or not name:
         return
     if phase.startswith("start"):
@@ -401,7 +403,7 @@ def _opencode(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
     shared = as_object(value)
     kind = as_object(shared.get("stream")).get("block_type")
     told = shared.get("progress")
-    line = [told] if isinstance(told, str) else [_text(as_object(told).get(key)) for key in ("type", "status")]
+    line = [told] if isinstance(told, str) else [as_text(as_object(told).get(key)) for key in ("type", "status")]
     if any(line):
         decoded.progress.append(TextPart(text=": ".join(filter(None, line))))
     if kind == "reasoning":
@@ -414,7 +416,7 @@ def _opencode(decoded: DecodedContent, value: Json, _: JsonObject) -> None:
 
 
 def _opencode_call(decoded: DecodedContent, call: JsonObject) -> None:
-    call_id, name, status = _text(call.get("call_id")), _text(call.get("tool")), call.get("status")
+    call_id, name, status = as_text(call.get("call_id")), as_text(call.get("tool")), call.get("status")
     if not call_id or not name:
         return
     decoded.tools.append(ToolUse(call_id, name, value=call.get("input")))
@@ -466,10 +468,10 @@ def author_of(metadata: JsonObject | None) -> tuple[str, str] | None:
     """Which agent within one of google-adk 2.13.0 speaks, empty = the one that is called, and in which of its branches:
     those side by side are at work at the same time. None where nobody is named."""
     told = metadata or {}
-    author = _text(told.get("adk_author"))
+    author = as_text(told.get("adk_author"))
     if author in ("", "user"):
         return None
-    return "" if author == told.get("adk_app_name") else author, _text(told.get("adk_branch"))
+    return "" if author == told.get("adk_app_name") else author, as_text(told.get("adk_branch"))
 
 
 # Faults
@@ -483,8 +485,8 @@ def error_of(*metadata: JsonObject | None) -> tuple[str, JsonObject]:
             details["error_code"] = value
         elif key.endswith("/ui/error/v1"):  # agentstack-sdk 0.7.1
             error = as_object(as_object(value).get("error"))
-            inner = [_text(each.get("message")) for each in objects_in(error.get("errors"))]
-            words = ": ".join(filter(None, (_text(error.get("title")), _text(error.get("message")), *inner)))
+            inner = [as_text(each.get("message")) for each in objects_in(error.get("errors"))]
+            words = ": ".join(filter(None, (as_text(error.get("title")), as_text(error.get("message")), *inner)))
         elif key in ("coderAgent", "shared"):  # the a2a-server of gemini-cli 0.25.2; opencode-a2a, codex-a2a 1.4.0
             words = _error_words(as_object(value).get("error")) or words
         elif key == "error" and "agno_event_type" in (beside or {}):  # agno 3.1.10
@@ -494,7 +496,7 @@ def error_of(*metadata: JsonObject | None) -> tuple[str, JsonObject]:
 
 def _error_words(error: Json) -> str:
     """Of an error that is text, or an object with a message."""
-    return _text(error) or _text(as_object(error).get("message"))
+    return as_text(error) or as_text(as_object(error).get("message"))
 
 
 # Usage
@@ -609,7 +611,3 @@ def _parse(text: str) -> Json:
 
 def _words(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -30,7 +30,7 @@ from babelgate.canonical import (
 )
 from babelgate.canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from babelgate.canonical.feature import Feature
-from babelgate.canonical.json import as_object
+from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.message import text_of
 from babelgate.canonical.value import Json, JsonObject
 
@@ -186,7 +186,7 @@ class MessageDecoder:
             role=told.role,
             name=told.name,
             phase="answer" if is_answer else "progress",
-            node=_text(as_object(about).get("langgraph_node")),
+            node=as_text(as_object(about).get("langgraph_node")),
             ns=ns,
             metadata=told.metadata,
             extra={**told.extra, **_about(about or {})},
@@ -201,7 +201,7 @@ class MessageDecoder:
     def rest(self, wire: JsonObject) -> list[Event]:
         """A message as it is by now, of which some was told: what is new of its text, its tool calls if none was told,
         and its end."""
-        said = self._open[_text(wire.get("id"))]
+        said = self._open[as_text(wire.get("id"))]
         parts = _decode_message(wire).parts
         before, now = "".join(said.text), text_of(parts)
         more = now[len(before) :] if now.startswith(before) else ""
@@ -215,7 +215,7 @@ class MessageDecoder:
 
     def so_far(self, wire: JsonObject, ns: Place) -> list[Event]:
         """A message that is not at its end yet, all of it each time (`messages/partial`)."""
-        message_id = _text(wire.get("id"))
+        message_id = as_text(wire.get("id"))
         if message_id in self._told or not message_id or not is_agents(wire):
             return []
         said, events = self._open_message(wire, {}, ns)
@@ -223,36 +223,38 @@ class MessageDecoder:
         return [*events, *(self._grow(said, "text", now[len(before) :]) if now.startswith(before) else ())]
 
     def is_told(self, wire: JsonObject) -> bool:
-        return _text(wire.get("id")) in self._told
+        return as_text(wire.get("id")) in self._told
 
     def is_open(self, wire: JsonObject) -> bool:
-        return _text(wire.get("id")) in self._open
+        return as_text(wire.get("id")) in self._open
 
     # In chunks
 
     def _open_message(self, wire: JsonObject, about: JsonObject, ns: Place) -> tuple[_Open, list[Event]]:
-        message_id = _text(wire.get("id"))
+        message_id = as_text(wire.get("id"))
         said = self._open.get(message_id)
         if said is not None:
             return said, []
         place = about.get("langgraph_checkpoint_ns")
-        said = self._open[message_id] = _Open(message_id or None, _text(place))
+        said = self._open[message_id] = _Open(message_id or None, as_text(place))
         self.answered = True
         name = wire.get("name")
         started = MessageStarted(
             message_id=said.message_id,
             name=name if isinstance(name, str) and name else None,
-            node=_text(about.get("langgraph_node")),
+            node=as_text(about.get("langgraph_node")),
             ns=ns,
             extra=_about(about),
         )
         return said, [started]
 
     def _chunk(self, chunk: JsonObject, about: JsonObject, ns: Place) -> list[Event]:
-        if _text(chunk.get("id")) in self._told:
+        if as_text(chunk.get("id")) in self._told:
             return []
         said, events = self._open_message(chunk, about, ns)
-        events += self._grow(said, "reasoning", _text(as_object(chunk.get("additional_kwargs")).get(REASONING_CONTENT)))
+        events += self._grow(
+            said, "reasoning", as_text(as_object(chunk.get("additional_kwargs")).get(REASONING_CONTENT))
+        )
         events += self._content(said, chunk.get("content"))
         pieces: Any = chunk.get("tool_call_chunks") or chunk.get("tool_calls")
         for piece in pieces if isinstance(pieces, list) else ():  # pyright: ignore[reportUnknownVariableType]
@@ -270,7 +272,7 @@ class MessageDecoder:
         events: list[Event] = []
         for block in content if isinstance(content, list) else ():  # pyright: ignore[reportUnknownVariableType]
             members = as_object(block) if not isinstance(block, str) else {"type": "text", "text": block}
-            kind = _text(members.get("type"))
+            kind = as_text(members.get("type"))
             if kind in _GROWS:
                 events += self._piece(said, members, *_GROWS[kind])
             # ServerToolCallChunk of langchain-core 1.7.2.
@@ -347,7 +349,7 @@ class MessageDecoder:
         given: Any = piece.get("args")
         arguments = "" if given is None else arguments_text(given)
         known = said.calls.get(number)
-        name, call_id = _text(piece.get("name")), _text(piece.get("id"))
+        name, call_id = as_text(piece.get("name")), as_text(piece.get("id"))
         if known is not None and not (call_id and name):
             return [PartDelta(message_id=said.message_id, index=known, text=arguments)] if arguments else []
         events = self._end_part(said)
@@ -382,10 +384,6 @@ class MessageDecoder:
         return [*events, MessageEnded(message_id=said.message_id, finish=finish, usage=said.usage)]
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def _parts(block: JsonObject) -> Sequence[Part]:
     try:
         return decode_content([block])
@@ -397,7 +395,7 @@ def _decode_message(wire: JsonObject) -> Message:
     try:
         return decode_message(wire)
     except FaultError:  # a kind of message that nobody else has
-        return Message(message_id=_text(wire.get("id")) or None, role="agent", parts=(DataPart(data=wire),))
+        return Message(message_id=as_text(wire.get("id")) or None, role="agent", parts=(DataPart(data=wire),))
 
 
 def _tell_thoughts(told: Message) -> Message:
