@@ -416,3 +416,15 @@ class Record(Value, kw_only=False):
     attempt: int
     """Which start of the run said it; 0 where no run did."""
     event: Event
+
+
+def files_of(event: Event) -> list[FilePart]:
+    """Stored files that an event names."""
+    match event:
+        case PartAdded() | ArtifactAdded():
+            parts = (event.part,)
+        case InterruptRaised():
+            parts = event.message.parts
+        case _:
+            return []
+    return [part for part in parts if isinstance(part, FilePart) and part.blob is not None]

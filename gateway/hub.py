@@ -36,8 +36,8 @@ from babelgate.gateway.clock import Clock
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
-from babelgate.gateway.runs import deletion, pruning, thread_commands
 from babelgate.gateway.runs import submission as command
+from babelgate.gateway.runs import thread_commands
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.crons import Crons
 from babelgate.gateway.runs.engine import Engine
@@ -51,10 +51,10 @@ from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.runs.state_updates import StateUpdates
 from babelgate.gateway.runs.submission import Cancelled, Ids, Submitted
 from babelgate.gateway.runs.uploads import Uploads, keep_messages
-from babelgate.gateway.runs.webhooks import Deliverer, WriterFactory, register, unregister
+from babelgate.gateway.runs.webhooks import Deliverer, WriterFactory, register
 from babelgate.gateway.settings.model import Limits, Webhooks
 from babelgate.gateway.settings.model import Retention as Policy
-from babelgate.gateway.storage import assistants, items, queries
+from babelgate.gateway.storage import assistants, deletion, items, pruning, queries
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.checkpoints import Attached
 from babelgate.gateway.storage.journal import Journal
@@ -63,6 +63,7 @@ from babelgate.gateway.storage.reads import Reads
 from babelgate.gateway.storage.size import check_size
 from babelgate.gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 from babelgate.gateway.storage.unavailable import RETRY_AFTER
+from babelgate.gateway.storage.webhook_rows import delete_webhook
 
 _KEPT = Policy()
 """For ever."""
@@ -631,7 +632,7 @@ class Hub:
 
     async def delete_webhook(self, owner: str, task_id: str, webhook_id: str) -> bool:
         await self.reads.task(owner, task_id)
-        done = self.journal.write(unregister, owner, task_id, webhook_id)
+        done = self.journal.write(delete_webhook, owner, task_id, webhook_id)
         done.add_done_callback(partial(self._forget_webhook, owner, task_id, webhook_id))
         return await asyncio.shield(done)
 

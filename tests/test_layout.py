@@ -73,7 +73,8 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "take_news": "whether it goes on with what was told",
     "tell_states": "whether none was too large",
     "settle": "what became of a commit, which is certain after it",
-    "unregister": "whether there was one",
+    "delete_cron": "whether there was one",
+    "forget_webhooks": "whether there may be more",
     "wait": "whether the deliveries came in time",
     # Names of others.
     "eof_received": "asyncio's",
@@ -102,6 +103,11 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "babelgate/*.py": "tests/test_babelgate.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",
+    # Rows of what has a module of its own in runs/: by the tests of that.
+    "gateway/storage/blob_uses.py": "tests/gateway/runs/test_submission.py",
+    "gateway/storage/cron_rows.py": "tests/gateway/runs/test_crons.py",
+    "gateway/storage/idle.py": "tests/gateway/runs/test_retention.py",
+    "gateway/storage/run_rows.py": "tests/gateway/runs/test_engine.py",
     "gateway/storage/log_pages.py": "tests/gateway/storage/test_journal.py",
     # What a text beyond ASCII is good for shows where servers harm it.
     "conformance/words.py": "tests/conformance/test_judge.py",

@@ -4,14 +4,11 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
-
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.cli.errors import USAGE, CliError
 from babelgate.gateway.settings.load import ConfigError, load
 from babelgate.gateway.settings.model import Settings
-from babelgate.gateway.storage.database import HEAD, open_database
+from babelgate.gateway.storage.database import HEAD, Connection, DatabaseError, open_database
 
 
 def load_settings(config: Path | None, database: str | None) -> Settings:
@@ -36,7 +33,7 @@ def connect_to_read(settings: Settings) -> Generator[Connection]:
             connection = stack.enter_context(engine.connect())
             with connection.begin():
                 revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-        except SQLAlchemyError as error:
+        except DatabaseError as error:
             raise CliError(f"{settings.database_shown} cannot be read: {reason_of(error)}") from None
         if revision != HEAD:
             raise CliError(

@@ -15,7 +15,6 @@ from typing import Any, Final, NoReturn
 
 import click
 import uvicorn
-from sqlalchemy.exc import SQLAlchemyError
 
 from babelgate.canonical import FaultError
 from babelgate.gateway.agents.registry import Registry, connect
@@ -33,6 +32,7 @@ from babelgate.gateway.hub import Hub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.settings.load import ConfigError, advise, load
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.database import DatabaseError
 
 try:
     from uvloop import new_event_loop
@@ -230,7 +230,7 @@ async def _start(hub: Hub, settings: Settings) -> None:
         await hub.start()
     except FaultError as error:
         raise CliError(error.fault.message) from None
-    except (OSError, SQLAlchemyError) as error:
+    except (OSError, DatabaseError) as error:
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
         words = f"{settings.database_shown} cannot be opened: {reason}. To use another, give --database."
         raise CliError(words) from None

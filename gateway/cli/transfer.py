@@ -15,7 +15,6 @@ from time import monotonic
 from typing import BinaryIO, Final, TypeVar
 
 import click
-from sqlalchemy.exc import SQLAlchemyError
 
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.printable import one_line
@@ -23,13 +22,14 @@ from babelgate.gateway.cli.database import connect_to_read, load_settings, reaso
 from babelgate.gateway.cli.errors import USAGE, CliError
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.runs.transfer.export import Exported, Selection, export
-from babelgate.gateway.runs.transfer.form import OwnerLine, Reader, TransferError
-from babelgate.gateway.runs.transfer.restore import check_section, restore_owner, restore_thread
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.blob_store import open_blobs
 from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.database import DatabaseError
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.transfer.export import Exported, Selection, export
+from babelgate.gateway.storage.transfer.form import OwnerLine, Reader, TransferError
+from babelgate.gateway.storage.transfer.restore import check_section, restore_owner, restore_thread
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def export_threads(
             raise CliError(f"{out}: {error}") from None
         except BrokenPipeError:
             raise CliError("the reader of the export ended before the export did") from None
-        except (OSError, SQLAlchemyError) as error:
+        except (OSError, DatabaseError) as error:
             raise CliError(f"{out}: the export cannot be written: {reason_of(error)}") from None
     progress.end()
     for line in done.left_out:
@@ -139,7 +139,7 @@ async def _import(settings: Settings, file: BinaryIO, done: _Imported) -> None:
         await journal.open()
     except FaultError as error:
         raise CliError(error.fault.message) from None
-    except (OSError, SQLAlchemyError) as error:
+    except (OSError, DatabaseError) as error:
         raise CliError(f"{settings.database_shown} cannot be opened: {reason_of(error)}") from None
     progress = _Progress()
     try:

@@ -8,7 +8,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import click
-from sqlalchemy.exc import SQLAlchemyError
 
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.printable import one_line
@@ -16,6 +15,7 @@ from babelgate.gateway.cli.database import connect_to_read, load_settings, reaso
 from babelgate.gateway.cli.errors import CliError
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.database import DatabaseError
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.webhook_rows import ListedWebhook, list_webhooks, retry_webhooks
 
@@ -30,7 +30,7 @@ def show_webhooks(config: Path | None, database: str | None) -> None:
         try:
             with connection.begin():
                 found = list_webhooks(connection)
-        except SQLAlchemyError as error:
+        except DatabaseError as error:
             raise CliError(f"{settings.database_shown} cannot be read: {reason_of(error)}") from None
     if not found:
         click.echo(f"{settings.database_shown}: no webhook is pending or given up", err=True)
@@ -100,7 +100,7 @@ async def _retry(settings: Settings, wanted: str | None) -> Sequence[tuple[str, 
             f"{settings.database_shown} is used by a gateway: stop the gateway, run this command, and start the "
             "gateway again. Or let the webhook's owner register it again, which needs no stop"
         ) from None
-    except (OSError, SQLAlchemyError) as error:
+    except (OSError, DatabaseError) as error:
         raise CliError(f"{settings.database_shown} cannot be opened: {reason_of(error)}") from None
     try:
         return await journal.write(retry_webhooks, wanted)

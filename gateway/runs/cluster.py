@@ -20,11 +20,11 @@ from babelgate.canonical.thread import Run
 from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.engine import Engine
-from babelgate.gateway.runs.nodes import Adopted, Look, Nodes
 from babelgate.gateway.runs.pump import Pump
 from babelgate.gateway.runs.recovery import Recovery, start_of
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.nodes import Adopted, Look, Nodes
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.queries import LiveRun
 from babelgate.gateway.storage.transaction import Published

@@ -7,31 +7,34 @@ by one run; then it goes on from the present.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
-from sqlalchemy import Connection, delete, func, insert, select, update
-
 from babelgate.canonical.cron import CHANGEABLE, Cron, CronQuery
 from babelgate.canonical.fault import FaultCode, FaultError
-from babelgate.canonical.json import has_members
 from babelgate.canonical.listed import Listed
-from babelgate.canonical.stored import decode_snapshot, encode_snapshot
 from babelgate.gateway.background import STOPPING, Failures, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.schedule import find_next
 from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.cron_rows import (
+    count_crons,
+    create_cron,
+    delete_cron,
+    due_crons,
+    read_cron,
+    read_crons,
+    read_next_due,
+    search_crons,
+    write_cron,
+)
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.listing import create_listing
-from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.queries import run, thread_key
 from babelgate.gateway.storage.size import check_size
-from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import CronRow
 from babelgate.gateway.storage.transaction import Transaction
 
 log = logging.getLogger("babelgate.crons")
@@ -39,13 +42,8 @@ log = logging.getLogger("babelgate.crons")
 Submit = Callable[[str, Cron, str], Awaitable[object]]
 """Owner, cron and the id of the run → its submission."""
 
-_CRON = table_of(CronRow)
-_AT_ONCE: Final = 100
-"""Crons that are looked at together."""
 _LOOK: Final = 60.0
 """Seconds after which the time is looked at again: the system's clock may have been set."""
-_MOST_CRONS: Final = 1000
-"""Crons of one owner."""
 
 
 class Crons:
@@ -100,10 +98,10 @@ class Crons:
 
     async def _fire_due(self) -> float:
         """Seconds until the next look. Raises what the journal does where it cannot be read or written."""
-        while due := await self._journal.query(_due, self._clock.now()):
+        while due := await self._journal.query(due_crons, self._clock.now()):
             for owner, cron in due:
                 await self._fire(owner, cron)
-        next_due = await self._journal.query(_read_next_due)
+        next_due = await self._journal.query(read_next_due)
         return _LOOK if next_due is None else min(_LOOK, max(0, next_due - self._clock.now()) / 1e6)
 
     async def _fire(self, owner: str, cron: Cron) -> None:
@@ -119,7 +117,7 @@ class Crons:
             if code in (FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE, FaultCode.INTERNAL):
                 raise  # nothing was stored: it stays due
             ends = code is FaultCode.NOT_FOUND and await self._is_thread_gone(owner, cron)
-            if not await self._journal.query(_has_run, owner, run_id):
+            if await self._journal.query(run, owner, run_id) is None:
                 log.warning("cron %s did not run at its time: %s", cron.cron_id, error)
         except Exception:
             log.exception("cron %s did not run at its time", cron.cron_id)
@@ -129,13 +127,13 @@ class Crons:
         return cron.thread_id is not None and await self._journal.query(thread_key, owner, cron.thread_id) is None
 
     def _advance(self, tx: Transaction, owner: str, fired: Cron, *, ends: bool) -> None:
-        known = _get(tx.connection, owner, fired.cron_id, change=True)
+        known = read_cron(tx.connection, owner, fired.cron_id, change=True)
         if known is None or known.next_run != fired.next_run:  # changed meanwhile
             return
         if ends:
-            _delete(tx, owner, fired.cron_id)
+            delete_cron(tx, owner, fired.cron_id)
         else:
-            _write(tx, owner, self._schedule(known))
+            write_cron(tx, owner, self._schedule(known))
 
     def _schedule(self, cron: Cron) -> Cron:
         """With the time at which it is due next. Raises invalid."""
@@ -149,12 +147,12 @@ class Crons:
         now = self._clock.now()
         made = self._schedule(cron.replace(created_at=now, updated_at=now))
         await self._check(made, webhook)
-        await self._journal.write(_create, owner, made)
+        await self._journal.write(create_cron, owner, made)
         self.look()
         return made
 
     async def get(self, owner: str, cron_id: str) -> Cron | None:
-        return await self._journal.query(_get, owner, cron_id)
+        return await self._journal.query(read_cron, owner, cron_id)
 
     async def change(self, owner: str, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None) -> Cron:
         """Raises not_found, and invalid for what no cron may be."""
@@ -168,11 +166,11 @@ class Crons:
         return made
 
     def _change(self, tx: Transaction, owner: str, cron_id: str, changes: Mapping[str, Any]) -> Cron:
-        known = _get(tx.connection, owner, cron_id, change=True)
+        known = read_cron(tx.connection, owner, cron_id, change=True)
         if known is None:
             raise _not_found(cron_id)
         made = self._apply(known, changes)
-        _write(tx, owner, made)
+        write_cron(tx, owner, made)
         return made
 
     def _apply(self, known: Cron, changes: Mapping[str, Any]) -> Cron:
@@ -190,93 +188,15 @@ class Crons:
             await self._check_url(webhook)
 
     async def delete(self, owner: str, cron_id: str) -> bool:
-        return await self._journal.write(_delete, owner, cron_id)
+        return await self._journal.write(delete_cron, owner, cron_id)
 
     async def search(self, owner: str, query: CronQuery) -> Listed[Cron]:
-        places = await self._journal.query(_search, owner, query)
-        return create_listing(self._journal, places, partial(_read, owner=owner))
+        places = await self._journal.query(search_crons, owner, query)
+        return create_listing(self._journal, places, partial(read_crons, owner=owner))
 
     async def count(self, owner: str, query: CronQuery) -> int:
-        return await self._journal.query(_count, owner, query)
+        return await self._journal.query(count_crons, owner, query)
 
 
 def _not_found(cron_id: str) -> FaultError:
     return FaultError(FaultCode.NOT_FOUND, f"Cron with ID {cron_id} not found")
-
-
-# Rows
-
-
-def _its(owner: str, cron_id: str) -> Any:
-    return (_CRON.c.owner == owner) & (_CRON.c.cron_id == cron_id)
-
-
-def _create(tx: Transaction, owner: str, made: Cron) -> None:
-    if made.thread_id is not None:
-        tx.need_thread(owner, made.thread_id)
-    counted = select(func.count()).select_from(_CRON).where(_CRON.c.owner == owner)
-    if tx.connection.execute(counted).scalar_one() >= _MOST_CRONS:
-        raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MOST_CRONS} crons: delete one first.")
-    row = {"owner": owner, "cron_id": made.cron_id, "next_run": made.next_run, "body": encode_snapshot(made)}
-    tx.connection.execute(insert(_CRON), row)
-
-
-def _write(tx: Transaction, owner: str, made: Cron) -> None:
-    row = {"next_run": made.next_run, "body": encode_snapshot(made)}
-    tx.connection.execute(update(_CRON).where(_its(owner, made.cron_id)), row)
-
-
-def _delete(tx: Transaction, owner: str, cron_id: str) -> bool:
-    return tx.connection.execute(delete(_CRON).where(_its(owner, cron_id))).rowcount > 0
-
-
-def _get(connection: Connection, owner: str, cron_id: str, *, change: bool = False) -> Cron | None:
-    """`change` = nobody else changes it before the end of the transaction."""
-    found = select(_CRON.c.body).where(_its(owner, cron_id))
-    body = connection.execute(found.with_for_update() if change else found).scalar()
-    return None if body is None else decode_snapshot(Cron, body)
-
-
-def _has_run(connection: Connection, owner: str, run_id: str) -> bool:
-    return run(connection, owner, run_id) is not None
-
-
-def _due(connection: Connection, now: int) -> list[tuple[str, Cron]]:
-    found = select(_CRON.c.owner, _CRON.c.body).where(_CRON.c.next_run <= now).order_by(_CRON.c.next_run)
-    rows = connection.execute(found.limit(_AT_ONCE))
-    return [(owner, decode_snapshot(Cron, body)) for owner, body in rows]
-
-
-def _read_next_due(connection: Connection) -> int | None:
-    return connection.execute(select(func.min(_CRON.c.next_run)).where(_CRON.c.next_run.is_not(None))).scalar()
-
-
-def _search(connection: Connection, owner: str, query: CronQuery) -> list[tuple[str, int]]:
-    found = sorted(_matching(connection, owner, query), reverse=query.descending)
-    return [(cron_id, size) for *_, cron_id, size in islice(found, query.offset, query.offset + query.limit)]
-
-
-def _count(connection: Connection, owner: str, query: CronQuery) -> int:
-    return sum(1 for _ in _matching(connection, owner, query))
-
-
-def _matching(connection: Connection, owner: str, query: CronQuery) -> Iterator[tuple[bool, Any, str, int]]:
-    """Whether there is something to sort it by, that, its id, and the bytes of its body."""
-    with closing(connection.execute(stream_rows(select(_CRON.c.body).where(_CRON.c.owner == owner)))) as rows:
-        for (body,) in rows:
-            cron = decode_snapshot(Cron, body)
-            if _is_match(cron, query):
-                by = getattr(cron, query.order)
-                yield by is not None, "" if by is None else by, cron.cron_id, len(body)
-
-
-def _is_match(cron: Cron, query: CronQuery) -> bool:
-    asked = {"assistant_id": query.assistant_id, "thread_id": query.thread_id, "enabled": query.enabled}
-    if any(wanted is not None and getattr(cron, name) != wanted for name, wanted in asked.items()):
-        return False
-    return has_members(cron.metadata, query.metadata)
-
-
-def _read(connection: Connection, *, owner: str, keys: Sequence[str]) -> dict[str, Cron]:
-    found = select(_CRON.c.cron_id, _CRON.c.body).where(_CRON.c.owner == owner, _CRON.c.cron_id.in_(keys))
-    return {cron_id: decode_snapshot(Cron, body) for cron_id, body in connection.execute(found)}

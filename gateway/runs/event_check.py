@@ -36,7 +36,7 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.json import NotJson, check_json
-from babelgate.canonical.message import DataPart, FilePart, Part, ToolResultPart
+from babelgate.canonical.message import DataPart, Part, ToolResultPart
 from babelgate.canonical.state import RunReason, RunStatus
 from babelgate.canonical.stored import decode_event
 from babelgate.canonical.value import Extra, JsonObject, is_extra
@@ -483,15 +483,3 @@ def _check_part(part: Part) -> None:
     if part.metadata:
         check_json(part.metadata)
     _check_extra(part.extra)
-
-
-def files_of(event: Event) -> list[FilePart]:
-    """Stored files that an event names."""
-    match event:
-        case PartAdded() | ArtifactAdded():
-            parts = (event.part,)
-        case InterruptRaised():
-            parts = event.message.parts
-        case _:
-            return []
-    return [part for part in parts if isinstance(part, FilePart) and part.blob is not None]

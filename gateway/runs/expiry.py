@@ -10,8 +10,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from sqlalchemy import Connection, select, text
-
 from babelgate.canonical.event import TaskChanged, ThreadChanged
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.state import TERMINAL, WAITING, TaskState
@@ -22,9 +20,7 @@ from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage import listing
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.queries import has_due_webhook
-from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import PASSING, ThreadRow
+from babelgate.gateway.storage.queries import expiring_threads, has_due_webhook
 from babelgate.gateway.storage.transaction import Published, Transaction
 
 log = logging.getLogger("babelgate.expiry")
@@ -66,7 +62,7 @@ class Expiry:
     async def start(self) -> None:
         """Look at what is not known here. Of several nodes the one that leads does it now and then: what was made by
         one that is gone expires, too."""
-        for pk in await self._journal.query(passing):
+        for pk in await self._journal.query(expiring_threads):
             self._changed.setdefault(pk, None)
             if not (self._journal.is_shared and pk in self._looks):
                 self._look(pk, 0)
@@ -186,11 +182,6 @@ class Expiry:
         if view.thread.ttl is not None and not view.thread.ephemeral:
             lasts = round(view.thread.ttl * 1e6)
         return changed + lasts - now
-
-
-def passing(connection: Connection) -> list[int]:
-    """The keys of the threads that expire."""
-    return list(connection.execute(select(table_of(ThreadRow).c.pk).where(text(PASSING))).scalars())
 
 
 def _expire(tx: Transaction, owner: str, thread_id: str, pk: int) -> None:

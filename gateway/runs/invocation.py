@@ -14,10 +14,10 @@ from babelgate.canonical.hub import Snapshot
 from babelgate.canonical.message import FilePart, Message
 from babelgate.canonical.replay import standing
 from babelgate.canonical.thread import Interrupt, Run
-from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.lifecycle import Start
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.run_rows import bound_runs
 from babelgate.gateway.storage.subscription import LogReader
 
 S = TypeVar("S", bound=Snapshot)
@@ -137,7 +137,7 @@ class Invocations:
         log = self._journal.channels.get(start.pk).after(0)
         if log is not None and sum(isinstance(record.event, RunCreated) for record in log) == 1:
             return (start.run,)
-        return await self._journal.query(lifecycle.bound_runs, start.pk, start.task.agent)
+        return await self._journal.query(bound_runs, start.pk, start.task.agent)
 
     async def _history(self, start: Start, created: RunCreated) -> tuple[Message, ...]:
         """What was said on the thread before the run started. Where callers made revisions or branches, these

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from sqlalchemy import Connection, select, update
 
 from babelgate.canonical.event import (
     Event,
@@ -22,14 +21,14 @@ from babelgate.canonical.event import (
     TaskChanged,
 )
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
-from babelgate.canonical.message import FilePart, Message
+from babelgate.canonical.message import FilePart
 from babelgate.canonical.state import RunReason, RunStatus, TaskState
 from babelgate.canonical.thread import Run, Task
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.storage import checkpoints
-from babelgate.gateway.storage.short_form import decode_row, encode_row
-from babelgate.gateway.storage.tables import BlobUseRow, RunRow
-from babelgate.gateway.storage.transaction import ThreadState, Transaction, table_of
+from babelgate.gateway.storage.blob_uses import use_blob
+from babelgate.gateway.storage.run_rows import count_crashes
+from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -173,24 +172,6 @@ def _renumber_question(tx: Transaction, owner: str, task_id: str, asked: Interru
     while tx.has_asked(owner, task_id, f"{asked.interrupt_id}-{number}"):
         number += 1
     return asked.replace(interrupt_id=f"{asked.interrupt_id}-{number}")
-
-
-def use_blobs(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> None:
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, FilePart) and part.blob is not None:
-                use_blob(tx, state, part)
-
-
-def use_blob(tx: Transaction, state: ThreadState, part: FilePart) -> None:
-    """Note that the thread names a stored file: the file is reachable and kept while it does."""
-    uses = table_of(BlobUseRow)
-    seen = select(uses.c.blob).where(uses.c.thread_pk == state.pk, uses.c.blob == part.blob)
-    if tx.connection.execute(seen).first() is None:
-        tx.connection.execute(
-            uses.insert(),
-            {"thread_pk": state.pk, "blob": part.blob, "body": encode_row(part.replace(inline=None))},
-        )
 
 
 def _fence_attempt(tx: Transaction, start: Start) -> ThreadState:
@@ -340,7 +321,7 @@ def restart(tx: Transaction, lost: Start, seq: int | None = None) -> Start:
     says something else than before. `seq` = only if the log still ends there."""
     state = _fence_attempt(tx, lost)
     _check_unmoved(state, seq)
-    _count_crashes(tx, lost, 1)
+    count_crashes(tx, lost.owner, lost.run.run_id, lost.pk, 1)
     return msgspec.structs.replace(
         begin(tx, state, state.runs[lost.run.run_id], resumed=True), crashes=lost.crashes + 1
     )
@@ -349,13 +330,7 @@ def restart(tx: Transaction, lost: Start, seq: int | None = None) -> Start:
 def release(tx: Transaction, starts: Sequence[Start]) -> None:
     """Note that this process stops without the fault of these runs: `restart` will count a crash, which is none."""
     for start in starts:
-        _count_crashes(tx, start, -1)
-
-
-def _count_crashes(tx: Transaction, start: Start, crashes: int) -> None:
-    run = table_of(RunRow)
-    this = (run.c.owner == start.owner) & (run.c.run_id == start.run.run_id) & (run.c.thread_pk == start.pk)
-    tx.connection.execute(update(run).where(this).values(crashes=run.c.crashes + crashes))
+        count_crashes(tx, start.owner, start.run.run_id, start.pk, -1)
 
 
 def fail_pending(tx: Transaction, owner: str, thread_id: str, run_id: str, fault: Fault) -> None:
@@ -364,12 +339,3 @@ def fail_pending(tx: Transaction, owner: str, thread_id: str, run_id: str, fault
     run = None if state is None else state.runs.get(run_id)
     if state is not None and run is not None and run.status is RunStatus.PENDING:
         drop_pending(tx, state, run, RunReason.FAULT, fault)
-
-
-def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
-    """The newest runs of an agent on a thread, oldest of them first: they know the upstream's ids."""
-    run = table_of(RunRow)
-    newest = (
-        select(run.c.body).where(run.c.thread_pk == pk, run.c.agent == agent).order_by(run.c.first_seq.desc()).limit(20)
-    )
-    return [decode_row(Run, body) for (body,) in reversed(connection.execute(newest).all())]

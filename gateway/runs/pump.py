@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from babelgate.canonical.agent import DETACH
-from babelgate.canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded, PartDelta
+from babelgate.canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded, PartDelta, files_of
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.message import FilePart
 from babelgate.canonical.state import RunReason, RunStatus
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import Attempt, Entry
-from babelgate.gateway.runs.event_check import files_of
 from babelgate.gateway.runs.lifecycle import Outcome, Start, TakenOver
 from babelgate.gateway.runs.window import Window
 from babelgate.gateway.storage.blobs import Blobs

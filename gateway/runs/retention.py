@@ -7,20 +7,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Concatenate, Final, ParamSpec, TypeVar
-
-from sqlalchemy import Connection, exists, func, select, text
 
 from babelgate.canonical.fault import FaultError
 from babelgate.gateway.background import STOPPING, Failures, Tasks
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.runs import deletion
 from babelgate.gateway.settings.model import Retention as Policy
+from babelgate.gateway.storage import deletion
+from babelgate.gateway.storage.idle import Idle, idle_threads
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import OPEN, EventRow, TaskRow, ThreadRow, WebhookRow
 from babelgate.gateway.storage.transaction import Transaction
+from babelgate.gateway.storage.webhook_rows import forget_webhooks
 
 log = logging.getLogger("babelgate.retention")
 
@@ -29,26 +26,8 @@ T = TypeVar("T")
 
 _PERIOD: Final = 600.0
 """Seconds from one look at everything to the next."""
-_LOOK: Final = 500
-"""Threads that one query looks at."""
-_HOOKS: Final = 200
-"""Webhooks that go in one transaction."""
 _REST: Final = 4
 """Between two transactions, some times what the last one took."""
-
-_THREAD, _TASK, _EVENT, _HOOK = table_of(ThreadRow), table_of(TaskRow), table_of(EventRow), table_of(WebhookRow)
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """A thread on which nothing has happened for long enough."""
-
-    pk: int
-    owner: str
-    thread_id: str
-    seq: int
-    """Of its newest record."""
-    unfinished: bool
 
 
 class Retention:
@@ -111,7 +90,7 @@ class Retention:
         if erased:
             log.info("%d threads were erased: nothing had happened on them for as long as retention says", erased)
         if self._policy.webhooks is not None:
-            while await self._step(_forget_webhooks, self._cutoff(self._policy.webhooks)):
+            while await self._step(forget_webhooks, self._cutoff(self._policy.webhooks)):
                 pass
         await self.erase_remnants()
         return erased
@@ -162,40 +141,3 @@ class Retention:
         old."""
         now = min(self._clock.now(), self._wall + self._clock.steady() - self._steady)
         return now - round(lasts * 1e6)
-
-
-def idle_threads(connection: Connection, after: int, finished: int, unfinished: int) -> tuple[list[Idle], int | None]:
-    """Of some threads after a key those whose newest record is older than `finished`, or, where a task has not ended,
-    than `unfinished`; and the key to go on after, if there are more."""
-    newest = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).scalar_subquery()
-    is_open = exists().where(_TASK.c.thread_pk == _THREAD.c.pk, text(f"task.{OPEN}"))
-    some = (
-        select(_THREAD.c.pk, _THREAD.c.owner, _THREAD.c.thread_id, newest.label("seq"), is_open.label("is_open"))
-        .where(_THREAD.c.pk > after)
-        .order_by(_THREAD.c.pk)
-        .limit(_LOOK)
-        .subquery()
-    )
-    rows = connection.execute(
-        select(some, _EVENT.c.at).join(_EVENT, (_EVENT.c.thread_pk == some.c.pk) & (_EVENT.c.seq == some.c.seq))
-    ).all()
-    found = [
-        Idle(row.pk, row.owner, row.thread_id, row.seq, bool(row.is_open))
-        for row in rows
-        if row.at < (unfinished if row.is_open else finished)
-    ]
-    return found, max(row.pk for row in rows) if rows else None
-
-
-def _forget_webhooks(tx: Transaction, cutoff: int) -> bool:
-    """Forget webhooks that are over, of tasks that ended before; one that was given up, as long after that. Returns
-    whether there may be more."""
-    key = (_HOOK.c.owner, _HOOK.c.task_id, _HOOK.c.webhook_id)
-    of_task = (_TASK.c.owner == _HOOK.c.owner) & (_TASK.c.task_id == _HOOK.c.task_id)
-    is_old = (_TASK.c.changed_at < cutoff) & (func.coalesce(_HOOK.c.given_up_at, 0) < cutoff)
-    over = select(*key).join(_TASK, of_task).where(_HOOK.c.done.is_(True), is_old).limit(_HOOKS)
-    rows = tx.connection.execute(over).all()
-    for owner, task_id, webhook_id in rows:
-        mine = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
-        tx.connection.execute(_HOOK.delete().where(*mine))
-    return len(rows) == _HOOKS

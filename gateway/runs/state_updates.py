@@ -13,12 +13,13 @@ from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.thread import Run
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.registered_agent import RegisteredAgent
-from babelgate.gateway.runs import lifecycle, thread_commands
+from babelgate.gateway.runs import thread_commands
 from babelgate.gateway.runs.invocation import upstream_of
 from babelgate.gateway.runs.uploads import keep_messages
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.run_rows import bound_runs
 
 
 class StateUpdates:
@@ -57,7 +58,7 @@ class StateUpdates:
 
     async def _update_by_owner(self, owner: str, update: StateUpdate, name: str, agent: Stateful) -> str:
         key = await self._reads.key(owner, update.thread_id)
-        runs = await self._journal.query(lifecycle.bound_runs, key, name)
+        runs = await self._journal.query(bound_runs, key, name)
         call = Invocation(
             owner=owner,
             agent=name,

@@ -3,13 +3,11 @@ function runs whole in the writer's transaction: it checks first, raises before 
 appends events. First commit wins.
 """
 
-import json
 from typing import NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 from msgspec.structs import replace
-from sqlalchemy import func, select, update
 
 from babelgate.canonical.event import (
     ArtifactAdded,
@@ -23,7 +21,7 @@ from babelgate.canonical.event import (
     ThreadChanged,
 )
 from babelgate.canonical.fault import BUSY, FaultCode, FaultError
-from babelgate.canonical.hub import Answers, Receipt, Submission, Webhook
+from babelgate.canonical.hub import Answers, Receipt, Submission
 from babelgate.canonical.message import FilePart, Message
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.state import RunReason, RunStatus, TaskState
@@ -38,16 +36,14 @@ from babelgate.gateway.runs.lifecycle import (
     live_of,
     next_pending,
     supersede,
-    use_blobs,
     waiting_reason,
     waiting_state,
 )
 from babelgate.gateway.runs.thread_commands import say
 from babelgate.gateway.settings.model import Limits
-from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import WebhookRow
+from babelgate.gateway.storage.blob_uses import use_blobs
 from babelgate.gateway.storage.transaction import ThreadState, Transaction
-from babelgate.gateway.storage.webhook_rows import BEGINS_AGAIN
+from babelgate.gateway.storage.webhook_rows import insert_webhook
 
 
 class Ids(msgspec.Struct, frozen=True):
@@ -152,7 +148,7 @@ def submit(
     said = tx.append(state, created, task_id=task_id, run_id=run_id)
     use_blobs(tx, state, created.messages)
     if ask.webhook is not None:
-        insert_webhook(tx, state, task_id, ask.webhook, after, limits)
+        insert_webhook(tx, state, task_id, ask.webhook, after, limits.webhooks)
     begun = begin(tx, state, state.runs[run_id], created) if starts else None
     receipt = Receipt(
         thread_id=state.thread.thread_id,
@@ -312,48 +308,6 @@ def _check_queue(
             raise FaultError(FaultCode.QUEUE_FULL, f"{waiting} runs {what}; try again later", retry_after=1)
 
 
-def insert_webhook(
-    tx: Transaction, state: ThreadState, task_id: str, hook: Webhook, after: int, limits: Limits
-) -> None:
-    """Register a webhook, or replace the one of the same id.
-
-    A new webhook receives what comes after seq `after`. One that is registered already, with the same URL, continues at
-    its cursor; if it failed or was given up, its schedule starts again. Raises invalid for one more than a task may
-    have.
-    """
-    table = table_of(WebhookRow)
-    body = json.dumps(hook.config, ensure_ascii=False).encode()
-    of_task = (table.c.owner == state.thread.owner) & (table.c.task_id == task_id)
-    same = of_task & (table.c.webhook_id == hook.webhook_id)
-    known = tx.connection.execute(select(table).where(same)).one_or_none()
-    goes_on = known is not None and (not known.done or known.given_up_at is not None)
-    if known is not None and goes_on and (known.dialect, known.url) == (hook.dialect, hook.url):
-        if known.body != body or known.failures or known.done:
-            tx.connection.execute(update(table).where(same).values(**BEGINS_AGAIN, body=body, node=tx.node))
-        return
-    count = tx.connection.execute(select(func.count()).select_from(table).where(of_task)).scalar_one()
-    if known is None and count >= limits.webhooks:
-        raise FaultError(
-            FaultCode.INVALID, f"A task has at most {limits.webhooks} webhooks, and this one has that many"
-        )
-    tx.connection.execute(table.delete().where(same))
-    tx.connection.execute(
-        table.insert(),
-        {
-            "owner": state.thread.owner,
-            "task_id": task_id,
-            "webhook_id": hook.webhook_id,
-            "thread_id": state.thread.thread_id,
-            "dialect": hook.dialect,
-            "url": hook.url,
-            "delivered_seq": after,
-            "done": False,
-            "node": tx.node,
-            "body": body,
-        },
-    )
-
-
 def answer(tx: Transaction, owner: str, given: Answers, ids: Ids, limits: Limits, *, may_start: bool) -> Submitted:
     """Answer open questions. If none is left the task works on; otherwise it waits for the rest. Raises task_ended,
     not_awaiting, invalid."""
@@ -385,7 +339,7 @@ def answer(tx: Transaction, owner: str, given: Answers, ids: Ids, limits: Limits
     said = tx.append(state, created, task_id=task.task_id, run_id=run_id)
     use_blobs(tx, state, created.messages)
     if given.webhook is not None:
-        insert_webhook(tx, state, task.task_id, given.webhook, after, limits)
+        insert_webhook(tx, state, task.task_id, given.webhook, after, limits.webhooks)
     for interrupt_id, value in values.items():
         tx.append(
             state,

@@ -21,8 +21,9 @@ from babelgate.canonical.hub import StateUpdate, ThreadChange
 from babelgate.canonical.message import FilePart, Message
 from babelgate.canonical.thread import Run, Thread
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.runs.lifecycle import supersede, use_blob, use_blobs
+from babelgate.gateway.runs.lifecycle import supersede
 from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage.blob_uses import use_blob, use_blobs
 from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.size import check_size
 from babelgate.gateway.storage.transaction import ThreadState, Transaction, need_idle_thread

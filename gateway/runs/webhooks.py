@@ -29,16 +29,13 @@ from babelgate.gateway.clock import Clock
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.runs.retry_schedule import RetrySchedule, parse_retry_after, shorten_reason
 from babelgate.gateway.runs.signature import Signer
-from babelgate.gateway.runs.submission import insert_webhook
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.queries import Due, due_webhook, webhook_node
 from babelgate.gateway.storage.reads import Reads
-from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import WebhookRow
 from babelgate.gateway.storage.transaction import Transaction
 from babelgate.gateway.storage.unavailable import Unstored, keep_trying
-from babelgate.gateway.storage.webhook_rows import advance_cursor, end_webhook, note_failure
+from babelgate.gateway.storage.webhook_rows import advance_cursor, end_webhook, insert_webhook, note_failure
 
 log = logging.getLogger("babelgate.webhook")
 
@@ -403,13 +400,4 @@ class Deliverer:
 def register(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> None:
     """Register a webhook for what comes from now on. Raises not_found, invalid."""
     state = tx.need_thread(owner, task.thread_id)
-    insert_webhook(tx, state, task.task_id, hook, state.seq, limits)
-
-
-def unregister(tx: Transaction, owner: str, task_id: str, webhook_id: str) -> bool:
-    """Whether there was one."""
-    table = table_of(WebhookRow)
-    deleted = tx.connection.execute(
-        table.delete().where(table.c.owner == owner, table.c.task_id == task_id, table.c.webhook_id == webhook_id)
-    )
-    return deleted.rowcount > 0
+    insert_webhook(tx, state, task.task_id, hook, state.seq, limits.webhooks)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.gateway.settings.model import hide_password
@@ -26,6 +27,10 @@ _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 VERSIONS: Final = (_MIGRATIONS / "versions",)
 _SCHEMAS: Final = {"sqlite": _MIGRATIONS / "schema.sql", "postgresql": _MIGRATIONS / "postgresql.sql"}
 """What the migrations make of an empty database."""
+
+
+DatabaseError = SQLAlchemyError
+"""Whatever a driver or a statement raises."""
 
 
 class Database(Protocol):

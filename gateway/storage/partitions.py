@@ -2,7 +2,7 @@
 its space is free at once, where deleted rows would wait for a vacuum and stay part of the file.
 
 Keys of threads are given in order of time and the log is read and written by thread alone, so that each statement needs
-one partition. Erased threads leave the log at once (`babelgate.gateway.runs.deletion`), and not with their
+one partition. Erased threads leave the log at once (`babelgate.gateway.storage.deletion`), and not with their
 partition: what was deleted must not be there until the last thread of a million is.
 """
 

@@ -15,6 +15,7 @@ from babelgate.gateway.storage.statements import sql_of, table_of
 from babelgate.gateway.storage.tables import (
     LIVE,
     OPEN,
+    PASSING,
     AliasRow,
     BlobUseRow,
     EventRow,
@@ -277,3 +278,8 @@ def has_due_webhook(connection: Connection, pk: int) -> bool:
     of_task = (_HOOK.c.owner == _TASK.c.owner) & (_HOOK.c.task_id == _TASK.c.task_id)
     found = select(_HOOK.c.task_id).join(_TASK, of_task).where(_TASK.c.thread_pk == pk, _HOOK.c.done.is_(False))
     return connection.execute(found.limit(1)).first() is not None
+
+
+def expiring_threads(connection: Connection) -> list[int]:
+    """Return the keys of the threads that expire."""
+    return list(connection.execute(select(table_of(ThreadRow).c.pk).where(text(PASSING))).scalars())

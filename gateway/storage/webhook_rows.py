@@ -1,17 +1,22 @@
 """Rows of webhooks: the cursor, failed tries, and webhooks that were given up."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, or_, select, update
+from sqlalchemy import ColumnElement, Connection, func, or_, select, update
 
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.hub import Webhook
 from babelgate.gateway.storage.queries import Due
 from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import WebhookRow
-from babelgate.gateway.storage.transaction import Transaction
+from babelgate.gateway.storage.tables import TaskRow, WebhookRow
+from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
-_HOOK = table_of(WebhookRow)
+_HOOK, _TASK = table_of(WebhookRow), table_of(TaskRow)
+_HOOKS: Final = 200
+"""Webhooks that go in one transaction."""
 _IS_DELIVERED: Final = {"failures": 0, "next_try": None, "reason": None}
 BEGINS_AGAIN: Final = {**_IS_DELIVERED, "done": False, "given_up_at": None}
 """Values of a webhook whose schedule starts again, at its cursor."""
@@ -95,3 +100,63 @@ def _is_delivered_here(tx: Transaction, due: Due) -> list[ColumnElement[bool]]:
         _HOOK.c.done.is_(False),
     ]
     return here if tx.node is None else [*here, _HOOK.c.node == tx.node]
+
+
+def insert_webhook(tx: Transaction, state: ThreadState, task_id: str, hook: Webhook, after: int, most: int) -> None:
+    """Register a webhook, or replace the one of the same id.
+
+    A new webhook receives what comes after seq `after`. One that is registered already, with the same URL, continues at
+    its cursor; if it failed or was given up, its schedule starts again. Raises invalid for one more than a task may
+    have.
+    """
+    table = _HOOK
+    body = json.dumps(hook.config, ensure_ascii=False).encode()
+    of_task = (table.c.owner == state.thread.owner) & (table.c.task_id == task_id)
+    same = of_task & (table.c.webhook_id == hook.webhook_id)
+    known = tx.connection.execute(select(table).where(same)).one_or_none()
+    goes_on = known is not None and (not known.done or known.given_up_at is not None)
+    if known is not None and goes_on and (known.dialect, known.url) == (hook.dialect, hook.url):
+        if known.body != body or known.failures or known.done:
+            tx.connection.execute(update(table).where(same).values(**BEGINS_AGAIN, body=body, node=tx.node))
+        return
+    count = tx.connection.execute(select(func.count()).select_from(table).where(of_task)).scalar_one()
+    if known is None and count >= most:
+        raise FaultError(FaultCode.INVALID, f"A task has at most {most} webhooks, and this one has that many")
+    tx.connection.execute(table.delete().where(same))
+    tx.connection.execute(
+        table.insert(),
+        {
+            "owner": state.thread.owner,
+            "task_id": task_id,
+            "webhook_id": hook.webhook_id,
+            "thread_id": state.thread.thread_id,
+            "dialect": hook.dialect,
+            "url": hook.url,
+            "delivered_seq": after,
+            "done": False,
+            "node": tx.node,
+            "body": body,
+        },
+    )
+
+
+def delete_webhook(tx: Transaction, owner: str, task_id: str, webhook_id: str) -> bool:
+    """Delete a webhook. Returns whether there was one."""
+    deleted = tx.connection.execute(
+        _HOOK.delete().where(_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
+    )
+    return deleted.rowcount > 0
+
+
+def forget_webhooks(tx: Transaction, cutoff: int) -> bool:
+    """Forget webhooks that are over, of tasks that ended before; one that was given up, as long after that. Returns
+    whether there may be more."""
+    key = (_HOOK.c.owner, _HOOK.c.task_id, _HOOK.c.webhook_id)
+    of_task = (_TASK.c.owner == _HOOK.c.owner) & (_TASK.c.task_id == _HOOK.c.task_id)
+    is_old = (_TASK.c.changed_at < cutoff) & (func.coalesce(_HOOK.c.given_up_at, 0) < cutoff)
+    over = select(*key).join(_TASK, of_task).where(_HOOK.c.done.is_(True), is_old).limit(_HOOKS)
+    rows = tx.connection.execute(over).all()
+    for owner, task_id, webhook_id in rows:
+        mine = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
+        tx.connection.execute(_HOOK.delete().where(*mine))
+    return len(rows) == _HOOKS

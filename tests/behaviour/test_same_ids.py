@@ -13,8 +13,8 @@ from babelgate.canonical.fold import Fold
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.registered_agent import RegisteredAgent
-from babelgate.gateway.runs.deletion import erase_unchanged
 from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.deletion import erase_unchanged
 from babelgate.gateway.storage.queries import thread_key
 from babelgate.gateway.storage.transaction import Erased
 from tests.gateway.heard import hearing

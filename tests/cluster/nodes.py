@@ -11,8 +11,7 @@ from babelgate.canonical import Receipt, Task, TaskState
 from babelgate.canonical.state import TERMINAL
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.registered_agent import RegisteredAgent
-from babelgate.gateway.runs import nodes
-from babelgate.gateway.storage import queries
+from babelgate.gateway.storage import nodes, queries
 from tests.gateway.hubs import OWNER, House, within
 from tests.postgres import empty, url_of
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from babelgate.canonical import FaultCode, FaultError, TaskState
-from babelgate.gateway.runs import nodes as beats
+from babelgate.gateway.storage import nodes as beats
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
 from tests.cluster import test_live, test_questions

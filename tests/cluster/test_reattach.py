@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from babelgate.gateway.runs import nodes
+from babelgate.gateway.storage import nodes
 from tests.cluster.upstreams import A2A, Acp, LangGraph, LookedAt, Upstream, upstream
 from tests.gateway.hubs import within
 from tests.gateway.stage import Nursery, Stage, nursery

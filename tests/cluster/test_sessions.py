@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from babelgate.canonical import TaskState
-from babelgate.gateway.runs import nodes
+from babelgate.gateway.storage import nodes
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Scripted, registered, submit, within
 from tests.gateway.storage.wire import Wire

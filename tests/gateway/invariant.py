@@ -30,10 +30,10 @@ from babelgate.canonical.event import (
     ThreadChanged,
     ToolEnded,
     ToolStarted,
+    files_of,
 )
 from babelgate.canonical.state import ENDED, ERRED, TERMINAL, WAITING, can_become, can_run_become
 from babelgate.canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
-from babelgate.gateway.runs.event_check import files_of
 from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of

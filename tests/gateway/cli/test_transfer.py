@@ -26,7 +26,7 @@ from babelgate.gateway.storage.sqlite import open_engine
 from tests.gateway.command import PROGRAM, ROOT, babelgate, served
 from tests.gateway.hubs import answer, asked, ends, log, reaches, submit
 from tests.gateway.invariant import check_database
-from tests.gateway.runs.transfer.lines import read_lines, short_log, write_lines, write_threads
+from tests.gateway.storage.transfer.lines import read_lines, short_log, write_lines, write_threads
 from tests.opened import opened
 from tests.stored.stage import HERE, Fixture, serve
 from tests.stored.view import looks, requests_of, tasks_of

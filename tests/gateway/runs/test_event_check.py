@@ -50,12 +50,13 @@ from babelgate.canonical.event import (
     ToolStarted,
     UpstreamBound,
     encode_event,
+    files_of,
 )
 from babelgate.canonical.replay import Diverged, ReplayCursor
 from babelgate.canonical.state import TaskState
 from babelgate.canonical.stored import decode_event
 from babelgate.gateway.ids import new_id
-from babelgate.gateway.runs.event_check import EventValidator, files_of
+from babelgate.gateway.runs.event_check import EventValidator
 from tests import strategies
 from tests.examples import examples
 

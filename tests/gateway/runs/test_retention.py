@@ -11,8 +11,8 @@ from babelgate.canonical import FaultCode, FaultError, FilePart, Scope, Thread, 
 from babelgate.canonical.event import Custom
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import Hub
-from babelgate.gateway.runs import deletion
 from babelgate.gateway.settings.model import Retention
+from babelgate.gateway.storage import deletion
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import EventRow, RemnantRow, TombstoneRow, WebhookRow
 from babelgate.gateway.storage.transaction import Transaction

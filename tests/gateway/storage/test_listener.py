@@ -16,12 +16,12 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.thread import Thread
 from babelgate.gateway.ids import new_id
-from babelgate.gateway.runs import deletion, lifecycle
+from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs import submission as command
 from babelgate.gateway.runs.lifecycle import Outcome, Start
 from babelgate.gateway.runs.submission import Ids, Submitted
 from babelgate.gateway.settings.model import Limits
-from babelgate.gateway.storage import listener, postgres
+from babelgate.gateway.storage import deletion, listener, postgres
 from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.notices import Remote

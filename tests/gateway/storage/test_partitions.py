@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 import pytest
 
 from babelgate.canonical.event import ThreadChanged
-from babelgate.gateway.runs import deletion
+from babelgate.gateway.storage import deletion
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.partitions import drop_empty_partition, list_partitions, make_partitions
 from babelgate.gateway.storage.transaction import Transaction

@@ -12,11 +12,11 @@ from sqlalchemy import Connection, Engine, event
 from babelgate.canonical import RunFilter, TaskFilter, ThreadFilter
 from babelgate.canonical.hub import ThreadOrder, Turn
 from babelgate.canonical.state import WAITING, RunStatus
-from babelgate.gateway.runs import expiry, lifecycle
 from babelgate.gateway.storage import listing, queries
 from babelgate.gateway.storage.database import migrate
 from babelgate.gateway.storage.prepared import Statement
 from babelgate.gateway.storage.run_page import run_page
+from babelgate.gateway.storage.run_rows import bound_runs
 from babelgate.gateway.storage.sqlite import open_engine
 from babelgate.gateway.storage.statements import Sql
 from babelgate.gateway.storage.turns import TurnRecords, find_records, find_turns, read_turns, removed_messages
@@ -128,7 +128,7 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
         queries.due_webhooks(connection)
         queries.due_webhook(connection, "o", "t", "w")
         queries.has_due_webhook(connection, 1)
-        lifecycle.bound_runs(connection, 1, "a")
+        bound_runs(connection, 1, "a")
         listing.thread_view(connection, "o", "t")
         page: Any = {"limit": 10, "offset": 0, "descending": True}
         where = ThreadFilter(ids=("t",), status="busy", agent="a", protocol="p", metadata={"a": 1})
@@ -140,7 +140,7 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
         listing.count_threads(connection, "o", ThreadFilter())
         listing.runs(connection, "o", RunFilter(thread_id="t", agent="a"), limit=10, offset=0)
         listing.runs(connection, "o", RunFilter(status=frozenset({RunStatus.PENDING})), limit=10, offset=0)
-        expiry.passing(connection)
+        queries.expiring_threads(connection)
         assert len(asked) >= 16
         for sql, parameters in list(asked):
             steps = plan(connection, sql, parameters)

@@ -18,12 +18,12 @@ from babelgate.canonical import Answers, FaultCode, FaultError, Message, RunStat
 from babelgate.canonical.event import InterruptRaised, ThreadChanged, encode_event
 from babelgate.canonical.hub import ThreadChange
 from babelgate.canonical.run_input import RunInput
-from babelgate.gateway.runs import deletion, lifecycle, thread_commands
+from babelgate.gateway.runs import lifecycle, thread_commands
 from babelgate.gateway.runs import submission as command
 from babelgate.gateway.runs.lifecycle import Outcome, Start
 from babelgate.gateway.runs.submission import Ids, Submitted
 from babelgate.gateway.settings.model import Limits, Queue
-from babelgate.gateway.storage import database, postgres, queries
+from babelgate.gateway.storage import database, deletion, postgres, queries
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.transaction import Erased, Transaction
 from tests.gateway.hubs import turned, within

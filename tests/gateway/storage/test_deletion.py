@@ -46,7 +46,7 @@ from babelgate.canonical.event import (
 from babelgate.canonical.hub import Receipt
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.registered_agent import RegisteredAgent
-from babelgate.gateway.runs.deletion import empty_event
+from babelgate.gateway.storage.deletion import empty_event
 from babelgate.gateway.storage.short_form import lengthen
 from tests.gateway.hubs import (
     OWNER,

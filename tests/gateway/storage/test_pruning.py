@@ -14,8 +14,7 @@ from babelgate.canonical.event import StatesPruned
 from babelgate.canonical.hub import Scope
 from babelgate.gateway import demo
 from babelgate.gateway.agents.langgraph.agent import wrap_graph
-from babelgate.gateway.runs import pruning
-from babelgate.gateway.storage import checkpoints
+from babelgate.gateway.storage import checkpoints, pruning
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import CheckpointRow, CheckpointValueRow, CheckpointWriteRow, EventRow
 from tests.gateway.graphs import State, asks, builder, writes

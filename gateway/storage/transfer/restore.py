@@ -17,15 +17,34 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from babelgate.canonical.assistant import Assistant
 from babelgate.canonical.cron import Cron
-from babelgate.canonical.event import Event, Record, RunCreated, TaskCreated, ThreadChanged, encode_event
+from babelgate.canonical.event import Event, Record, RunCreated, TaskCreated, ThreadChanged, encode_event, files_of
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.fold import thread_after, thread_created
 from babelgate.canonical.json import is_equal
 from babelgate.canonical.message import FilePart
 from babelgate.canonical.stored import decode_event, decode_snapshot, encode_snapshot
 from babelgate.canonical.value import Value
-from babelgate.gateway.runs.event_check import files_of
-from babelgate.gateway.runs.transfer.form import (
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.log_pages import read_page
+from babelgate.gateway.storage.short_form import encode_row, refer, shorten
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import (
+    LIVE,
+    AliasRow,
+    AssistantRow,
+    AssistantVersionRow,
+    BlobUseRow,
+    CheckpointRow,
+    CheckpointValueRow,
+    CheckpointWriteRow,
+    CronRow,
+    ItemRow,
+    RunRow,
+    ThreadRow,
+    WebhookRow,
+)
+from babelgate.gateway.storage.transaction import ThreadState, Transaction
+from babelgate.gateway.storage.transfer.form import (
     AliasLine,
     AssistantLine,
     Begin,
@@ -47,26 +66,6 @@ from babelgate.gateway.runs.transfer.form import (
     is_id,
     is_number,
 )
-from babelgate.gateway.storage.blobs import Blobs
-from babelgate.gateway.storage.log_pages import read_page
-from babelgate.gateway.storage.short_form import encode_row, refer, shorten
-from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import (
-    LIVE,
-    AliasRow,
-    AssistantRow,
-    AssistantVersionRow,
-    BlobUseRow,
-    CheckpointRow,
-    CheckpointValueRow,
-    CheckpointWriteRow,
-    CronRow,
-    ItemRow,
-    RunRow,
-    ThreadRow,
-    WebhookRow,
-)
-from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 V = TypeVar("V", bound=Value)
 

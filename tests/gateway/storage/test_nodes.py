@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from babelgate.gateway.runs.nodes import BEAT, GONE, Adopted, Look, Nodes, Watch
 from babelgate.gateway.storage.database import open_database
+from babelgate.gateway.storage.nodes import BEAT, GONE, Adopted, Look, Nodes, Watch
 from tests.gateway.hubs import within
 from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, run, url_of
@@ -77,7 +77,7 @@ class Station:
         self._numbers = count()
         self._monkeypatch = monkeypatch
         self.set_time(1000)
-        monkeypatch.setattr("babelgate.gateway.runs.nodes.monotonic", lambda: self.now)
+        monkeypatch.setattr("babelgate.gateway.storage.nodes.monotonic", lambda: self.now)
 
     async def join(self, name: str = "") -> tuple[Nodes, Adopted]:
         number = next(self._numbers)
@@ -100,7 +100,7 @@ class Station:
         """On all clocks."""
         self.now = now
         clock = text(f"({round(now * SECOND)})::bigint")
-        self._monkeypatch.setattr("babelgate.gateway.runs.nodes._NOW", clock)
+        self._monkeypatch.setattr("babelgate.gateway.storage.nodes._NOW", clock)
 
 
 def connect_to(url: str) -> psycopg.Connection[Any]:
@@ -262,8 +262,8 @@ async def test_a_node_that_loses_its_connection_says_that_it_is_there_by_another
 
 async def test_a_heartbeat_that_hangs_pauses_the_node(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its others take its runs: what it began now would be taken over at once."""
-    monkeypatch.setattr("babelgate.gateway.runs.nodes.BEAT", 0.02)
-    monkeypatch.setattr("babelgate.gateway.runs.nodes.GONE", 0.2)
+    monkeypatch.setattr("babelgate.gateway.storage.nodes.BEAT", 0.02)
+    monkeypatch.setattr("babelgate.gateway.storage.nodes.GONE", 0.2)
     empty(postgres_tables)
     told: asyncio.Queue[Look | None] = asyncio.Queue()
     with Wire(url_of(postgres_tables)).running() as wire:

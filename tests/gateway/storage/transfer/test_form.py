@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from babelgate.gateway.runs.transfer.form import VERSION, Place, Reader, TransferError, Writer
-from tests.gateway.runs.transfer.lines import header
+from babelgate.gateway.storage.transfer.form import VERSION, Place, Reader, TransferError, Writer
+from tests.gateway.storage.transfer.lines import header
 
 EXPORT = (Path(__file__).parents[2] / "cli" / "export-1.jsonl").read_bytes()
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from babelgate.canonical.event import Event, TaskCreated, ThreadChanged, encode_event
-from babelgate.gateway.runs.transfer.form import VERSION, Header, RecordLine, ThreadLine, Writer
 from babelgate.gateway.storage.database import HEAD
+from babelgate.gateway.storage.transfer.form import VERSION, Header, RecordLine, ThreadLine, Writer
 
 Line = dict[str, Any]
 

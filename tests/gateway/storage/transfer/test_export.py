@@ -10,7 +10,7 @@ from babelgate.canonical.event import MessageStarted, PartAdded, PartDelta, Thre
 from babelgate.canonical.message import TextPart
 from babelgate.gateway.cli.transfer import export_threads, import_threads
 from babelgate.gateway.ids import new_id
-from tests.gateway.runs.transfer.lines import record, write_threads
+from tests.gateway.storage.transfer.lines import record, write_threads
 
 EVENTS = 10_000
 WORDS = "x" * 4000

@@ -13,26 +13,6 @@ from babelgate.canonical.json import has_members
 from babelgate.canonical.message import FilePart
 from babelgate.canonical.thread import Thread
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.runs.transfer.form import (
-    VERSION,
-    AliasLine,
-    AssistantLine,
-    BytesLine,
-    CheckpointLine,
-    CheckpointValueLine,
-    CheckpointWriteLine,
-    CronLine,
-    FileLine,
-    Header,
-    ItemLine,
-    OfOwner,
-    OfThread,
-    OwnerLine,
-    RecordLine,
-    ThreadLine,
-    WebhookLine,
-    Writer,
-)
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.database import HEAD
 from babelgate.gateway.storage.log_pages import read_page
@@ -54,6 +34,26 @@ from babelgate.gateway.storage.tables import (
     TaskRow,
     ThreadRow,
     WebhookRow,
+)
+from babelgate.gateway.storage.transfer.form import (
+    VERSION,
+    AliasLine,
+    AssistantLine,
+    BytesLine,
+    CheckpointLine,
+    CheckpointValueLine,
+    CheckpointWriteLine,
+    CronLine,
+    FileLine,
+    Header,
+    ItemLine,
+    OfOwner,
+    OfThread,
+    OwnerLine,
+    RecordLine,
+    ThreadLine,
+    WebhookLine,
+    Writer,
 )
 
 _THREAD, _EVENT, _TASK, _RUN = (table_of(row) for row in (ThreadRow, EventRow, TaskRow, RunRow))

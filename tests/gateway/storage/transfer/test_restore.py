@@ -13,11 +13,11 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.state import TaskState
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.ids import new_id
-from babelgate.gateway.runs.transfer.form import Reader, RecordLine, ThreadLine, TransferError
-from babelgate.gateway.runs.transfer.restore import Restored, check_section, restore_thread
 from babelgate.gateway.storage.blobs import FolderBlobs
+from babelgate.gateway.storage.transfer.form import Reader, RecordLine, ThreadLine, TransferError
+from babelgate.gateway.storage.transfer.restore import Restored, check_section, restore_thread
 from tests.gateway.hubs import Echo, House, registered, submit_to_end, within
-from tests.gateway.runs.transfer.lines import Line, read_lines, record, short_log, write_lines, write_threads
+from tests.gateway.storage.transfer.lines import Line, read_lines, record, short_log, write_lines, write_threads
 
 EXPORT = Path(__file__).parents[2] / "cli" / "export-1.jsonl"
 

@@ -1,0 +1,102 @@
+"""Rows of crons: when each is due, and its body."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from babelgate.canonical.cron import Cron, CronQuery
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.json import has_members
+from babelgate.canonical.stored import decode_snapshot, encode_snapshot
+from babelgate.gateway.storage.prepared import stream_rows
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import CronRow
+from babelgate.gateway.storage.transaction import Transaction
+
+_CRON = table_of(CronRow)
+_AT_ONCE: Final = 100
+"""Crons that are looked at together."""
+_MOST_CRONS: Final = 1000
+"""Crons of one owner."""
+
+
+def _its(owner: str, cron_id: str) -> Any:
+    return (_CRON.c.owner == owner) & (_CRON.c.cron_id == cron_id)
+
+
+def create_cron(tx: Transaction, owner: str, made: Cron) -> None:
+    """Insert a cron. Raises not_found if its thread is not there, and queue_full beyond the bound of one owner."""
+    if made.thread_id is not None:
+        tx.need_thread(owner, made.thread_id)
+    counted = select(func.count()).select_from(_CRON).where(_CRON.c.owner == owner)
+    if tx.connection.execute(counted).scalar_one() >= _MOST_CRONS:
+        raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MOST_CRONS} crons: delete one first.")
+    row = {"owner": owner, "cron_id": made.cron_id, "next_run": made.next_run, "body": encode_snapshot(made)}
+    tx.connection.execute(insert(_CRON), row)
+
+
+def write_cron(tx: Transaction, owner: str, made: Cron) -> None:
+    """Replace a cron."""
+    row = {"next_run": made.next_run, "body": encode_snapshot(made)}
+    tx.connection.execute(update(_CRON).where(_its(owner, made.cron_id)), row)
+
+
+def delete_cron(tx: Transaction, owner: str, cron_id: str) -> bool:
+    """Delete a cron. Returns whether there was one."""
+    return tx.connection.execute(delete(_CRON).where(_its(owner, cron_id))).rowcount > 0
+
+
+def read_cron(connection: Connection, owner: str, cron_id: str, *, change: bool = False) -> Cron | None:
+    """Return a cron. `change` = nobody else changes it before the end of the transaction."""
+    found = select(_CRON.c.body).where(_its(owner, cron_id))
+    body = connection.execute(found.with_for_update() if change else found).scalar()
+    return None if body is None else decode_snapshot(Cron, body)
+
+
+def due_crons(connection: Connection, now: int) -> list[tuple[str, Cron]]:
+    """Return some crons that are due, each with its owner, the earliest first. `now` in microseconds since 1970."""
+    found = select(_CRON.c.owner, _CRON.c.body).where(_CRON.c.next_run <= now).order_by(_CRON.c.next_run)
+    rows = connection.execute(found.limit(_AT_ONCE))
+    return [(owner, decode_snapshot(Cron, body)) for owner, body in rows]
+
+
+def read_next_due(connection: Connection) -> int | None:
+    """Return the time at which the next cron is due, in microseconds since 1970. None if no cron is."""
+    return connection.execute(select(func.min(_CRON.c.next_run)).where(_CRON.c.next_run.is_not(None))).scalar()
+
+
+def search_crons(connection: Connection, owner: str, query: CronQuery) -> list[tuple[str, int]]:
+    """Return one page of a search: the id of each cron, and the size of its body in bytes."""
+    found = sorted(_matching(connection, owner, query), reverse=query.descending)
+    return [(cron_id, size) for *_, cron_id, size in islice(found, query.offset, query.offset + query.limit)]
+
+
+def count_crons(connection: Connection, owner: str, query: CronQuery) -> int:
+    """Return the number of crons that a search matches."""
+    return sum(1 for _ in _matching(connection, owner, query))
+
+
+def _matching(connection: Connection, owner: str, query: CronQuery) -> Iterator[tuple[bool, Any, str, int]]:
+    """Whether there is something to sort it by, that, its id, and the bytes of its body."""
+    with closing(connection.execute(stream_rows(select(_CRON.c.body).where(_CRON.c.owner == owner)))) as rows:
+        for (body,) in rows:
+            cron = decode_snapshot(Cron, body)
+            if _is_match(cron, query):
+                by = getattr(cron, query.order)
+                yield by is not None, "" if by is None else by, cron.cron_id, len(body)
+
+
+def _is_match(cron: Cron, query: CronQuery) -> bool:
+    asked = {"assistant_id": query.assistant_id, "thread_id": query.thread_id, "enabled": query.enabled}
+    if any(wanted is not None and getattr(cron, name) != wanted for name, wanted in asked.items()):
+        return False
+    return has_members(cron.metadata, query.metadata)
+
+
+def read_crons(connection: Connection, *, owner: str, keys: Sequence[str]) -> dict[str, Cron]:
+    """Return the crons with these ids that are there, by their ids."""
+    found = select(_CRON.c.cron_id, _CRON.c.body).where(_CRON.c.owner == owner, _CRON.c.cron_id.in_(keys))
+    return {cron_id: decode_snapshot(Cron, body) for cron_id, body in connection.execute(found)}

@@ -1,0 +1,49 @@
+"""Threads on which nothing has happened for long."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, exists, func, select, text
+
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import OPEN, EventRow, TaskRow, ThreadRow
+
+_LOOK: Final = 500
+"""Threads that one query looks at."""
+
+_THREAD, _TASK, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(EventRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """A thread on which nothing has happened for long enough."""
+
+    pk: int
+    owner: str
+    thread_id: str
+    seq: int
+    """Of its newest record."""
+    unfinished: bool
+
+
+def idle_threads(connection: Connection, after: int, finished: int, unfinished: int) -> tuple[list[Idle], int | None]:
+    """Of some threads after a key those whose newest record is older than `finished`, or, where a task has not ended,
+    than `unfinished`; and the key to go on after, if there are more."""
+    newest = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).scalar_subquery()
+    is_open = exists().where(_TASK.c.thread_pk == _THREAD.c.pk, text(f"task.{OPEN}"))
+    some = (
+        select(_THREAD.c.pk, _THREAD.c.owner, _THREAD.c.thread_id, newest.label("seq"), is_open.label("is_open"))
+        .where(_THREAD.c.pk > after)
+        .order_by(_THREAD.c.pk)
+        .limit(_LOOK)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(some, _EVENT.c.at).join(_EVENT, (_EVENT.c.thread_pk == some.c.pk) & (_EVENT.c.seq == some.c.seq))
+    ).all()
+    found = [
+        Idle(row.pk, row.owner, row.thread_id, row.seq, bool(row.is_open))
+        for row in rows
+        if row.at < (unfinished if row.is_open else finished)
+    ]
+    return found, max(row.pk for row in rows) if rows else None
