@@ -109,14 +109,14 @@ class _Runner:
         except (Failed, Unanswered, NotObserved, NotApplicable, TimeoutError) as error:
             verdict, told = _verdict(requirement, error)
         except Exception as error:
-            verdict, told = _verdict_on_ours(requirement, exchanges, f"{type(error).__name__}: {error}")
+            verdict, told = _verdict_on_error(requirement, exchanges, f"{type(error).__name__}: {error}")
         else:
             verdict = Verdict.PASS
         finally:
             EXCHANGES.reset(token)
         if ours := list(_our_faults(exchanges)):
             earlier = [each for each in exchanges if each.number < ours[0][0].number]
-            verdict, told = _verdict_on_ours(requirement, earlier, "; ".join(text for _, text in ours))
+            verdict, told = _verdict_on_error(requirement, earlier, "; ".join(text for _, text in ours))
         if verdict is not Verdict.PASS and exchanges:
             told = {"exchange": exchanges[-1], **{key: value for key, value in told.items() if value is not None}}
         return Result(requirement, verdict, exchanges=exchanges, seconds=time.monotonic() - started, **told)
@@ -194,11 +194,12 @@ def _our_faults(exchanges: Sequence[Exchange]) -> Iterator[tuple[Exchange, str]]
                     yield exchange, told
 
 
-def _verdict_on_ours(
+def _verdict_on_error(
     requirement: Requirement, exchanges: Sequence[Exchange], faults: str
 ) -> tuple[Verdict, Mapping[str, Any]]:
-    """A request that breaks its schema, or an exception, is a fault of the check, unless the agent did not give what
-    was to be read: it refused something before, or gave a message that breaks its schema."""
+    """Decide whose fault an exception or an invalid request of ours is. It is the agent's if the agent refused a
+    request before, or sent a message that breaks its schema: then a probe had nothing right to read. Else it is the
+    check's."""
     wrong = (message.violations for exchange in exchanges for message in exchange.messages if not message.is_ours)
     if any(wrong) or any((exchange.status or 0) >= 400 for exchange in exchanges):
         return _verdict(requirement, Prerequisite(f"an answer that can be read: {faults}"))

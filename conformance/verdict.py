@@ -87,12 +87,14 @@ def check(is_kept: bool, expected: str, got: Any = None, exchange: Exchange | No
 
 
 BUSY: Final = 1.0
-"""Seconds that an agent has to work at least, to be one that works for long. Chosen."""
+"""Seconds that the work of the trigger `long` has to last at least. Chosen."""
 
 
 async def check_busy(since: float, is_at_work: Callable[[], Awaitable[bool]]) -> None:
-    """Raises NotShown if an agent has ended its long work before BUSY seconds are over. `since`: the loop's time before
-    the work was begun. A server may answer only when it is over: then it took the agent that long."""
+    """Check that long work goes on for BUSY seconds. Raises NotShown if it has ended before.
+
+    `since`: the time of the event loop before the work began. Without a wait if starting it took that long already.
+    """
     left = BUSY - (asyncio.get_running_loop().time() - since)
     if left > 0:
         await asyncio.sleep(left)

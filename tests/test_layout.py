@@ -110,7 +110,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/run_rows.py": "tests/gateway/runs/test_engine.py",
     "gateway/storage/log_pages.py": "tests/gateway/storage/test_journal.py",
     # What a text beyond ASCII is good for shows where servers harm it.
-    "conformance/words.py": "tests/conformance/test_judge.py",
+    "conformance/samples.py": "tests/conformance/test_judge.py",
     # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
     "adapters/kit/adapter.py": "tests/gateway/http/test_app.py",
     "adapters/kit/upstream.py": "tests/gateway/agents/test_registry.py",

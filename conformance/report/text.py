@@ -40,7 +40,7 @@ _WAYS: Final[Mapping[str, tuple[str, str]]] = {
     "calls": ("tools of the caller", "what makes your agent call a tool of its caller?"),
     "message": ("mere messages", "what makes your agent answer without a task?"),
 }
-"""By behaviour: the subject of its requirements, and the question to the user for an input that triggers it."""
+"""Words for each behaviour: the subject of its requirements, and the question that asks the user for a trigger."""
 _EXAMPLES: Final = {"question": "Book a flight", "long": "Count to a million", "files": "Draw a cat"}
 
 

@@ -83,11 +83,12 @@ _OTHERWISE: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("fail", "reject"), (TERMINAL | INTERRUPTED) - _FAILED),
     "message": TERMINAL | INTERRUPTED,
 }
-"""By behaviour, the states of a task whose agent has done something else."""
+"""Task states that show that the agent did something other than the behaviour. Keys: behaviours."""
 
 
 def check_behaviour(behaviour: str, state: str) -> None:
-    """Raises NotShown if an agent was to show a behaviour, and its task has this state. No state: it is no task."""
+    """Check the final state of a task against a behaviour. An empty state stands for an answer that is a message.
+    Raises NotShown if the agent did something else."""
     others = _OTHERWISE.get(behaviour)
     if others is not None:
         check_shown(bool(state) or behaviour == "message", behaviour, "answered with a message")
@@ -121,7 +122,8 @@ def is_streaming(stream: EventStream) -> None:
 
 
 def context_of(reply: Reply) -> str:
-    """Of the task that a send gave. Raises Prerequisite, and NotObserved for a message, which has no task."""
+    """Return the contextId of the task in a reply. Raises Prerequisite if it is missing, and NotObserved if the reply
+    is a message, which has no task."""
     if reply.task is None and reply.message is not None:
         raise NotObserved("the agent answers with messages, not with tasks", "plain")
     context = dig(reply.task, "contextId")
@@ -156,7 +158,7 @@ class Streamed:
 
     @property
     def task(self) -> Any:
-        """That it begins with; its ids alone if it begins with an update, as 0.3 allows."""
+        """Task of the first event. If the first event is an update, which 0.3 allows, only the ids of its task."""
         return task_of(self.payloads[0])
 
     @property
@@ -194,7 +196,7 @@ async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
 
 
 async def shown_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
-    """The same, if the agent does in it what it was to do. Raises NotShown."""
+    """Return the stream of a message. Raises NotShown if the agent did not show the behaviour in it."""
     seen = await ctx.once(stream_message, binding, behaviour)
     is_message = dig(seen.payloads[0], "message") is not None
     check_behaviour(behaviour, "" if is_message else (seen.states or ["unknown"])[-1])
@@ -250,7 +252,7 @@ async def long_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenera
 
 
 async def stay_busy(ctx: Ctx, binding: str) -> None:
-    """A task that is looked at after a while. Raises NotShown if it has ended."""
+    """Start a long task and look at it after BUSY seconds. Raises NotShown if it has ended."""
     since = asyncio.get_running_loop().time()
     async with _started_task(ctx, binding) as long:
 

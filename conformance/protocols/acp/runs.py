@@ -16,14 +16,12 @@ from babelgate.conformance.protocols.acp.scenes import (
     wait_for_status,
 )
 from babelgate.conformance.protocols.acp.target import Ctx, Server, message, trigger_of
+from babelgate.conformance.samples import BYTES, FILE_NAME, WORDS, check_repeated, decode_base64
 from babelgate.conformance.verdict import Failed, NotApplicable, check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
-from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Server]()
 
-_BYTES: Final = bytes(range(256))
-_NAME: Final = "bytes.bin"
 
 _WATCHED: Final = 0.6
 """Seconds after a caller has left in which a server that cancels its run would have done so."""
@@ -201,31 +199,24 @@ async def files_are_given_unharmed(ctx: Ctx) -> None:
     parts = [part for each in as_list(dig(run.json, "output")) for part in as_list(dig(each, "parts"))]
     files = [part for part in parts if dig(part, "content_encoding") == "base64"]
     check_shown(bool(files), "files", "gave no file")
-    got = [_decode_base64(dig(part, "content")) for part in files]
+    got = [decode_base64(dig(part, "content")) for part in files]
     check(None not in got, "content in base64", [dig(part, "content") for part in files], run)
-    has_name = any(dig(part, "name") == _NAME for part in files)
-    check_shown(_BYTES in got or has_name, "files", "gave a file of its own")
-    check(_BYTES in got, "the 256 bytes that were sent", [dig(part, "content") for part in files], run)
+    has_name = any(dig(part, "name") == FILE_NAME for part in files)
+    check_shown(BYTES in got or has_name, "files", "gave a file of its own")
+    check(BYTES in got, "the 256 bytes that were sent", [dig(part, "content") for part in files], run)
 
 
 async def _run_with_file(ctx: Ctx) -> Exchange:
     request = trigger_of(ctx, "files")
     request["input"][0]["parts"].append(
         {
-            "name": _NAME,
+            "name": FILE_NAME,
             "content_type": "application/octet-stream",
-            "content": base64.b64encode(_BYTES).decode(),
+            "content": base64.b64encode(BYTES).decode(),
             "content_encoding": "base64",
         }
     )
     return await ctx.target.create({**request, "mode": "sync"})
-
-
-def _decode_base64(content: Any) -> bytes | None:
-    try:
-        return base64.b64decode(str(content), validate=True)
-    except ValueError:
-        return None
 
 
 @probes.add

@@ -63,11 +63,11 @@ async def run_behaviour(ctx: Ctx, behaviour: str) -> Ran:
 
 
 _OTHERWISE: Final = {"question": TERMINAL, "fail": ("completed", "cancelled", "awaiting")}
-"""By behaviour, the statuses of a run whose agent has done something else."""
+"""Run statuses that show that the agent did something other than the behaviour. Keys: behaviours."""
 
 
 def _check_behaviour(behaviour: str, status: str) -> None:
-    """Raises NotShown if an agent was to show a behaviour, and its run has this status."""
+    """Check the final status of a run against a behaviour. Raises NotShown if the agent did something else."""
     check_shown(status not in _OTHERWISE.get(behaviour, ()), behaviour, f"gave a run that is {status}")
 
 
@@ -145,7 +145,7 @@ async def long_run(ctx: Ctx) -> AsyncGenerator[Ran]:
 
 
 async def stay_busy(ctx: Ctx) -> None:
-    """A run that is looked at after a while. Raises NotShown if it has ended."""
+    """Start a long run and look at it after BUSY seconds. Raises NotShown if it has ended."""
     since = asyncio.get_running_loop().time()
     async with _started_run(ctx) as made:
 

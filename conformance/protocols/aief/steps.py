@@ -14,10 +14,10 @@ from babelgate.conformance.protocols.aief.scenes import (
     play_task,
 )
 from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
+from babelgate.conformance.samples import WORDS, check_repeated
 from babelgate.conformance.verdict import BUSY, NotObserved, check, check_shown
 from babelgate.conformance.wire.exchange import dig
 from babelgate.conformance.wire.http import Unanswered
-from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Agent]()
 
@@ -222,7 +222,7 @@ async def step_at_work_is_shown_as_running(ctx: Ctx) -> None:
 
 
 async def _stay_busy(ctx: Ctx) -> None:
-    """A step that is given up after a while. Raises NotShown if it has ended by then."""
+    """Execute a long step and hang up after BUSY seconds. Raises NotShown if it has ended by then."""
     agent = await agent_for(ctx, "long")
     text = ctx.triggers["long"].text
     try:

@@ -94,11 +94,12 @@ _SHOWN_AS: Final[Mapping[str, tuple[str, str]]] = {
     "questions": ("interrupted", "__interrupt__"),
     "fail": ("error", "__error__"),
 }
-"""By behaviour, the status of a thread or a run, and the member of the values, that show it."""
+"""What shows a behaviour: the status of the thread or run, and a member of the values. Keys: behaviours."""
 
 
 async def _check_behaviour(ctx: Ctx, behaviour: str, thread_id: str, exchange: Exchange) -> None:
-    """Raises NotShown if neither the run, given its stream or the answer of a wait, nor its thread show a behaviour."""
+    """Check that a run or its thread shows a behaviour. `exchange` is the stream of the run, or the answer of a wait.
+    Raises NotShown."""
     if behaviour not in _SHOWN_AS:
         return
     status, member = _SHOWN_AS[behaviour]
@@ -155,7 +156,7 @@ async def at_work(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tup
 
 
 async def stay_busy(ctx: Ctx, layout: Layout) -> None:
-    """A run that is looked at after a while. Raises NotShown if it has ended."""
+    """Start a long run and look at it after BUSY seconds. Raises NotShown if it has ended."""
     since = asyncio.get_running_loop().time()
     async with _started_run(ctx, layout) as (thread_id, run_id, _):
 

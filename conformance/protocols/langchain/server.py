@@ -60,7 +60,7 @@ class Dialect:
 
 
 _MOST_SCHEMAS: Final = 20
-"""Agents whose schemas are looked at. Chosen."""
+"""Maximum number of agents whose schemas are read. Chosen."""
 
 AGENT_PROTOCOL: Final = Dialect("agent_id", ("role", "assistant"), False, 204, 204, 404, True, "stream", True)
 PLATFORM: Final = Dialect("assistant_id", ("type", "ai"), True, 202, 200, 200, False, "stream/events", False)
@@ -79,7 +79,7 @@ class Server:
         self.agent = agent
         """The id of the one that is judged where a trigger names none; empty: the server's default."""
         self.takes_messages = True
-        """False: that agent wants another input, which only its owner can know."""
+        """False if the schema of that agent has no messages: only the agent's owner knows an input then."""
         # The layout of the README has a plain text for an error, the newer one an object.
         has_texts = dialect is AGENT_PROTOCOL and all(layout.is_below for layout in layouts)
         error = "ErrorText" if has_texts else "Error"

@@ -1,7 +1,6 @@
 """Probes of calls of tools."""
 
 import asyncio
-import base64
 import json
 from contextlib import suppress
 from typing import Any, Final
@@ -13,10 +12,10 @@ from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import Called, call_of, call_plainly, call_tool, text_of
 from babelgate.conformance.protocols.mcp.target import Ctx, Server, request
+from babelgate.conformance.samples import WORDS, check_repeated, decode_base64
 from babelgate.conformance.verdict import BUSY, Failed, NotApplicable, Prerequisite, check, check_shown
 from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
 from babelgate.conformance.wire.http import Unanswered
-from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Server]()
 
@@ -92,15 +91,7 @@ async def files_are_given_with_their_type(ctx: Ctx) -> None:
         check(isinstance(kind, str) and "/" in kind, "a mimeType", each, done.reply.exchange)
         encoded = dig(held, "blob") or dig(held, "data")
         if encoded is not None:
-            check(_is_base64(encoded), "bytes in base64", each, done.reply.exchange)
-
-
-def _is_base64(encoded: Any) -> bool:
-    try:
-        base64.b64decode(str(encoded), validate=True)
-    except ValueError:
-        return False
-    return True
+            check(decode_base64(encoded) is not None, "bytes in base64", each, done.reply.exchange)
 
 
 @probes.add
@@ -228,7 +219,7 @@ async def cancel_of_nothing_is_ignored(ctx: Ctx) -> None:
 
 
 async def _stay_busy(ctx: Ctx) -> None:
-    """A call that is cancelled after a while. Raises NotShown if it has been answered by then."""
+    """Call a long tool and cancel the call after BUSY seconds. Raises NotShown if it has been answered by then."""
     _, params = await call_of(ctx, "long")
     body = request(f"judge-{uuid4().hex}", "tools/call", params)
     async with ctx.target.posted(body, schema="tools.call.request") as stream:

@@ -25,7 +25,7 @@ _PATHS: Final = ("chat", "responses", "models", "completions")
 
 
 _ANSWERS: Final = ("chat.completion", "response")
-"""What an answer says that it is, in `object`."""
+"""Values of the member `object` of a successful answer."""
 
 
 class Server:
@@ -129,7 +129,7 @@ def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
 
 
 def speaking(ctx: Ctx) -> str:
-    """The behaviour of a model that answers in several pieces, or of one that answers at all."""
+    """Return the behaviour to use for streams: `stream` if its trigger is given, else `plain`."""
     trigger = ctx.triggers["stream"]
     return "stream" if trigger.is_given and not trigger.is_never else "plain"
 
@@ -158,8 +158,8 @@ def events_of(exchange: Exchange) -> list[Any]:
 
 
 def check_answered(exchange: Exchange) -> None:
-    """Raises NotShown if a request for data was refused with an error: not every model can keep a schema, and one that
-    says so breaks nothing."""
+    """Check the status of an answer to a request for data. Raises NotShown if it is an error: a model that cannot keep
+    a schema, and says so, breaks nothing."""
     is_refusal = (exchange.status or 0) >= 400 and isinstance(dig(exchange.json, "error"), dict)
     check_shown(not is_refusal, "data", f"was refused with {exchange.status}")
     check(exchange.status == 200, "an answer with status 200, or an error", exchange.status, exchange)

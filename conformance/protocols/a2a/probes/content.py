@@ -7,15 +7,11 @@ from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.binding import TERMINAL, Reply, is_reason, state_of
 from babelgate.conformance.protocols.a2a.scenes import each_binding, final_reply, plain
+from babelgate.conformance.samples import BYTES, FILE_NAME, WORDS, check_repeated
 from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import NotJson, as_list, dig, parse_json
-from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Agent]()
-
-_BYTES: Final = bytes(range(256))
-"""Every byte there is, so that nothing that takes them for text gets through."""
-_NAME: Final = "bytes.bin"
 
 
 async def with_part(ctx: Ctx, binding: str, behaviour: str, part: dict[str, Any]) -> Reply:
@@ -26,7 +22,7 @@ async def with_part(ctx: Ctx, binding: str, behaviour: str, part: dict[str, Any]
 
 
 async def with_file(ctx: Ctx, binding: str) -> Reply:
-    part = {"raw": base64.b64encode(_BYTES).decode(), "filename": _NAME, "mediaType": "application/octet-stream"}
+    part = {"raw": base64.b64encode(BYTES).decode(), "filename": FILE_NAME, "mediaType": "application/octet-stream"}
     return await with_part(ctx, binding, "files", part)
 
 
@@ -51,9 +47,9 @@ async def files_are_given_unharmed(ctx: Ctx, binding: str) -> None:
     raws = [str(part["raw"]) for part in files if dig(part, "raw") is not None]
     check_shown(bool(raws), "files", "gave no file with its bytes")
     got = [_decode_base64(raw) for raw in raws]
-    has_name = any(dig(part, "filename") == _NAME for part in files)
-    check_shown(_BYTES in got or has_name, "files", "gave a file of its own")
-    check(_BYTES in got, "the 256 bytes that were sent, in base64", raws, sent.exchange)
+    has_name = any(dig(part, "filename") == FILE_NAME for part in files)
+    check_shown(BYTES in got or has_name, "files", "gave a file of its own")
+    check(BYTES in got, "the 256 bytes that were sent, in base64", raws, sent.exchange)
 
 
 def _is_json(text: str) -> bool:
@@ -77,10 +73,10 @@ async def files_have_names(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(with_file, binding)
     files = _files_of(sent)
     check_shown(bool(files), "files", "gave no file")
-    is_same = any(_decode_base64(str(dig(part, "raw"))) == _BYTES for part in files)
+    is_same = any(_decode_base64(str(dig(part, "raw"))) == BYTES for part in files)
     names = [dig(part, "filename") for part in files]
-    check_shown(is_same or _NAME in names, "files", "gave a file of its own")
-    check(_NAME in names, "the file with the name it came with", names, sent.exchange)
+    check_shown(is_same or FILE_NAME in names, "files", "gave a file of its own")
+    check(FILE_NAME in names, "the file with the name it came with", names, sent.exchange)
 
 
 def _files_of(sent: Reply) -> list[Any]:

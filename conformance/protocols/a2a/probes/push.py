@@ -301,7 +301,7 @@ async def a_config_may_come_later(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def deleted_config_is_not_pushed_to(ctx: Ctx, binding: str) -> None:
-    """What another config of the task is pushed tells when the deleted one would have been."""
+    """Delete one of two configs. The delivery to the other config shows when the deleted one would have been called."""
     await ctx.once(first_delivery, binding)
     await ctx.once(delete_config, binding)
     async with (

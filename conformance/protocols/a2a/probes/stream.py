@@ -34,7 +34,7 @@ async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
 
 
 async def first_of(stream: EventStream) -> Any:
-    """The task that a stream is about, by its first event. Raises Prerequisite."""
+    """Read the first event of a stream and return its task. Raises Prerequisite if it has none."""
     is_streaming(stream)
     first = await stream.next()
     task = task_of(first)
@@ -61,7 +61,7 @@ def streamed_artifacts(seen: Streamed) -> list[tuple[str, _Content]]:
 
 
 def kept_artifacts(task: Any) -> list[tuple[str, _Content]]:
-    """The same of a task. One that stands there twice is twice in the list."""
+    """Return the artifacts of a task in the same form. An artifact that the task has twice is in the list twice."""
     found = [(str(dig(each, "artifactId")), _content(each)) for each in as_list(dig(task, "artifacts"))]
     return sorted(found, key=lambda each: each[0])
 

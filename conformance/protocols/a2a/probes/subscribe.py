@@ -33,12 +33,12 @@ async def end_of(stream: EventStream) -> list[str]:
 
 
 async def _end(long: Long) -> bool:
-    """Cancel a task at work and return whether that was taken. What cannot be cancelled ends by itself, later."""
+    """Cancel a task at work. Return whether the agent accepted that; if not, the task ends by itself, later."""
     return not (await long.binding.call("CancelTask", {"id": long.id})).reason
 
 
 async def _need_end(long: Long, stream: EventStream) -> None:
-    """Raises NotObserved if the task is still at work, so that its streams have no reason to end."""
+    """Check that an open stream should have ended. Raises NotObserved if its task is still at work."""
     if not stream.exchange.is_ended and state_of(await long.get()) not in TERMINAL:
         raise NotObserved("the task cannot be cancelled and did not end in time", "long")
 

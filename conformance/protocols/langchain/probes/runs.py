@@ -24,10 +24,10 @@ from babelgate.conformance.protocols.langchain.server import (
     trigger_for,
     unknown_id,
 )
+from babelgate.conformance.samples import WORDS
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, dig
 from babelgate.conformance.wire.receiver import receiver
-from babelgate.conformance.words import WORDS
 
 probes: Final = Probes[Server]()
 

@@ -87,7 +87,7 @@ async def stream_plainly(ctx: Ctx, with_usage: bool = False) -> Streamed:
 
 
 async def answer_twice(ctx: Ctx) -> str:
-    """The text of an answer that is the same whenever it is asked for. Raises NotApplicable if there is none."""
+    """Ask for the same answer twice and return its text. Raises NotApplicable if the two texts differ."""
     bodies = [body_of(ctx, speaking(ctx)) for _ in range(2)]
     texts = [text_of(await complete(ctx, body)) for body in bodies]
     if texts[0] != texts[1]:

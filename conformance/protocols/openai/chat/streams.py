@@ -71,7 +71,7 @@ async def deltas_make_up_a_text(ctx: Ctx) -> None:
 
 @probes.add
 async def deltas_make_up_the_whole_text(ctx: Ctx) -> None:
-    """Compared with an answer that was not streamed, since a stream of chunks has no whole."""
+    """A stream of chunks does not repeat the whole text, so it is compared with an answer that was not streamed."""
     text = await ctx.once(answer_twice)
     done = await ctx.once(stream_plainly)
     check(done.text == text, f"deltas that add up to {text!r}", done.text, done.exchange)

@@ -16,9 +16,9 @@ from babelgate.conformance.protocols.openai.responses.scenes import (
     text_of,
 )
 from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, Server, check_answered
+from babelgate.conformance.samples import WORDS, check_repeated
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
-from babelgate.conformance.words import WORDS, check_repeated
 
 probes: Final = Probes[Server]()
 

@@ -74,7 +74,7 @@ async def _cancelled(ctx: Ctx) -> tuple[str, Exchange]:
 
 
 async def _stay_busy(ctx: Ctx) -> None:
-    """A response that is looked at after a while. Raises NotShown if it is complete."""
+    """Start a long response and look at it after BUSY seconds. Raises NotShown if it is complete."""
     since = asyncio.get_running_loop().time()
     id = str(dig((await _begun(ctx, "long")).json, "id"))
 
