@@ -419,7 +419,7 @@ class Record(Value, kw_only=False):
 
 
 def files_of(event: Event) -> list[FilePart]:
-    """Stored files that an event names."""
+    """Return the stored files that an event names."""
     match event:
         case PartAdded() | ArtifactAdded():
             parts = (event.part,)

@@ -103,7 +103,7 @@ def as_object(value: Any) -> JsonObject:
 
 
 def as_text(value: Any) -> str:
-    """The value if it is a text, or an empty one."""
+    """Return the value if it is a text, else an empty text."""
     return value if isinstance(value, str) else ""
 
 

@@ -59,7 +59,8 @@ class Adapter:
     carries: Mapping[str, Mapping[Feature, Carry]]
     """By version: every Feature, whole, with loss or dropped."""
     extended: Mapping[str, Mapping[Feature, Carry]] = field(default_factory=dict[str, Any])
-    """The same with the Babelgate extension (`babelgate.adapters.kit.extension`), of the versions that have it."""
+    """Features carried with the Babelgate extension (`babelgate.adapters.kit.extension`), by version. Versions without
+    the extension are left out."""
     examples: Callable[[str, str], Sequence[Example]]
     """(base URL without a trailing slash, agent name) → lines for the table of URLs."""
     webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])

@@ -1,4 +1,4 @@
-"""Which threads name which stored files."""
+"""Rows that say which threads name which stored files. A file without a row can be deleted."""
 
 from collections.abc import Sequence
 

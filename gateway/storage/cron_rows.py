@@ -18,9 +18,9 @@ from babelgate.gateway.storage.transaction import Transaction
 
 _CRON = table_of(CronRow)
 _AT_ONCE: Final = 100
-"""Crons that are looked at together."""
+"""Maximum number of due crons that one query returns. Chosen."""
 _MOST_CRONS: Final = 1000
-"""Crons of one owner."""
+"""Maximum number of crons of one owner. Chosen."""
 
 
 def _its(owner: str, cron_id: str) -> Any:
@@ -80,7 +80,7 @@ def count_crons(connection: Connection, owner: str, query: CronQuery) -> int:
 
 
 def _matching(connection: Connection, owner: str, query: CronQuery) -> Iterator[tuple[bool, Any, str, int]]:
-    """Whether there is something to sort it by, that, its id, and the bytes of its body."""
+    """Yield for each match: whether it has a sort key, the key, its id, and the size of its body in bytes."""
     with closing(connection.execute(stream_rows(select(_CRON.c.body).where(_CRON.c.owner == owner)))) as rows:
         for (body,) in rows:
             cron = decode_snapshot(Cron, body)

@@ -30,7 +30,7 @@ _SCHEMAS: Final = {"sqlite": _MIGRATIONS / "schema.sql", "postgresql": _MIGRATIO
 
 
 DatabaseError = SQLAlchemyError
-"""Whatever a driver or a statement raises."""
+"""Base class of the errors of the driver and of statements."""
 
 
 class Database(Protocol):

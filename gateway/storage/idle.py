@@ -9,7 +9,7 @@ from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import OPEN, EventRow, TaskRow, ThreadRow
 
 _LOOK: Final = 500
-"""Threads that one query looks at."""
+"""Maximum number of threads that one query reads. Chosen."""
 
 _THREAD, _TASK, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(EventRow)
 
@@ -22,13 +22,15 @@ class Idle:
     owner: str
     thread_id: str
     seq: int
-    """Of its newest record."""
+    """Sequence number of the thread's newest record."""
     unfinished: bool
 
 
 def idle_threads(connection: Connection, after: int, finished: int, unfinished: int) -> tuple[list[Idle], int | None]:
-    """Of some threads after a key those whose newest record is older than `finished`, or, where a task has not ended,
-    than `unfinished`; and the key to go on after, if there are more."""
+    """Look at the next threads after a key, and return the idle ones and the key to continue after (None: no more).
+
+    A thread is idle if its newest record is older than `finished`, or than `unfinished` if one of its tasks has not
+    ended. Both are times in microseconds since 1970."""
     newest = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).scalar_subquery()
     is_open = exists().where(_TASK.c.thread_pk == _THREAD.c.pk, text(f"task.{OPEN}"))
     some = (

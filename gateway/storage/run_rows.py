@@ -1,4 +1,4 @@
-"""Rows of runs: crashes, and the runs that know the ids of an agent's server."""
+"""Rows of runs: the number of crashes, and the ids of the upstream."""
 
 from sqlalchemy import Connection, select, update
 
@@ -17,7 +17,8 @@ def count_crashes(tx: Transaction, owner: str, run_id: str, pk: int, crashes: in
 
 
 def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
-    """The newest runs of an agent on a thread, oldest of them first: they know the upstream's ids."""
+    """Return the 20 newest runs of an agent on a thread, the oldest of them first. They know the ids that the upstream
+    has for the thread."""
     run = table_of(RunRow)
     newest = (
         select(run.c.body).where(run.c.thread_pk == pk, run.c.agent == agent).order_by(run.c.first_seq.desc()).limit(20)

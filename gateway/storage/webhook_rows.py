@@ -16,7 +16,7 @@ from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 _HOOK, _TASK = table_of(WebhookRow), table_of(TaskRow)
 _HOOKS: Final = 200
-"""Webhooks that go in one transaction."""
+"""Maximum number of webhooks that one transaction deletes. Chosen."""
 _IS_DELIVERED: Final = {"failures": 0, "next_try": None, "reason": None}
 BEGINS_AGAIN: Final = {**_IS_DELIVERED, "done": False, "given_up_at": None}
 """Values of a webhook whose schedule starts again, at its cursor."""
@@ -149,8 +149,8 @@ def delete_webhook(tx: Transaction, owner: str, task_id: str, webhook_id: str) -
 
 
 def forget_webhooks(tx: Transaction, cutoff: int) -> bool:
-    """Forget webhooks that are over, of tasks that ended before; one that was given up, as long after that. Returns
-    whether there may be more."""
+    """Delete some finished webhooks of tasks that ended before `cutoff`, in microseconds since 1970. A webhook that was
+    given up after `cutoff` stays. Returns whether there may be more."""
     key = (_HOOK.c.owner, _HOOK.c.task_id, _HOOK.c.webhook_id)
     of_task = (_TASK.c.owner == _HOOK.c.owner) & (_TASK.c.task_id == _HOOK.c.task_id)
     is_old = (_TASK.c.changed_at < cutoff) & (func.coalesce(_HOOK.c.given_up_at, 0) < cutoff)

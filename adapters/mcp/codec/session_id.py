@@ -6,9 +6,7 @@ from typing import Final
 from uuid import uuid4
 
 SESSION: Final = "mcp-session-id"
-"""Name of the header."""
-DEPARTURE: Final = "mcp_departure"
-"""In the state of a request: the `Departure` of its caller."""
+"""Name of the header that holds the session id."""
 _LENGTH: Final = 32
 """Characters of the random part, and of the digest."""
 

@@ -48,6 +48,8 @@ from babelgate.canonical import (
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
+DEPARTURE: Final = "mcp_departure"
+"""Key in the state of a request for the `Departure` of its caller."""
 PROTOCOL: Final = "mcp"
 
 _HOLD: Final = 1.0

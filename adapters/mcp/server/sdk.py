@@ -25,10 +25,10 @@ from babelgate.adapters.kit.extension import Request, decode_request, params
 from babelgate.adapters.kit.headers import read_line
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM
-from babelgate.adapters.mcp.codec.session_id import DEPARTURE, SESSION
+from babelgate.adapters.mcp.codec.session_id import SESSION
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
 from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
-from babelgate.adapters.mcp.server.calls import Calls, MissingCapability, Retry
+from babelgate.adapters.mcp.server.calls import DEPARTURE, Calls, MissingCapability, Retry
 from babelgate.adapters.mcp.wire import RECORDS
 from babelgate.canonical import FaultError, Hub
 from babelgate.canonical.value import JsonObject

@@ -16,9 +16,9 @@ from babelgate.adapters.kit.server.caller import caller, has_siblings
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.mcp import wire as w
-from babelgate.adapters.mcp.codec.session_id import DEPARTURE, SESSION, is_session_of, is_stateless, make_session_id
+from babelgate.adapters.mcp.codec.session_id import SESSION, is_session_of, is_stateless, make_session_id
 from babelgate.adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
-from babelgate.adapters.mcp.server.calls import Calls
+from babelgate.adapters.mcp.server.calls import DEPARTURE, Calls
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 
