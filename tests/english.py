@@ -17,54 +17,62 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 
-VERBS: Final = frozenset(
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
+VERBS: Final = words(
     """
-    abort accept access acknowledge acquire activate adapt add adjust admit adopt advance advertise aggregate align allocate
-    allow announce answer append apply approve archive arrange ask assemble assert assign associate attach attempt
-    authenticate authorize await back balance batch begin bind block bound break broadcast buffer build bump cache calculate
-    call cancel cap capture carry cast catch chain change charge check choose chunk cite claim classify clean clear clip
-    clone close coalesce collapse collect combine commit compact compare compile complete compose compress compute
-    concatenate configure confirm connect construct consume continue convert copy correct correlate count cover create cut
-    deal declare decline decode decompress decorate decrease deduplicate define delay delegate delete deliver demand
-    dequeue derive describe deserialize destroy detach detect determine diff digest direct disable discard disconnect
-    discover dispatch display distribute divide do download drain draw drive drop dump duplicate echo edit embed emit empty
-    enable encode end enforce enqueue ensure enter enumerate erase escape estimate evaluate evict examine exchange exclude
-    execute exercise exhaust exit expand expect expire explain export expose express extend extract fail feed fetch fill
-    filter finalize find finish fire flatten flush fold follow forbid force fork format forward freeze gather generate get
-    give grant group grow guarantee guard guess halt hand handle hash hide hold identify ignore implement import include
-    increase index infer inform inherit initialize inject insert inspect install instruct intercept interpret interrupt
-    introduce invalidate invoke isolate issue iterate join judge keep kill label launch lead learn lease leave lend let
-    limit link list listen load lock log look lookup loop lower maintain make manage map mark mask match measure merge
-    migrate mimic mint mirror mock modify monitor mount move multiply name narrow negotiate nest normalize note notify number
-    observe obtain offer omit open order pack pad page paginate paint parse partition pass patch pause perform persist pick
-    pin place plan play poll pool pop populate post postpone predict prefer prefix prepare present preserve prevent print
-    probe process produce project promise promote propagate propose prove provide prune publish pull purge push put
-    qualify query queue quote raise rank rate reach read rebuild recall receive recognize recompute reconcile reconnect
-    reconstruct record recover redact redirect reduce refer refresh refuse register reject relay release reload remember
-    remind remove rename render renew reopen reorder repair repeat replace replay reply report represent request require
-    reserve reset resolve respond restart restore restrict restructure resubscribe resume retrieve retry return reuse
-    reverse revert review rewrite roll rotate round route run sample save scale scan schedule score search seed select send
-    separate serialize serve set settle share shift shorten show shrink shut sign signal simulate size skip slice sort
-    space split spread stage stamp start state step stop store stream strip submit subscribe subtract suggest sum supply
-    support suppress suspend swap switch synchronize tag take tear tell terminate test throttle throw tick time touch trace
-    track train transfer transform translate transmit traverse treat trigger trim truncate try turn type unpack unregister
-    unsubscribe unwrap update upgrade upload use validate verify view visit wait wake walk warn watch weigh widen withdraw
-    withhold wrap write yield zip
-    """.split()
+    abort accept access acknowledge acquire activate adapt add adjust admit adopt advance advertise aggregate
+    align allocate allow announce answer append apply approve archive arrange ask assemble assert assign
+    associate attach attempt authenticate authorize await back balance batch begin bind block bound break
+    broadcast buffer build bump cache calculate call cancel cap capture carry cast catch chain change charge
+    check choose chunk cite claim classify clean clear clip clone close coalesce collapse collect combine commit
+    compact compare compile complete compose compress compute concatenate configure confirm connect construct
+    consume continue convert copy correct correlate count cover create cut deal declare decline decode
+    decompress decorate decrease deduplicate define delay delegate delete deliver demand dequeue derive describe
+    deserialize destroy detach detect determine diff digest direct disable discard disconnect discover dispatch
+    display distribute divide do download drain draw drive drop dump duplicate echo edit embed emit empty enable
+    encode end enforce enqueue ensure enter enumerate erase escape estimate evaluate evict examine exchange
+    exclude execute exercise exhaust exit expand expect expire explain export expose express extend extract fail
+    feed fetch fill filter finalize find finish fire flatten flush fold follow forbid force fork format forward
+    freeze gather generate get give grant group grow guarantee guard guess halt hand handle hash hide hold
+    identify ignore implement import include increase index infer inform inherit initialize inject insert
+    inspect install instruct intercept interpret interrupt introduce invalidate invoke isolate issue iterate
+    join judge keep kill label launch lead learn lease leave lend let limit link list listen load lock log look
+    lookup loop lower maintain make manage map mark mask match measure merge migrate mimic mint mirror mock
+    modify monitor mount move multiply name narrow negotiate nest normalize note notify number observe obtain
+    offer omit open order pack pad page paginate paint parse partition pass patch pause perform persist pick pin
+    place plan play poll pool pop populate post postpone predict prefer prefix prepare present preserve prevent
+    print probe process produce project promise promote propagate propose prove provide prune publish pull purge
+    push put qualify query queue quote raise rank rate reach read rebuild recall receive recognize recompute
+    reconcile reconnect reconstruct record recover redact redirect reduce refer refresh refuse register reject
+    relay release reload remember remind remove rename render renew reopen reorder repair repeat replace replay
+    reply report represent request require reserve reset resolve respond restart restore restrict restructure
+    resubscribe resume retrieve retry return reuse reverse revert review rewrite roll rotate round route run
+    sample save scale scan schedule score search seed select send separate serialize serve set settle share
+    shift shorten show shrink shut sign signal simulate size skip slice sort space split spread stage stamp
+    start state step stop store stream strip submit subscribe subtract suggest sum supply support suppress
+    suspend swap switch synchronize tag take tear tell terminate test throttle throw tick time touch trace track
+    train transfer transform translate transmit traverse treat trigger trim truncate try turn type unpack
+    unregister unsubscribe unwrap update upgrade upload use validate verify view visit wait wake walk warn watch
+    weigh widen withdraw withhold wrap write yield zip
+    """
 )
 """Verbs that the docstring of a function may begin with."""
 
-FRAGMENTS: Final = frozenset(
+FRAGMENTS: Final = words(
     """
-    of by for in on at with without from to as until till since before after above below under over between among through
-    during within into onto upon per against about beside besides beyond behind despite
-    it its they their them those these this that he she we our ours theirs
-    what who whom whose which where when why how whether whatever whoever wherever whichever whenever
-    and or but nor so because if unless though although while than then also only not never neither either
-    there here nobody somebody anybody nothing something anything everything none ones
-    is are was were be been has have had does did can may must will would shall should
-    said told heard asked given made kept taken found known left sent done gone seen begun
-    """.split()
+    of by for in on at with without from to as until till since before after above below under over between
+    among through during within into onto upon per against about beside besides beyond behind despite it its
+    they their them those these this that he she we our ours theirs what who whom whose which where when why how
+    whether whatever whoever wherever whichever whenever and or but nor so because if unless though although
+    while than then also only not never neither either there here nobody somebody anybody nothing something
+    anything everything none ones is are was were be been has have had does did can may must will would shall
+    should said told heard asked given made kept taken found known left sent done gone seen begun
+    """
 )
 """Words that no docstring begins with: it would be a fragment, or its subject would stand elsewhere."""
 
@@ -105,7 +113,6 @@ BANNED: Final = {
     "of its own": "say 'its own' or 'separate'",
     "of their own": "say 'their own' or 'separate'",
     "once more": "say 'again'",
-    "of two": "say which one",
     "ours": "say 'the gateway's'",
     "theirs": "name the owner",
     "makes of": "say 'converts'",
@@ -119,10 +126,10 @@ BANNED: Final = {
 }
 """Words and phrases of docstrings and comments, each with what to write instead."""
 
-LOCALS: Final = frozenset(
-    "told said given asked made heard kept taken own theirs ours gone seen got shown meant known".split()
-)
+LOCALS: Final = words("told said given asked made heard kept taken own theirs ours gone seen got shown meant known")
 """Names of locals and parameters that say how a value came, and not what it holds."""
+
+_OWNERS: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 WORDS: Final = 35
 """Maximum number of words in a sentence."""
@@ -153,17 +160,15 @@ def violations(path: Path) -> Iterator[Violation]:
 def in_docstrings(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
     """Yield the line, rule and excerpt of every violation in docstrings and field docstrings."""
     for owner in ast.walk(tree):
-        body = getattr(owner, "body", None)
-        if not isinstance(body, list):
-            continue
+        body = owner.body if isinstance(owner, _OWNERS) else []
         for index, statement in enumerate(body):
-            match statement:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    is_action = index == 0 and is_imperative(owner)
-                    for rule in opening(text, is_action=is_action):
-                        yield statement.lineno, rule, excerpt(text)
-                    for rule in in_text(text):
-                        yield statement.lineno, rule, excerpt(text)
+            if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+                continue
+            text = statement.value.value
+            if isinstance(text, str):
+                is_action = index == 0 and is_imperative(owner)
+                for rule in (*opening(text, is_action=is_action), *in_text(text)):
+                    yield statement.lineno, rule, excerpt(text)
 
 
 def is_imperative(owner: ast.AST) -> bool:
@@ -187,7 +192,7 @@ def in_text(text: str) -> Iterator[str]:
     """Yield the rules that a text breaks: banned words, and sentences that are too long."""
     plain = re.sub(r"`[^`]*`|\"[^\"]*\"", "X", text)
     for phrase, advice in BANNED.items():
-        if re.search(rf"\b{phrase}\b", plain, re.IGNORECASE):
+        if re.search(rf"(?<!there )\b{phrase}\b", plain, 0 if phrase.endswith("none") else re.IGNORECASE):
             yield f"'{phrase}': {advice}"
     for paragraph in re.split(r"\n\s*\n|\n\s*[-*|]|:\n", plain):
         for sentence in re.split(r"(?<=[.!?])\s", " ".join(paragraph.split())):
@@ -212,6 +217,8 @@ def in_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
                 yield node.lineno, "name it by what it holds", name
             case ast.Name(id=name, ctx=ast.Store()) if name in LOCALS:
                 yield node.lineno, "name it by what it holds", name
+            case _:
+                pass
 
 
 def excerpt(text: str) -> str:

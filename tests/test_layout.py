@@ -19,7 +19,20 @@ ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("canonical", "adapters", "gateway", "conformance")
 
 VOCABULARY: Final = frozenset(
-    {"__init__", "wire", "codec", "write", "read", "request", "errors", "agents", "carries", "server", "client"}
+    {
+        "__init__",
+        "wire",
+        "frameworks",
+        "codec",
+        "write",
+        "read",
+        "request",
+        "errors",
+        "agents",
+        "carries",
+        "server",
+        "client",
+    }
 )
 """The jobs of an adapter (the table in CONTRIBUTING.md): files where small, folders where large."""
 
@@ -124,6 +137,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/a2a/wire/*": "tests/adapters/a2a/test_golden.py",
     "adapters/a2a/codec/dialect.py": "tests/adapters/a2a/test_golden.py",
     "adapters/a2a/read/*": "tests/adapters/a2a/test_client.py",
+    "adapters/a2a/frameworks/*": "tests/adapters/a2a/codec/test_marks.py",
     "adapters/a2a/client/*": "tests/adapters/a2a/test_client.py",
     "adapters/a2a/server/call.py": "tests/adapters/a2a/server/test_jsonrpc.py",
     "adapters/a2a/server/follow.py": "tests/adapters/a2a/server/test_operation.py",

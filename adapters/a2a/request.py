@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import msgspec
 
-from babelgate.adapters.a2a.codec.asks import AG2, Reply, encode_offer
+from babelgate.adapters.a2a.codec.asks import Reply
 from babelgate.adapters.a2a.codec.dialect import Dialect
+from babelgate.adapters.a2a.frameworks.ag2 import CLIENT_TOOLS, encode_offer
 from babelgate.adapters.a2a.read.questions import replies
 from babelgate.adapters.a2a.wire.task import PROTOCOL, derived_id, shown_part
 from babelgate.adapters.kit.extension import URI, encode_ids, encode_start, encode_uploads, split_uploads
@@ -37,7 +38,7 @@ def request(
     before = call.upstream.get("task")
     said = replies(call, past) if answers else Reply(_input(call))
     if offers and call.tools:
-        extensions = dict.fromkeys((*said.extensions, AG2))
+        extensions = dict.fromkeys((*said.extensions, CLIENT_TOOLS))
         said = replace(said, parts=(*said.parts, encode_offer(call.tools)), extensions=tuple(extensions))
     return dialect.encode_send(
         _message(call, said),

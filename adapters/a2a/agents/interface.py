@@ -9,6 +9,7 @@ from json import dumps
 from typing import Any, Final, Literal, cast
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
+from babelgate.adapters.a2a.frameworks import FRAMEWORKS
 from babelgate.adapters.kit.client.agent_name import legal_name
 from babelgate.adapters.kit.extension import URI
 from babelgate.canonical import AgentInfo, FaultCode, FaultError, Skill
@@ -21,10 +22,8 @@ _JSON_RPC, _REST = "JSONRPC", "HTTP+JSON"
 _WELL_KNOWN: Final = "/.well-known/"
 _CARDS: Final = (f"{_WELL_KNOWN}agent-card.json", f"{_WELL_KNOWN}agent.json")
 _PORTS: Final = {"http": 80, "https": 443}
-_LANGGRAPH: Final = "https://langchain.com/a2a/extensions/history-scope/v1"
-"""On the cards of langgraph-api 0.16.7."""
-_SPEAK_IN_STATUS: Final = ("a2a-extensions.beeai.dev", "a2a-extensions.agentstack.beeai.dev")
-"""Hosts of the extensions on the cards of beeai-sdk 0.3.7 and agentstack-sdk 0.7.1, whose agents answer so."""
+_PRIVATE: Final = frozenset({URI}.union(*(framework.private_extensions for framework in FRAMEWORKS)))
+"""Extensions that are not passed on: the gateway has an entry of its own for its extension."""
 _CARD: Final = frozenset(
     {
         "name",
@@ -175,9 +174,8 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
     capabilities = card.get("capabilities")
     streams = isinstance(capabilities, dict) and cast("JsonObject", capabilities).get("streaming") is True
     extensions = objects_in(as_object(capabilities).get("extensions"))
-    speaks_in_status = any(_host(each.get("uri")) in _SPEAK_IN_STATUS for each in extensions)
-    says_all_again = any(each.get("uri") == _LANGGRAPH for each in extensions)
-    extended = any(each.get("uri") == URI for each in extensions)
+    uris = [as_text(extension.get("uri")) for extension in extensions]
+    frameworks = [each for each in FRAMEWORKS if each.is_on_card is not None and any(map(each.is_on_card, uris))]
     relayed = [str(each["uri"]) for each in extensions if _is_relayed(each)][:MOST_EXTENSIONS]
     for each in _entries(card):
         declared, binding = each.get("url"), str(each.get("protocolBinding") or _JSON_RPC).upper()
@@ -191,15 +189,11 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
             rest=binding == _REST,
             tenant=tenant if isinstance(tenant, str) else "",
             streams=streams,
-            speaks_in_status=speaks_in_status,
-            says_all_again=says_all_again,
-            extended=extended,
+            speaks_in_status=any(framework.answers_in_status for framework in frameworks),
+            says_all_again=any(framework.repeats_answer for framework in frameworks),
+            extended=URI in uris,
             extensions=tuple(relayed),
         )
-
-
-def _host(uri: object) -> str:
-    return uri.partition("://")[2].partition("/")[0] if isinstance(uri, str) else ""
 
 
 def _version(text: object) -> Version | None:
@@ -281,7 +275,7 @@ def _is_relayed(extension: JsonObject) -> bool:
     """Whether it is true of the agent behind the gateway, too. An extension puts what it has into metadata, which go
     through, and so does the header by which a caller activates it (specification 1.0, 3.2.6)."""
     uri = extension.get("uri")
-    if not isinstance(uri, str) or uri in (URI, _LANGGRAPH):  # ours has an entry of its own, this one a header
+    if not isinstance(uri, str) or uri in _PRIVATE:
         return False
     if _NAME.fullmatch(uri) is None:
         return False

@@ -21,8 +21,8 @@ from babelgate.adapters.a2a.agents.interface import (
 )
 from babelgate.adapters.a2a.client.binding import Binding, Replies, create_binding
 from babelgate.adapters.a2a.client.http import HttpClient
-from babelgate.adapters.a2a.codec.asks import AG2
-from babelgate.adapters.a2a.read.draft import STREAMING
+from babelgate.adapters.a2a.frameworks.ag2 import CLIENT_TOOLS
+from babelgate.adapters.a2a.frameworks.agentstack import STREAMING
 from babelgate.adapters.a2a.read.parts import decode_reply, decode_state
 from babelgate.adapters.a2a.read.task_events import EventReader
 from babelgate.adapters.a2a.request import losses, request
@@ -116,7 +116,7 @@ class _Run(UpstreamRun):
         """With the extensions that the caller has activated for this run, and those by which the agent tells more."""
         binding, asked = await self._server.load_binding(), [*find_activated(self._call.input.extra)]
         if binding.offers and self._call.tools:
-            asked.append(AG2)
+            asked.append(CLIENT_TOOLS)
         if not any(PROTOCOL in message.extra for message in self._call.messages):
             # A caller of A2A would be sent it as it comes, and has not asked for it.
             asked += [uri for uri in binding.interface.extensions if uri.endswith(STREAMING)]

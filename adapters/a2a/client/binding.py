@@ -15,9 +15,9 @@ from pydantic_core import to_json
 from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client.http import HttpClient
 from babelgate.adapters.a2a.codec import v0_3, v0_3_rest, v1_0
-from babelgate.adapters.a2a.codec.asks import AG2
 from babelgate.adapters.a2a.codec.dialect import DataRule, Dialect
 from babelgate.adapters.a2a.errors import decode_error
+from babelgate.adapters.a2a.frameworks.ag2 import CLIENT_TOOLS
 from babelgate.adapters.kit.client.answers import parse_answer, read_bytes
 from babelgate.adapters.kit.client.frames import FrameStream, is_stream
 from babelgate.adapters.kit.extension import URI
@@ -91,7 +91,7 @@ class Binding(ABC):
         self.extended = interface.extended and interface.streams
         """The extension is activated: without streams, what a finished task has no room for could not be had."""
         self._name_extensions(())
-        self.offers = AG2 in interface.extensions and interface.version == "1.0" and not self.extended
+        self.offers = CLIENT_TOOLS in interface.extensions and interface.version == "1.0" and not self.extended
         """The caller's tools are told as ag2 takes them."""
 
     def _name_extensions(self, uris: Sequence[str]) -> None:

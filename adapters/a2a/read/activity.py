@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from json import dumps
 
-from babelgate.adapters.a2a.codec.marks import ToolUse
+from babelgate.adapters.a2a.frameworks.framework import ToolUse
 from babelgate.adapters.a2a.read.mirror import MOST
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.task import PROTOCOL, SHOWN, derived_id

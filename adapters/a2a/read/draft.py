@@ -7,7 +7,8 @@ from typing import Any, Final, TypeGuard, cast
 
 from msgspec.json import encode
 
-from babelgate.adapters.a2a.codec.marks import DecodedContent
+from babelgate.adapters.a2a.frameworks.agentstack import STREAMING
+from babelgate.adapters.a2a.frameworks.framework import DecodedContent
 from babelgate.adapters.a2a.read.artifacts import ArtifactTracker, rest
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.task import DRAFT
@@ -16,8 +17,6 @@ from babelgate.canonical import Event, FaultError, Part, ReasoningPart
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Extra, Json, JsonObject
 
-STREAMING: Final = "/ui/streaming/v1"
-"""How the URI of the extension ends, and with it the key of its metadata."""
 _MOST_BYTES: Final = 4_000_000
 """Bytes of changes of one message, as JSON, that are followed: the rest is told when the message is whole."""
 

@@ -1,6 +1,7 @@
 """Why a task of another A2A server failed."""
 
-from babelgate.adapters.a2a.codec.marks import DecodedContent, error_of
+from babelgate.adapters.a2a.codec.marks import error_of
+from babelgate.adapters.a2a.frameworks.framework import DecodedContent
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.canonical import BLAME, Fault, FaultCode
 from babelgate.canonical.message import text_of

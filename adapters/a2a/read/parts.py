@@ -1,7 +1,7 @@
 """A2A parts → canonical parts, by their shape: the version that is spoken does not tell, because servers mix the
 generations."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -153,15 +153,6 @@ def merge_replies(replies: Sequence[w.Message]) -> w.Message:
             parts.append(part)
     metadata = {name: value for message in said for name, value in (message.metadata or {}).items()}
     return said[0].model_copy(update={"parts": parts, "metadata": metadata or None})
-
-
-def distinct_lines(texts: Iterable[str]) -> Sequence[str]:
-    lines: list[str] = []
-    for text in texts:
-        if lines and text.startswith(lines[-1]):  # langgraph-api 0.16.7 says all of it each time
-            lines.pop()
-        lines.append(text)
-    return lines
 
 
 def own_of(extra: Extra) -> JsonObject:

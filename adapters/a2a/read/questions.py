@@ -1,16 +1,18 @@
-"""What another A2A server asks, as questions, and what it is answered.
+"""Questions of another A2A server, and the replies that answer them.
 
-A question has a name where a data part `{"id", "value", "schema"?, "response_schema"?}` says so: langgraph-api 0.16.7
-and gateways like this one write that, and take `{"resume": [{"id", "value"}, …]}` as answers. Such a gateway has the
-schema of a single one in the message's metadata. Questions in other forms are read, and answered, by `codec.asks`.
+A question can have an id, in a data part that langgraph-api and gateways like this one write
+(`frameworks.langgraph_api`). Such a gateway puts the schema of a single question in the message's metadata. Questions
+in other forms are read, and answered, by `codec.asks`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, cast
 
-from babelgate.adapters.a2a.codec.asks import Question, Reply, decode_asked, decode_calls, encode_answers, is_answer
+from babelgate.adapters.a2a.codec.asks import Reply, decode_asked, decode_calls, encode_answers, is_answer
 from babelgate.adapters.a2a.codec.marks import is_thought
+from babelgate.adapters.a2a.frameworks.framework import Question
+from babelgate.adapters.a2a.frameworks.langgraph_api import INTERRUPT, is_resume, read_question, write_answers
 from babelgate.adapters.a2a.read.parts import as_extra, own_of
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.task import PROTOCOL
@@ -18,56 +20,42 @@ from babelgate.canonical import DataPart, Invocation, Message, Part, Record, Tex
 from babelgate.canonical.event import InterruptAnswered, InterruptRaised
 from babelgate.canonical.value import Json, JsonObject
 
-_INTERRUPT: Final = "Interrupt"
-"""The artifact in which langgraph-api 0.16.7 puts what it asks."""
-_NAMED: Final = frozenset({"id", "value", "schema", "response_schema"})
-
-
-def _decode_question(part: Part) -> Question | None:
-    """The question that a data part names."""
-    data = part.data if isinstance(part, DataPart) else None
-    if not isinstance(data, dict) or not {"id", "value"} <= set(data) <= _NAMED:
-        return None
-    # langgraph-api 0.16.7 names the schema `response_schema`; `schema` is the gateway's own.
-    question_id, schema = data["id"], data.get("schema") or data.get("response_schema")
-    if not isinstance(question_id, str) or not question_id:
-        return None
-    return Question((), question_id, data["value"], schema if isinstance(schema, dict) else None)
-
 
 def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only_named: bool = False) -> list[Question]:
-    """The questions in a status message: each ends with the data part that names it. A message without such parts is
-    one question, unless it asks in another form. `only_named`: none, if any part is something else."""
+    """Return the questions in a status message.
+
+    Each question with an id ends with the data part that names it. A message without ids is one question, unless it has
+    a framework's form. With `only_named`, the list is empty if any part belongs to no id.
+    """
     found: list[Question] = []
-    said: list[Part] = []
+    words: list[Part] = []
     for part in parts:
-        named = _decode_question(part)
+        named = read_question(part)
         if named is None:
             if only_named:
                 return []
-            said.append(part)
+            words.append(part)
         else:
-            found.append(Question(tuple(said), named.id, named.value, named.schema))
-            said.clear()
-    if found and said:
-        last = found[-1]
-        found[-1] = Question((*last.parts, *said), last.id, last.value, last.schema)
+            found.append(replace(named, parts=tuple(words)))
+            words.clear()
+    if found and words:
+        found[-1] = replace(found[-1], parts=(*found[-1].parts, *words))
     schema = _schema_in(metadata)
     if len(found) == 1 and found[0].schema is None:
-        found[0] = Question(found[0].parts, found[0].id, found[0].value, schema)
+        found[0] = replace(found[0], schema=schema)
     if found or only_named:
         return found
-    # google-adk 2.13.0 repeats with its question what it thought before.
-    if asked := decode_asked([part for part in parts if not is_thought(part)], metadata):
-        return asked
-    data = [part.data for part in said if isinstance(part, DataPart)]
-    return [Question(tuple(said), value=data[0] if len(data) == 1 else None, schema=schema)]
+    # google-adk 2.13.0 repeats its earlier thoughts with its question.
+    if in_form := decode_asked([part for part in parts if not is_thought(part)], metadata):
+        return in_form
+    data = [part.data for part in words if isinstance(part, DataPart)]
+    return [Question(tuple(words), value=data[0] if len(data) == 1 else None, schema=schema)]
 
 
-def _held_questions(name: str | None, parts: Sequence[Part]) -> list[Question]:
-    """Those in an artifact, which are asked when the task stops for them: langgraph-api 0.16.7, ag2 1.2.1."""
-    named = questions(parts, only_named=True) if name == _INTERRUPT else []
-    return named or decode_calls(parts)
+def _questions_in_artifact(name: str | None, parts: Sequence[Part]) -> list[Question]:
+    """Return the questions in an artifact, which are asked when the task stops for them; none in most artifacts."""
+    named = questions(parts, only_named=True) if name == INTERRUPT else []
+    return named or decode_calls(name, parts)
 
 
 class QuestionTracker:
@@ -97,7 +85,7 @@ class QuestionTracker:
 
     def hold(self, name: str | None, parts: Sequence[Part]) -> bool:
         """Whether the parts of an artifact are questions, which are asked when the task stops for them."""
-        asked = _held_questions(name, parts)
+        asked = _questions_in_artifact(name, parts)
         if asked:  # calls are an artifact each, and all other questions one
             kept = [each for each in self.held if each.form]
             known = self._asked | {each.id for each in kept}
@@ -170,12 +158,8 @@ def replies(call: Invocation, past: Sequence[Record]) -> Reply:
         )
     named = [each.get("id") for each in own]
     if len(call.answers) > 1 and all(named):
-        resume: list[Json] = [
-            # As langgraph-api 0.16.7 takes answers to several interrupts at once.
-            {"id": name, "value": answer.value}
-            for name, answer in zip(named, call.answers, strict=True)
-        ]
-        return Reply((DataPart(data={"resume": resume}),))
+        values = ((str(name), answer.value) for name, answer in zip(named, call.answers, strict=True))
+        return Reply((write_answers(values),))
     if len(call.answers) == 1 and said and _says(said, call.answers[0]):
         return Reply(said)
     return Reply(
@@ -189,6 +173,6 @@ def replies(call: Invocation, past: Sequence[Record]) -> Reply:
 def _says(said: Sequence[Part], answer: InterruptAnswered) -> bool:
     """Whether the caller's message is the answer, and not only words for an answer that is data. One that names the
     question does so by an id of ours."""
-    if any(isinstance(part, DataPart) and isinstance(part.data, dict) and "resume" in part.data for part in said):
+    if any(map(is_resume, said)):
         return False
     return isinstance(answer.value, str) or not all(isinstance(part, TextPart) for part in said)

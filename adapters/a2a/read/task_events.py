@@ -10,18 +10,19 @@ What frameworks say beside the protocol is read by `codec.marks`, and told as wh
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from babelgate.adapters.a2a.codec.asks import SHARED
 from babelgate.adapters.a2a.codec.dialect import DataRule
 from babelgate.adapters.a2a.codec.marks import (
-    DecodedContent,
     author_of,
     decode_artifact,
     decode_marks,
+    event_id_of,
     has_task_after_end,
-    is_trajectory,
-    usage_of_task,
 )
 from babelgate.adapters.a2a.codec.names import to_snake_case
+from babelgate.adapters.a2a.frameworks.agentstack import is_trajectory
+from babelgate.adapters.a2a.frameworks.framework import DecodedContent
+from babelgate.adapters.a2a.frameworks.langgraph_api import last_versions
+from babelgate.adapters.a2a.frameworks.opencode import SHARED
 from babelgate.adapters.a2a.read.activity import Activity
 from babelgate.adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, kind_of, metadata_of, rest
 from babelgate.adapters.a2a.read.draft import Draft
@@ -35,7 +36,6 @@ from babelgate.adapters.a2a.read.parts import (
     decode_parts,
     decode_reply,
     decode_state,
-    distinct_lines,
     has_content,
     is_callers,
     merge_replies,
@@ -44,7 +44,7 @@ from babelgate.adapters.a2a.read.parts import (
 )
 from babelgate.adapters.a2a.read.questions import QuestionTracker, decode_interrupts, in_words, questions
 from babelgate.adapters.a2a.read.token import TokenReader
-from babelgate.adapters.a2a.read.usage import UsageCounter
+from babelgate.adapters.a2a.read.usage import UsageCounter, usage_of_task
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.task import AGAIN, ASIDE, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
 from babelgate.adapters.kit.extension import URI, RecordReader, decode_said
@@ -523,9 +523,7 @@ class EventReader:
         elif self._draft.is_of(message):
             self._tell_draft(message)
         elif (
-            "adk_event_id" in (beside or {})
-            and text_of(tuple(decoded.parts))
-            and message.messageId not in self._remarks
+            event_id_of(beside) is not None and text_of(tuple(decoded.parts)) and message.messageId not in self._remarks
         ):
             # google-adk 2.13.0 says its answer twice: as anything else, and then as an artifact.
             self._pending = (message, decoded)
@@ -614,7 +612,7 @@ class EventReader:
 
     def _answer_by_progress(self) -> None:
         """A task that completes without any answer has given it on the way: what was said is the answer after all."""
-        lines = distinct_lines(self._progress.values())
+        lines = last_versions(self._progress.values())
         if any(lines):
             # Who cites counts characters of pieces that belong together (agentstack-sdk 0.7.1).
             text = TextPart(text=("" if self._citations else "\n").join(lines))

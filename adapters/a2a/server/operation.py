@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import a2a_error
+from babelgate.adapters.a2a.frameworks import langgraph_api
 from babelgate.adapters.a2a.wire.requests import Listing, Send, activation_extra
 from babelgate.adapters.a2a.wire.task import PROTOCOL
 from babelgate.adapters.a2a.write.recorded import RecordedWriter
@@ -233,7 +234,8 @@ async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) 
     # `referenceTaskIds`.
     if task.is_terminal:
         raise _task_ended_error(dialect)
-    resumed = _resume_answers(ask.message)
+    # More than one answer at once, which A2A has no form for.
+    resumed = langgraph_api.read_answers(ask.message.parts)
     try:
         if task.is_waiting:
             ask.start.check_absent()
@@ -253,20 +255,6 @@ def _task_ended_error(dialect: Dialect) -> FaultError:
     """A terminal task takes no messages: -32004 in 1.0 (3.4.3), where 0.3's own SDK says -32602."""
     message = "The task has ended; send a message without taskId to start another."
     return a2a_error("UNSUPPORTED_OPERATION" if dialect.version == "1.0" else "INVALID_PARAMS", message)
-
-
-def _resume_answers(message: Message) -> dict[str, Json] | None:
-    """Answers by question: `{"resume": [{"id": …, "value": …}, …]}` in a data part, as langgraph-api 0.16.7 takes
-    them. Any other data is not of that form."""
-    for part in message.parts:
-        resume = part.data.get("resume") if isinstance(part, DataPart) and isinstance(part.data, dict) else None
-        if not isinstance(resume, list) or not resume:
-            continue
-        entries = [entry for entry in resume if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
-        if len(entries) == len(resume):
-            # More than one answer at once, which A2A has no form for.
-            return {str(entry["id"]): entry.get("value") for entry in entries}
-    return None
 
 
 def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[str, Json] | None) -> Answers:

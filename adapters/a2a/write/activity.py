@@ -1,13 +1,16 @@
-"""What A2A has no form for → the forms that clients of it understand: thoughts, tools, citations and usage in the
-metadata that other frameworks write. Who does not know them sees a task at work.
+"""Thoughts, tools, citations and usage → the forms of frameworks, which A2A lacks.
 
-Each is what `codec.marks` reads; which client shows what of it is in docs/dialects.md.
+Each is written into metadata in the form of google-adk, of agentstack-sdk, or of both; usage also in that of kagent. A
+client that does not know them sees a running task. `codec.marks` reads the same forms; docs/dialects.md shows what
+clients make of them.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
+from babelgate.adapters.a2a.frameworks import agentstack, google_adk, kagent
+from babelgate.adapters.a2a.frameworks.framework import as_words
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,
@@ -21,71 +24,73 @@ from babelgate.canonical import (
 from babelgate.canonical.event import ToolEnded, ToolStarted
 from babelgate.canonical.value import Json, JsonObject
 
-_EXTENSIONS: Final = "https://a2a-extensions.agentstack.beeai.dev/ui"
-TRAJECTORY: Final = f"{_EXTENSIONS}/trajectory/v1"
-CITATION: Final = f"{_EXTENSIONS}/citation/v1"
-_CITED: Final = "/ui/citation/v1"
-USAGE: Final = "https://kagent.dev/extensions/usage/v1"
+TRAJECTORY: Final = agentstack.EXTENSIONS + agentstack.TRAJECTORY.removeprefix("/ui")
+CITATION: Final = agentstack.EXTENSIONS + agentstack.CITATION.removeprefix("/ui")
 
 
 def encode_thought(part: ReasoningPart) -> tuple[TextPart, JsonObject]:
-    """The part of a message, and the message's metadata; so the others."""
-    shown = TextPart(text=part.text, media_type=part.media_type, metadata={**part.metadata, "adk_thought": True})
-    return shown, {TRAJECTORY: {"title": "thought", "content": part.text}}
+    """Return the part of a message that shows a thought, and the message's metadata."""
+    metadata = {**part.metadata, google_adk.THOUGHT: True}
+    text_part = TextPart(text=part.text, media_type=part.media_type, metadata=metadata)
+    return text_part, {TRAJECTORY: {"title": "thought", "content": part.text}}
 
 
 def encode_call(event: ToolStarted) -> tuple[DataPart, JsonObject]:
+    """Return the part of a message that shows a tool call, and the message's metadata."""
     data: JsonObject = {"id": event.call_id or "", "name": event.name}
-    return _tool("function_call", data, "args", event.input), _trajectory(f"{event.name} (request)", event.input)
+    return _genai_part("function_call", data, "args", event.input), _trajectory(f"{event.name} (request)", event.input)
 
 
 def as_call(part: ToolCallPart) -> ToolStarted:
-    """A call that an agent makes in a message, as the event that others have of it."""
+    """Return the event of a tool call that is a part of a message."""
     try:
-        given: Json = json.loads(part.arguments) if part.arguments else None
+        arguments: Json = json.loads(part.arguments) if part.arguments else None
     except (ValueError, RecursionError):
-        given = part.arguments
-    return ToolStarted(call_id=part.call_id, name=part.name, input=given)
+        arguments = part.arguments
+    return ToolStarted(call_id=part.call_id, name=part.name, input=arguments)
 
 
 def as_result(part: ToolResultPart, name: str) -> ToolEnded:
+    """Return the event of a tool's result that is a part of a message."""
     if not part.error:
         return ToolEnded(call_id=part.call_id, name=name, output=part.output)
-    words = part.output if isinstance(part.output, str) else json.dumps(part.output, ensure_ascii=False)
-    return ToolEnded(call_id=part.call_id, name=name, fault=Fault(code=FaultCode.AGENT_FAILED, message=words))
+    fault = Fault(code=FaultCode.AGENT_FAILED, message=as_words(part.output))
+    return ToolEnded(call_id=part.call_id, name=name, fault=fault)
 
 
 def encode_result(event: ToolEnded) -> tuple[DataPart, JsonObject]:
+    """Return the part of a message that shows a tool's result, and the message's metadata."""
     data: JsonObject = {"id": event.call_id or "", "name": event.name}
     if event.fault is None:
-        part = _tool("function_response", data, "response", event.output)
+        part = _genai_part("function_response", data, "response", event.output)
         return part, _trajectory(f"{event.name} (response)", event.output)
-    failed: JsonObject = {"error": event.fault.message}
+    response: JsonObject = {"error": event.fault.message}
     if event.output is not None:
-        failed["result"] = event.output
-    part = _tool("function_response", data, "response", failed, within="result")
+        response["result"] = event.output
+    part = _genai_part("function_response", data, "response", response, member="result")
     return part, _trajectory(f"{event.name} (error)", event.fault.message)
 
 
-def _tool(kind: str, data: JsonObject, name: str, value: Json, *, within: str | None = None) -> DataPart:
-    """genai's calls and responses are objects, and google-adk 2.13.0 takes nothing else. `within` = the member that is
-    the value, where it is not all."""
-    metadata: JsonObject = {"adk_type": kind, "kagent.dev/a2a/part-type": kind}
+def _genai_part(kind: str, data: JsonObject, name: str, value: Json, *, member: str | None = None) -> DataPart:
+    """Return a call or response of genai, whose arguments or result must be an object (google-adk 2.13.0).
+
+    `member` is the member of the object that is the value, if the object is only a wrapper.
+    """
+    metadata: JsonObject = {google_adk.PART_TYPE: kind, kagent.PART_TYPE: kind}
     if not isinstance(value, dict):
-        value, within = ({} if value is None else {"result": value}), "result"
-    if within is not None:
-        metadata["babelgate"] = {"value": within}
+        value, member = ({} if value is None else {"result": value}), "result"
+    if member is not None:
+        metadata["babelgate"] = {"value": member}
     return DataPart(data={**data, name: value}, metadata=metadata)
 
 
 def _trajectory(title: str, content: Json) -> JsonObject:
-    words = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-    return {TRAJECTORY: {"title": title, "content": words}}
+    return {TRAJECTORY: {"title": title, "content": as_words(content)}}
 
 
-def encode_citations(cited: Sequence[AnnotationPart]) -> JsonObject:
-    """Of an artifact or a message."""
-    told: list[JsonObject] = [
+def encode_citations(citations: Sequence[AnnotationPart]) -> JsonObject:
+    """Return the metadata of an artifact or message with these citations."""
+    encoded: list[JsonObject] = [
         {
             name: value
             for name, value in (
@@ -97,14 +102,16 @@ def encode_citations(cited: Sequence[AnnotationPart]) -> JsonObject:
             )
             if value is not None
         }
-        for part in cited
+        for part in citations
     ]
-    return {CITATION: {"citations": told}}
+    return {CITATION: {"citations": encoded}}
 
 
 def is_cited(metadata: JsonObject) -> bool:
-    """Whether it cites in one of the forms that are read."""
-    return any(key in ("adk_citation_metadata", "adk_grounding_metadata") or key.endswith(_CITED) for key in metadata)
+    """Return True if the metadata contain citations in a form that is read."""
+    return any(
+        key in (google_adk.CITATIONS, google_adk.GROUNDING) or key.endswith(agentstack.CITATION) for key in metadata
+    )
 
 
 _NAMES: Final[Mapping[str, tuple[str, str]]] = {
@@ -114,18 +121,18 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "input_tokens_details.cached_tokens": ("cachedContentTokenCount", "cachedInputTokens"),
     "output_tokens_details.reasoning_tokens": ("thoughtsTokenCount", "reasoningTokens"),
 }
-"""The Responses API's word → that of google-adk 2.13.0, and of kagent 1.0.0a17."""
+"""Names of google-adk 2.13.0 and of kagent 1.0.0a17, by the name of the Responses API."""
 
 
-def encode_usage(told: JsonObject) -> JsonObject:
-    """Of the status that ends a task; empty where there are no figures."""
+def encode_usage(usage: JsonObject) -> JsonObject:
+    """Return the metadata of the status that ends a task; empty if the usage has no counts."""
     adk: JsonObject = {}
-    kagent: JsonObject = {}
-    for path, (first, second) in _NAMES.items():
+    kagents: JsonObject = {}
+    for path, (adk_name, kagent_name) in _NAMES.items():
         name, _, detail = path.partition(".")
-        count: Json = told.get(name)
+        count: Json = usage.get(name)
         if detail:
             count = cast("JsonObject", count).get(detail) if isinstance(count, dict) else None
         if isinstance(count, int):
-            adk[first], kagent[second] = count, count
-    return {"adk_usage_metadata": adk, USAGE: kagent} if adk else {}
+            adk[adk_name], kagents[kagent_name] = count, count
+    return {google_adk.USAGE: adk, kagent.USAGE: kagents} if adk else {}

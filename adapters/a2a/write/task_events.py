@@ -11,6 +11,7 @@ from typing import ClassVar, Final, cast
 import msgspec
 
 from babelgate.adapters.a2a.codec.names import to_camel_case
+from babelgate.adapters.a2a.frameworks.langgraph_api import write_question
 from babelgate.adapters.a2a.wire.task import (
     AGAIN,
     BESIDE,
@@ -412,15 +413,12 @@ class EventWriter:
                 if shown is not None:
                     parts.append(shown)
             said, schema = asked.message.text, asked.answer_schema
-            data: JsonObject = {"id": interrupt_id, "value": asked.value}
             if len(self._open) == 1:
                 metadata = {"babelgate": {"question": interrupt_id, **({} if schema is None else {"schema": schema})}}
                 if said and asked.value in (None, said):
                     continue
-            elif schema is not None:
-                # The data part of langgraph-api 0.16.7, and its name for the schema beside the gateway's own.
-                data |= {"response_schema": schema, "schema": schema}
-            parts.append(DataPart(data=data))
+                schema = None
+            parts.append(write_question(interrupt_id, asked.value, schema))
         return self._status_message(record, tuple(parts) or (_EMPTY,), metadata)
 
     def _status_message(self, record: Record, parts: tuple[Part, ...], metadata: JsonObject) -> Message:

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters.a2a.codec.marks import add_usage, decode_marks, usage_of_message, usage_of_task
+from babelgate.adapters.a2a.codec.marks import decode_marks
 from babelgate.adapters.a2a.read.task_events import EventReader
+from babelgate.adapters.a2a.read.usage import add_usage, usage_of_message, usage_of_task
 from babelgate.canonical import AnnotationPart, DataPart, Event, Fault, ReasoningPart, RunStatus, TextPart
 from babelgate.canonical.event import (
     Custom,

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from babelgate.adapters.a2a.codec.marks import DecodedContent, ToolUse, decode_marks, usage_of_task
+from babelgate.adapters.a2a.codec.marks import decode_marks
+from babelgate.adapters.a2a.frameworks.framework import DecodedContent, ToolUse
+from babelgate.adapters.a2a.read.usage import usage_of_task
 from babelgate.adapters.a2a.write import activity
 from babelgate.canonical import AnnotationPart, Fault, FaultCode, Part, ReasoningPart, ToolCallPart, ToolResultPart
 from babelgate.canonical.event import ToolEnded, ToolStarted

@@ -1,0 +1,16 @@
+"""Dialect of crewai 1.15.30."""
+
+from typing import Final
+
+from babelgate.adapters.a2a.frameworks.framework import DecodedContent, Framework
+from babelgate.canonical import DataPart
+
+
+def _read_artifact(content: DecodedContent, artifact_id: str, task_id: str | None) -> None:
+    """Take the only part of the artifact `result_<task id>` for the structured output."""
+    if task_id and artifact_id == f"result_{task_id}" and len(content.parts) == 1 and content.output is None:
+        [part] = content.parts
+        content.output = part.data if isinstance(part, DataPart) else None
+
+
+CREWAI: Final = Framework(read_artifact=_read_artifact)

@@ -1,0 +1,32 @@
+"""Dialect of strands-agents 1.62."""
+
+from typing import Final
+
+from babelgate.adapters.a2a.frameworks.framework import Framework, Question, text_parts
+from babelgate.canonical import DataPart
+from babelgate.canonical.json import as_object, as_text, objects_in
+from babelgate.canonical.value import Json, JsonObject
+
+
+def _read_interrupts(part: DataPart) -> list[Question]:
+    """Return the interrupts in a data part. The text of its message names all of them (`words`)."""
+    data = as_object(part.data)
+    questions: list[Question] = []
+    for interrupt in objects_in(data.get("interrupts")) if set(data) == {"interrupts"} else ():
+        interrupt_id, reason = as_text(interrupt.get("interruptId")), interrupt.get("reason")
+        if interrupt_id:
+            words = text_parts(reason if isinstance(reason, str) else as_text(interrupt.get("name")))
+            form: JsonObject = {"as": "interruptResponse", "id": interrupt_id, "words": True}
+            questions.append(Question(words, interrupt_id, reason, form=form))
+    return questions
+
+
+def _write_response(form: JsonObject, value: Json) -> DataPart:
+    return DataPart(data={"interruptResponse": {"interruptId": form["id"], "response": value}})
+
+
+STRANDS: Final = Framework(
+    read_question=_read_interrupts,
+    answers={"interruptResponse": _write_response},
+    is_answer=lambda part: "interruptResponse" in as_object(part.data),
+)
