@@ -84,7 +84,7 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "reserve": "whether there was a free slot",
     "start_over": "whether anything of what is void had been shown",
     "take_news": "whether it goes on with what was told",
-    "tell_states": "whether none was too large",
+    "read_reply": "whether the message is the whole answer",
     "settle": "what became of a commit, which is certain after it",
     "delete_cron": "whether there was one",
     "forget_webhooks": "whether there may be more",

@@ -72,10 +72,10 @@ class Interface:
     rest: bool = False
     tenant: str = ""
     streams: bool = True
-    speaks_in_status: bool = False
-    """Answers are the messages of the status, and no artifacts."""
-    says_all_again: bool = False
-    """The message of each status is all of the answer so far."""
+    answers_in_status: bool = False
+    """Answers are the messages of the status, and not artifacts."""
+    repeats_answer: bool = False
+    """Each message of the status contains the whole answer so far."""
     extended: bool = False
     """Its card declares the extension."""
     extensions: tuple[str, ...] = ()
@@ -189,8 +189,8 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
             rest=binding == _REST,
             tenant=tenant if isinstance(tenant, str) else "",
             streams=streams,
-            speaks_in_status=any(framework.answers_in_status for framework in frameworks),
-            says_all_again=any(framework.repeats_answer for framework in frameworks),
+            answers_in_status=any(framework.answers_in_status for framework in frameworks),
+            repeats_answer=any(framework.repeats_answer for framework in frameworks),
             extended=URI in uris,
             extensions=tuple(relayed),
         )

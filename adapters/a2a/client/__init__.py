@@ -24,6 +24,7 @@ from babelgate.adapters.a2a.client.http import HttpClient
 from babelgate.adapters.a2a.frameworks.ag2 import CLIENT_TOOLS
 from babelgate.adapters.a2a.frameworks.agentstack import STREAMING
 from babelgate.adapters.a2a.read.parts import decode_reply, decode_state
+from babelgate.adapters.a2a.read.run_state import Habits
 from babelgate.adapters.a2a.read.task_events import EventReader
 from babelgate.adapters.a2a.request import losses, request
 from babelgate.adapters.a2a.wire import replies as w
@@ -124,7 +125,7 @@ class _Run(UpstreamRun):
 
     @property
     def is_cancellable(self) -> bool:
-        return self._reader.task_id is not None and not self._reader.stopped
+        return self._reader.task_id is not None and not self._reader.is_stopped
 
     async def cancel(self) -> None:
         if self._reader.task_id is not None:
@@ -162,7 +163,7 @@ class _Run(UpstreamRun):
                 self._server.binding = None  # perhaps the server has changed, and its card tells how
                 yield self._look_whether_moved_on(binding, self._refused)
                 break
-        if reader.stopped or reader.replied:
+        if reader.is_stopped or reader.replied:
             return
         if reader.records.active or (self._is_attached and reader.records.run_id is not None):
             yield self._catch_up(await self._binding())
@@ -174,9 +175,9 @@ class _Run(UpstreamRun):
             yield self._poll(binding, is_once=True)
             if reader.records.active:
                 yield self._catch_up(binding)
-            elif not reader.stopped:
+            elif not reader.is_stopped:
                 yield self._subscribe(binding)
-        if not reader.stopped:
+        if not reader.is_stopped:
             yield self._poll(binding)
 
     async def _recall(self) -> Stage:
@@ -226,7 +227,7 @@ class _Run(UpstreamRun):
                     yield [*self._rebind(), *await self._read_whole(binding, reply)]
                     if reader.records.behind:
                         return
-                    if reader.stopped:
+                    if reader.is_stopped:
                         await heard.drain()
                         return
             if reader.task_id is None and not reader.replied:
@@ -250,7 +251,7 @@ class _Run(UpstreamRun):
             events = self._read(task)
         except FaultError:
             raise refused from None
-        if not self._reader.stopped and self._reader.state in WAITING:
+        if not self._reader.is_stopped and self._reader.state in WAITING:
             raise refused
         yield events
 
@@ -262,7 +263,7 @@ class _Run(UpstreamRun):
             for task in await backoff.look(look) or ():
                 events = self._read(task)
                 yield events
-                if is_once or self._reader.stopped:
+                if is_once or self._reader.is_stopped:
                     return
             if events:
                 backoff.reset()
@@ -284,18 +285,17 @@ class _Run(UpstreamRun):
                             return
                     begun = True
                     yield self._read(reply)
-                    if reader.stopped:
+                    if reader.is_stopped:
                         await heard.drain()
                         return
 
     def _adopt(self, binding: Binding) -> None:
-        reader, interface = self._reader, binding.interface
-        reader.rule, reader.speaks_in_status = binding.rule, interface.speaks_in_status
-        reader.says_all_again = interface.says_all_again
+        interface = binding.interface
+        self._reader.habits = Habits(binding.rule, interface.answers_in_status, interface.repeats_answer)
 
     def _catch_up(self, binding: Binding) -> Stage:
         reader = self._reader
-        return catch_up(reader.records, partial(self._tell_again, binding), lambda: reader.stopped)
+        return catch_up(reader.records, partial(self._tell_again, binding), lambda: reader.is_stopped)
 
     async def _tell_again(self, binding: Binding, start: int) -> Stage:
         reader = self._reader
@@ -306,9 +306,9 @@ class _Run(UpstreamRun):
         ):
             async for reply in heard:
                 yield await self._read_whole(binding, reply)
-                if reader.stopped:
+                if reader.is_stopped:
                     await heard.drain()
-                if reader.stopped or reader.records.behind:
+                if reader.is_stopped or reader.records.behind:
                     return
 
     async def _read_whole(self, binding: Binding, reply: Json) -> Sequence[Event]:

@@ -1,45 +1,47 @@
-"""Calls of tools, and steps, that another A2A server tells of: each once, however often it is told."""
+"""Tool calls, steps and states that another A2A server reports. Each is told once, however often it is sent."""
 
 from collections.abc import Sequence
 from json import dumps
 
 from babelgate.adapters.a2a.frameworks.framework import ToolUse
-from babelgate.adapters.a2a.read.mirror import MOST
+from babelgate.adapters.a2a.read.mirror import MOST, TOO_LARGE
+from babelgate.adapters.a2a.read.run_state import RunState
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.task import PROTOCOL, SHOWN, derived_id
-from babelgate.canonical import Event, Fault, FaultCode
+from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.event import Custom, StepEnded, StepStarted, ToolEnded, ToolStarted
 from babelgate.canonical.value import Json, JsonObject
 
 
 class Activity:
-    """Of one run."""
+    """Tool calls, steps and states of one run."""
 
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
+    def __init__(self, run: RunState) -> None:
+        self._run = run
         self.is_relayed = False
-        """A gateway like this one tells it, and the steps that it has read as events of their own."""
+        """True if another gateway reports the run: it sends the steps that it has read as events."""
         self._calls: dict[str, str] = {}
-        """Tools that were begun, by id: their names."""
+        """Names of all started tools, by call id."""
         self._running: list[str] = []
-        """Ids of those that have not ended."""
+        """Ids of the calls without an end."""
         self._results: set[tuple[str, str]] = set()
-        """Ids and outputs of those that have."""
+        """Ids and outputs of the calls with an end."""
         self._steps: list[str] = []
-        """Names of those that are known by nothing else, and have not ended."""
+        """Names of the running steps that have no id."""
         self._authors: dict[str, tuple[str, str]] = {}
-        """By branch, the agent within that speaks, and the id of its step."""
+        """Name and step id of the inner agent that writes, by branch."""
         self._groups: set[str] = set()
-        self._numbered = 0
-        """Steps of this run that were given an id."""
+        self._step_count = 0
+        """Number of this run's steps with an id."""
         self._states = set[tuple[str, str, str]]()
-        """What was told of the agent's state: the id of the message or artifact, the name, and the value."""
+        """Changes of state that were told: the id of the message or artifact, the name, and the value as JSON."""
 
-    def recall(self, event: ToolStarted | ToolEnded, *, mine: bool) -> None:
+    def recall(self, event: ToolStarted | ToolEnded, *, is_own: bool) -> None:
+        """Remember a recorded tool call. `is_own`: it is of this run."""
         call_id = event.call_id or ""
         if isinstance(event, ToolStarted):
             self._calls[call_id] = event.name
-            if mine:
+            if is_own:
                 self._running.append(call_id)
         else:
             self._results.add((call_id, _as_key(event.output)))
@@ -47,123 +49,127 @@ class Activity:
                 self._running.remove(call_id)
 
     def recall_step(self, event: StepStarted | StepEnded) -> None:
-        """Of this run."""
+        """Remember a recorded step of this run."""
         own: JsonObject = event.extra.get(PROTOCOL) or {}
         branch, group = own.get("branch"), own.get("group")
         is_start = isinstance(event, StepStarted)
         if isinstance(branch, str) and is_start:
             self._authors[branch] = (event.name, event.step_id or "")
-            self._numbered += 1
+            self._step_count += 1
         elif isinstance(branch, str):
             self._authors.pop(branch, None)
-        elif isinstance(group, str):  # which ends with the run
+        elif isinstance(group, str):  # it ends with the run
             self._groups.add(group)
-            self._numbered += 1
+            self._step_count += 1
         elif is_start:
             self._steps.append(event.name)
         elif event.name in self._steps:
             self._steps.remove(event.name)
 
-    def use(self, events: list[Event], tools: Sequence[ToolUse], said: w.Message | None = None) -> None:
-        """Calls that the agent makes itself."""
-        extra: JsonObject = {PROTOCOL: {"messageId": said.messageId}} if said is not None and said.messageId else {}
+    def use(self, tools: Sequence[ToolUse], message: w.Message | None = None) -> None:
+        """Add the begins and ends of tool calls that the agent makes itself."""
+        extra: JsonObject = {PROTOCOL: {"messageId": message.messageId}} if message and message.messageId else {}
         for use in tools:
-            call_id = use.call_id or self._call_id(use)
+            call_id = use.call_id or self._find_call(use)
             if not use.ended:
                 if call_id not in self._calls:
-                    self._begin(events, call_id, use.name, use.value, extra)
+                    self._begin(call_id, use.name, use.value, extra)
                 continue
-            done = (call_id, _as_key(use.value))
-            if done in self._results:
+            result = (call_id, _as_key(use.value))
+            if result in self._results:
                 continue
-            if call_id not in self._running:  # its begin was not told, or it was asked about meanwhile
-                self._begin(events, call_id, use.name or self._calls.get(call_id, "tool"), None, extra)
+            if call_id not in self._running:  # the server sent no begin, or the call was a question in between
+                self._begin(call_id, use.name or self._calls.get(call_id, "tool"), None, extra)
             fault = None if use.error is None else Fault(code=FaultCode.AGENT_FAILED, message=use.error)
             name = self._calls[call_id]
-            events.append(ToolEnded(call_id=call_id, name=name, output=use.value, fault=fault, extra=extra))
+            self._run.events.append(ToolEnded(call_id=call_id, name=name, output=use.value, fault=fault, extra=extra))
             self._running.remove(call_id)
-            self._results.add(done)
+            self._results.add(result)
 
-    def _call_id(self, use: ToolUse) -> str:
-        """Where the server says none: that of the last call of the name that has not ended, or a new one."""
+    def _find_call(self, use: ToolUse) -> str:
+        """Return the id of a call without one: for an end that of the last running call of its name, else a new id."""
         if use.ended:
-            found = next((each for each in reversed(self._running) if self._calls[each] == use.name), None)
-            if found is not None:
-                return found
-        return derived_id(self._run_id, "tool", str(len(self._calls) + 1))
+            call_id = next((running for running in reversed(self._running) if self._calls[running] == use.name), None)
+            if call_id is not None:
+                return call_id
+        return derived_id(self._run.run_id, "tool", str(len(self._calls) + 1))
 
-    def _begin(self, events: list[Event], call_id: str, name: str, given: Json, extra: JsonObject) -> None:
+    def _begin(self, call_id: str, name: str, arguments: Json, extra: JsonObject) -> None:
         self._calls[call_id] = name
         self._running.append(call_id)
-        events.append(ToolStarted(call_id=call_id, name=name, input=given, extra=extra))
+        self._run.events.append(ToolStarted(call_id=call_id, name=name, input=arguments, extra=extra))
 
-    def tell_steps(self, events: list[Event], steps: Sequence[tuple[str, str]]) -> None:
-        for name, what in () if self.is_relayed else steps:
-            if what == "started":
+    def tell_steps(self, steps: Sequence[tuple[str, str]]) -> None:
+        """Add the begins and ends of steps, given by name and `started`, `completed` or `error`."""
+        for name, phase in () if self.is_relayed else steps:
+            if phase == "started":
                 self._steps.append(name)
-                events.append(StepStarted(name=name))
+                self._run.events.append(StepStarted(name=name))
             elif name in self._steps:
                 self._steps.remove(name)
-                fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{name} failed") if what == "error" else None
-                events.append(StepEnded(name=name, fault=fault))
+                fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{name} failed") if phase == "error" else None
+                self._run.events.append(StepEnded(name=name, fault=fault))
 
-    def tell_author(self, events: list[Event], author: str, branch: str) -> None:
-        """An agent within speaks, empty = the one that is called: what it does is a step, until another one speaks in
-        its branch, in one that it left, or in one that left it."""
+    def tell_author(self, author: str, branch: str) -> None:
+        """Begin the step of the inner agent that writes; an empty name is the called agent, which has no step.
+
+        The step ends when another agent writes in its branch, or in a branch that one of the two has left.
+        """
         known = self._authors.get(branch)
         if self.is_relayed or (known is not None and known[0] == author):
             return
-        for each in [each for each in self._authors if _is_within(each, branch) or _is_within(branch, each)]:
-            name, step_id = self._authors.pop(each)
-            extra: JsonObject = {PROTOCOL: {"branch": each}}
-            events.append(StepEnded(step_id=step_id, name=name, node=name, extra=extra))
+        for other in [other for other in self._authors if _is_within(other, branch) or _is_within(branch, other)]:
+            name, step_id = self._authors.pop(other)
+            extra: JsonObject = {PROTOCOL: {"branch": other}}
+            self._run.events.append(StepEnded(step_id=step_id, name=name, node=name, extra=extra))
         if author:
-            step_id = self._begin_step(events, author, {"branch": branch}, node=author)
+            step_id = self._begin_step(author, {"branch": branch}, node=author)
             self._authors[branch] = (author, step_id)
 
-    def tell_groups(self, events: list[Event], groups: Sequence[tuple[str, str]]) -> None:
-        """Each once; it ends with the run."""
+    def tell_groups(self, groups: Sequence[tuple[str, str]]) -> None:
+        """Begin a step for each new group of progress reports. It ends with the run."""
         for group, title in groups:
             if group not in self._groups and not self.is_relayed:
                 self._groups.add(group)
-                self._begin_step(events, title, {"group": group})
+                self._begin_step(title, {"group": group})
 
-    def _begin_step(self, events: list[Event], name: str, own: JsonObject, *, node: str = "") -> str:
-        self._numbered += 1
-        step_id = derived_id(self._run_id, "step", str(self._numbered))
-        events.append(StepStarted(step_id=step_id, name=name, node=node, extra={PROTOCOL: own}))
+    def _begin_step(self, name: str, own: JsonObject, *, node: str = "") -> str:
+        self._step_count += 1
+        step_id = derived_id(self._run.run_id, "step", str(self._step_count))
+        self._run.events.append(StepStarted(step_id=step_id, name=name, node=node, extra={PROTOCOL: own}))
         return step_id
 
     def recall_state(self, event: Custom) -> None:
+        """Remember a recorded change of state."""
         own: JsonObject = event.extra.get(PROTOCOL) or {}
-        of = own.get("of")
-        if of is not None:
-            self._states.add((of, event.name, _as_key(event.value)))
+        source_id = own.get("of")
+        if source_id is not None:
+            self._states.add((source_id, event.name, _as_key(event.value)))
 
-    def tell_states(
-        self, events: list[Event], states: Sequence[tuple[str, Json]], of: str | None, *, is_shown: bool
-    ) -> bool:
-        """Each once. `of` = the id of what tells it; without one it is an update, which comes once. `is_shown`: callers
-        of A2A see the metadata in which it stands. False, if one is too large."""
-        fits = True
+    def tell_states(self, states: Sequence[tuple[str, Json]], source_id: str | None, *, is_shown: bool) -> None:
+        """Add changes of state, each once. Those that are too large are a loss.
+
+        `source_id` is the id of the message or artifact; None for an update, which comes once. `is_shown`: callers of
+        A2A see the metadata with the changes.
+        """
         for name, value in states:
-            key = (of or "", name, _as_key(value))
-            if of and key in self._states:
+            key = (source_id or "", name, _as_key(value))
+            if source_id and key in self._states:
                 continue
             self._states.add(key)
             if len(key[-1]) > MOST:
-                fits = False
+                self._run.lose("custom", TOO_LARGE)
                 continue
-            extra: JsonObject = {PROTOCOL: {"of": of}} if of else {}
-            events.append(Custom(name=name, value=value, extra={**extra, **({SHOWN: {}} if is_shown else {})}))
-        return fits
+            extra: JsonObject = {PROTOCOL: {"of": source_id}} if source_id else {}
+            shown: JsonObject = {SHOWN: {}} if is_shown else {}
+            self._run.events.append(Custom(name=name, value=value, extra={**extra, **shown}))
 
 
 def _is_within(branch: str, other: str) -> bool:
-    """Whether it is the other one, or has left it."""
+    """Return True if a branch is the other one, or has left it."""
     return not other or branch == other or branch.startswith(f"{other}.")
 
 
 def _as_key(value: Json) -> str:
-    """Equal for values that are; a2a-sdk 1.3.0 makes 1.0 of 1, and sorts no members."""
+    """Return the same text for equal values; a2a-sdk 1.3.0 turns 1 into 1.0, and does not sort members."""
     return dumps(value, sort_keys=True)

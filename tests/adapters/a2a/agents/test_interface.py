@@ -211,7 +211,7 @@ def test_langgraphs_a2a_endpoint_says_all_of_its_answer_with_each_token() -> Non
     for extensions, says in (([{"uri": uri}], True), ([{"uri": f"{uri}/x"}], False), ([], False)):
         found = find_interface({"name": "x", "url": "http://a", "capabilities": {"extensions": extensions}}, "http://a")
         assert found is not None
-        assert found.says_all_again is says
+        assert found.repeats_answer is says
 
 
 @pytest.mark.parametrize(
@@ -227,4 +227,4 @@ def test_agents_of_agentstack_speak_in_their_status(uri: Any, speaks: bool) -> N
     card = {"name": "x", "url": "http://a", "capabilities": {"streaming": True, "extensions": [{"uri": uri}, 7]}}
     found = find_interface(card, "http://a")
     assert found is not None
-    assert (found.streams, found.speaks_in_status) == (True, speaks)
+    assert (found.streams, found.answers_in_status) == (True, speaks)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from babelgate.adapters.a2a.codec.marks import decode_marks
+from babelgate.adapters.a2a.read.run_state import Habits
 from babelgate.adapters.a2a.read.task_events import EventReader
 from babelgate.adapters.a2a.read.usage import add_usage, usage_of_message, usage_of_task
 from babelgate.canonical import AnnotationPart, DataPart, Event, Fault, ReasoningPart, RunStatus, TextPart
@@ -30,12 +31,12 @@ CITED = AnnotationPart(start=0, end=5, url="https://e.org/a", title="A")
 
 def read(*replies: Any, reader: EventReader | None = None, in_status: bool = False) -> list[Event]:
     """As a client reads: until the task stops."""
-    reader = reader or EventReader(RUN, speaks_in_status=in_status)
+    reader = reader or EventReader(RUN, Habits(answers_in_status=in_status))
     events: list[Event] = []
     for reply in replies:
-        if not reader.stopped:
+        if not reader.is_stopped:
             events += reader.read(reply)
-    return [*events, *reader.close()] if reader.replied and not reader.stopped else events
+    return [*events, *reader.close()] if reader.replied and not reader.is_stopped else events
 
 
 def fault_in(*replies: Any) -> Fault:
@@ -215,9 +216,9 @@ def test_agno_tells_its_usage_in_the_task_that_comes_after_the_end() -> None:
     counted: Any = {**task, "history": [{**task["history"][0], "metadata": metrics}]}
     reader = EventReader(RUN)
     events = [event for reply in (*replies, end) for event in reader.read(reply)]
-    assert not reader.stopped
+    assert not reader.is_stopped
     events += reader.read(counted)
-    assert reader.stopped
+    assert reader.is_stopped
     assert events[-1] == RunEnded(usage=metrics["metrics"])
     assert said(heard(events)) == [("It is sunny.", "answer")]
 
@@ -225,7 +226,7 @@ def test_agno_tells_its_usage_in_the_task_that_comes_after_the_end() -> None:
 def test_an_agent_of_agno_whose_stream_breaks_off_after_the_end_has_ended() -> None:
     reader = EventReader(RUN)
     events = [event for reply in recorded("agno")[:-1] for event in reader.read(reply)] + reader.close()
-    assert reader.stopped and said(heard(events)) == [("It is sunny.", "answer")]
+    assert reader.is_stopped and said(heard(events)) == [("It is sunny.", "answer")]
     assert reader.close() == []
 
 
@@ -233,7 +234,7 @@ def test_an_agent_of_agno_whose_stream_breaks_off_after_the_end_has_ended() -> N
 def test_an_answer_in_the_status_is_taken_up_where_it_was_cut_off(count: int) -> None:
     replies = recorded("agentstack")
     first = read(*replies[:count], in_status=True)
-    again = recalled(first, EventReader(RUN, speaks_in_status=True))
+    again = recalled(first, EventReader(RUN, Habits(answers_in_status=True)))
     history = [each["status"]["message"] for each in replies if "message" in each.get("status", {})]
     task: Any = {"id": replies[0]["taskId"], "kind": "task", "status": {"state": "working"}, "history": history}
     rest = again.read(task) + again.read(replies[-1])
@@ -243,9 +244,7 @@ def test_an_answer_in_the_status_is_taken_up_where_it_was_cut_off(count: int) ->
 
 
 def langgraph() -> EventReader:
-    reader = EventReader(RUN)
-    reader.says_all_again = True
-    return reader
+    return EventReader(RUN, Habits(repeats_answer=True))
 
 
 SAYS_ALL_AGAIN = ("Let me look.", "It", "It is ", "It is sunny.", "It is sunny.")

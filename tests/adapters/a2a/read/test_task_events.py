@@ -40,7 +40,7 @@ def read(*replies: Any, reader: EventReader | None = None) -> list[Event]:
     """As a client reads: a message is the answer when the stream has ended."""
     reader = reader or EventReader(RUN)
     events = [event for reply in replies for event in reader.read(reply)]
-    return [*events, *reader.close()] if reader.replied and not reader.stopped else events
+    return [*events, *reader.close()] if reader.replied and not reader.is_stopped else events
 
 
 def of_type(events: Sequence[Event], kind: type[T]) -> list[T]:
@@ -87,7 +87,7 @@ def test_a_stream_of_0_3_says_the_same() -> None:
 def test_every_spelling_of_a_state_is_known_whatever_version_was_spoken(state: str) -> None:
     reader = EventReader(RUN)
     read({"kind": "status-update", "taskId": "t", "status": {"state": state}}, reader=reader)
-    assert reader.stopped
+    assert reader.is_stopped
 
 
 @pytest.mark.parametrize("state", ["canceled", "TASK_STATE_CANCELLED", "TASK_STATE_CANCELED"])
@@ -101,7 +101,7 @@ def test_cancelled_is_spelled_with_one_l_or_two(state: str) -> None:
 def test_a_state_that_nobody_knows_is_not_the_end(state: str | None) -> None:
     reader = EventReader(RUN)
     read({"task": {"id": "t", "status": {"state": state}}}, reader=reader)
-    assert not reader.stopped
+    assert not reader.is_stopped
 
 
 IDS = {"taskId": "t", "contextId": "c"}
@@ -315,7 +315,7 @@ def test_a_bare_message_is_the_whole_answer_and_no_task() -> None:
     reader = EventReader(RUN)
     said = {"messageId": "m", "role": "ROLE_AGENT", "contextId": "c", "parts": [text("Hi")]}
     events = read({"message": said}, reader=reader)
-    assert (heard(events).text, reader.task_id, reader.stopped) == ("Hi", None, True)
+    assert (heard(events).text, reader.task_id, reader.is_stopped) == ("Hi", None, True)
     assert events[0] == UpstreamBound(protocol="a2a", ids={"context": "c"})
 
 
@@ -375,7 +375,7 @@ def test_input_required_is_a_question_and_auth_required_one_for_credentials() ->
         reader = EventReader(RUN)
         asked = read(status(state, "Name?"), reader=reader)[-1]
         assert isinstance(asked, InterruptRaised)
-        assert (asked.ask, asked.message.text, asked.value, reader.stopped) == (ask, "Name?", None, True)
+        assert (asked.ask, asked.message.text, asked.value, reader.is_stopped) == (ask, "Name?", None, True)
 
 
 def test_several_questions_in_one_status_are_told_apart_by_the_parts_that_name_them() -> None:
@@ -422,9 +422,9 @@ def test_a_task_that_shows_an_answered_question_still_is_not_asking_again() -> N
         reader = EventReader("33333333-3333-4333-8333-333333333333")
         reader.recall(logged(first))
         assert not of_type(read(task("TASK_STATE_INPUT_REQUIRED", status=stale), reader=reader), InterruptRaised)
-        assert not reader.stopped
+        assert not reader.is_stopped
         read(status("TASK_STATE_INPUT_REQUIRED", "Last name?", "m2"), reader=reader)
-        assert reader.stopped
+        assert reader.is_stopped
 
 
 # Artifacts

@@ -1,0 +1,109 @@
+"""Answer that an agent gives in the messages of its status: in pieces, again and again as a whole, or as a draft."""
+
+from collections.abc import Sequence
+
+from babelgate.adapters.a2a.frameworks.framework import DecodedContent
+from babelgate.adapters.a2a.read.artifacts import ArtifactTracker
+from babelgate.adapters.a2a.read.draft import Draft
+from babelgate.adapters.a2a.read.run_state import RunState
+from babelgate.adapters.a2a.wire import replies as w
+from babelgate.adapters.a2a.wire.task import GROWING, IN_STATUS, PROTOCOL
+from babelgate.canonical import AnnotationPart, Part, TextPart
+from babelgate.canonical.event import MessageStarted
+from babelgate.canonical.message import text_of
+from babelgate.canonical.value import JsonObject
+
+SAID_AGAIN = "an answer that was replaced stays said, and is said again"
+
+
+class Speech:
+    """The answer of one run that is in no artifact."""
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+        self.draft = Draft()
+        self.tracker: ArtifactTracker | None = None
+        """Tracker of the answer; its message is open while more of it can come."""
+        self.citations: list[AnnotationPart] = []
+        """Citations that came before the first piece of an answer."""
+        self.has_grown = False
+        """True if the current reply contains the whole answer so far."""
+
+    @property
+    def text(self) -> str | None:
+        """Text of the answer so far; None if it has not begun."""
+        return None if self.tracker is None else self.tracker.text
+
+    def recall_message(self, event: MessageStarted) -> ArtifactTracker | None:
+        """Return the tracker of a recorded message of this run, if it is such an answer."""
+        if IN_STATUS not in event.extra and GROWING not in event.extra:
+            return None
+        self.tracker = ArtifactTracker("", file=False, message_id=event.message_id)
+        return self.tracker
+
+    def say(self, parts: Sequence[Part], message: w.Message) -> None:
+        """Add a piece of the answer."""
+        tracker = self.tracker
+        begun = tracker is None or tracker.message_id is None
+        if tracker is None or tracker.message_id is None:
+            tracker = self._begin({IN_STATUS: {}})
+        start = len(self._run.events)
+        tracker.say(parts, self._run.events, begun=begun)
+        if message.messageId and len(self._run.events) > start:
+            extra: JsonObject = {PROTOCOL: {"messageId": message.messageId}}
+            self._run.events[-1] = self._run.events[-1].replace(extra=extra)
+
+    def repeat(self, text: str) -> None:
+        """Add what is new in the whole answer so far. Text that does not continue it begins the next answer."""
+        self.has_grown = True
+        tracker = self.tracker
+        if tracker is not None and tracker.message_id is not None and not text.startswith(tracker.text):
+            # The reply is older than what was read before.
+            if tracker.text.startswith(text):
+                return
+            tracker.close(self._run.events)
+        if tracker is None or tracker.message_id is None:
+            tracker = self._begin({GROWING: {}})
+        news = [TextPart(text=text[len(tracker.text) :])]
+        tracker.say(news, self._run.events, begun=not tracker.merged_parts)
+
+    def _begin(self, extra: JsonObject) -> ArtifactTracker:
+        message_id = self._run.start_message("answer", None, extra)
+        self.tracker = ArtifactTracker("", file=False, message_id=message_id)
+        return self.tracker
+
+    def take_draft(self, decoded: DecodedContent) -> None:
+        """Leave in the content of a draft only what is new. A draft that was changed is said again, which is a loss."""
+        if not self.draft.take_news(decoded, self.tracker, self._run.events):
+            self._run.lose("text", SAID_AGAIN)
+
+    def become_artifact(self, artifact_id: str, decoded: DecodedContent) -> ArtifactTracker | None:
+        """Return the tracker of the answer if an artifact repeats and completes it: then it is that artifact's."""
+        tracker = self.tracker
+        text = text_of(tuple(decoded.parts))
+        if (
+            not self._run.habits.repeats_answer
+            or tracker is None
+            or tracker.message_id is None
+            or not text.startswith(tracker.text)
+        ):
+            return None
+        self.tracker, tracker.artifact_id = None, artifact_id
+        return tracker
+
+    def cite(self, citations: Sequence[AnnotationPart]) -> None:
+        """Add citations to the answer, or keep them until it begins."""
+        if self.tracker is not None:
+            self.tracker.cite(citations, self._run.events)
+        else:
+            self.citations += citations
+
+    def end(self, citations: Sequence[AnnotationPart]) -> None:
+        """Add the last citations, and those from before the first piece."""
+        if self.tracker is not None:
+            self.tracker.cite([*self.citations, *citations], self._run.events)
+
+    def close(self) -> None:
+        """End the open message of the answer."""
+        if self.tracker is not None:
+            self.tracker.close(self._run.events)
