@@ -1,4 +1,4 @@
-"""The report for people: each failure with what was asked, what came, what should have been so, and what to change."""
+"""Report for people: each failure with its request, its response, the expected behaviour, and what to change."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ MARKS: Final = {
     Verdict.HARNESS_ERROR: "⚠",
 }
 _LONG: Final = 600
-"""Characters of a body that are shown."""
+"""Maximum number of characters of a body that are shown."""
 
 
 _WAYS: Final[Mapping[str, tuple[str, str]]] = {
@@ -59,13 +59,13 @@ def lines(report: Report, *, is_verbose: bool = False) -> Iterator[str]:
 
 
 def summary(report: Report) -> str:
-    """The verdict, in one line."""
+    """Return the verdict in one line."""
     if not report.sets:
         return f"{report.url}: nothing was judged"
-    told = ", ".join(
+    outcomes = ", ".join(
         f"{each.set.title} {outcome_words(each.outcome)} ({each.passes} of {each.applicable})" for each in report.sets
     )
-    return f"{report.url}: {told}, in {report.seconds:.1f} s"
+    return f"{report.url}: {outcomes}, in {report.seconds:.1f} s"
 
 
 def outcome_words(outcome: Outcome) -> str:
@@ -100,8 +100,8 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
     yield from _brief("Errors of the check, not of the agent: please report them", harness, report)
     for id in report.stale:
         yield f"  {id} is expected to be broken, and is met: remove it from the baseline"
-    told = ", ".join(f"{number} {verdict}" for verdict, number in report.counts().items() if number)
-    yield f"{told}; {report.messages} messages held against their schemas; {report.seconds:.1f} s"
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in report.counts().items() if number)
+    yield f"{counts}; {report.messages} messages held against their schemas; {report.seconds:.1f} s"
     yield f"{report.set.title}: {outcome_words(report.outcome)}: {report.tally}"
     yield ""
 
@@ -140,13 +140,13 @@ def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) ->
             yield f"  ? {len(group)} about {about}: {ask} {option}, or --never {behaviour}{tried}"
         if is_verbose:
             for result in group:
-                known = " (expected)" if result.requirement.id in report.expected else ""
-                yield f"      {result.requirement.id} ({result.requirement.level}){known}: {result.expected}"
+                suffix = " (expected)" if result.requirement.id in report.expected else ""
+                yield f"      {result.requirement.id} ({result.requirement.level}){suffix}: {result.expected}"
     yield ""
 
 
 def failure(result: Result, report: SetReport, redactor: Redactor) -> Iterator[str]:
-    """One requirement that is not kept."""
+    """Yield the lines on one requirement that is broken."""
     requirement = result.requirement
     expected = report.expected.get(requirement.id)
     yield f"{MARKS[result.verdict]} {requirement.id} ({requirement.level})" + (" (expected)" if expected else "")
@@ -155,20 +155,20 @@ def failure(result: Result, report: SetReport, redactor: Redactor) -> Iterator[s
     if expected:
         yield f"    known: {expected}"
     if result.exchange is not None:
-        shown = redactor.exchange(result.exchange)
-        request = shown["request"]
+        exchange = redactor.exchange(result.exchange)
+        request = exchange["request"]
         yield f"    asked     {request['method']} {request['url']}"
         if request["body"]:
             yield f"              {_short(request['body'])}"
-        if "response" in shown:
-            answer = shown["response"]
+        if "response" in exchange:
+            answer = exchange["response"]
             yield f"    answered  {answer['status']} {result.exchange.header('content-type') or ''}".rstrip()
             if answer["body"]:
                 yield f"              {_short(answer['body'])}"
             for event in answer["events"][-5:]:
                 yield f"              {_short(event['text'])}"
-        if shown.get("error"):
-            yield f"    then      {shown['error']}"
+        if exchange.get("error"):
+            yield f"    then      {exchange['error']}"
     yield f"    expected  {redactor.text(result.expected)}"
     if result.got is not None:
         yield f"    got       {_short(_json(redactor.value(result.got)))}"
@@ -182,9 +182,9 @@ def _brief(title: str, results: Sequence[Result], report: SetReport) -> Iterator
     yield f"{title}:"
     for result in results:
         tail = f" (give --trigger {result.trigger}='…')" if result.trigger else ""
-        known = " (expected)" if result.requirement.id in report.expected else ""
+        suffix = " (expected)" if result.requirement.id in report.expected else ""
         requirement = result.requirement
-        name = f"{MARKS[result.verdict]} {requirement.id} ({requirement.level}){known}"
+        name = f"{MARKS[result.verdict]} {requirement.id} ({requirement.level}){suffix}"
         yield f"  {name}: {result.expected}{tail}"
     yield ""
 
