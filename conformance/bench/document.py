@@ -1,4 +1,4 @@
-"""YAML with the line of everything in it, so that a mistake can be shown where it stands."""
+"""YAML reader that records the line of each value, so that errors can name it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,15 @@ from typing import Any, Final
 import yaml
 
 _LIMIT: Final = 16 * 2**20
-"""Bytes of a file."""
+"""Maximum size of a file, in bytes."""
 _VALUES: Final = 200_000
-"""Values in a file, with those behind its aliases counted each time: nine lines of YAML can mean a billion."""
+"""Maximum number of values in a file, counting aliased values each time. Nine lines of YAML can expand to a billion
+values."""
 _DEPTH: Final = 100
 
 
 class Unreadable(Exception):
-    """One line: the file, the line in it, and what is wrong."""
+    """Error with a one-line message: the file, the line in it, and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,10 @@ class Document:
     path: Path
     value: Any
     lines: Mapping[tuple[str, ...], int]
-    """The line, from 1, of every value, by the keys and indices that lead to it."""
+    """Line number of each value, from 1, by the keys and indices that lead to it."""
 
     def where(self, keys: Sequence[object]) -> str:
-        """`file:line`, of a value or of the nearest one around it."""
+        """Return `file:line` of a value, or of the nearest enclosing value that exists."""
         steps = tuple(map(str, keys))
         while steps and steps not in self.lines:
             steps = steps[:-1]
@@ -34,7 +35,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Raises Unreadable."""
+    """Read a YAML file. Raises Unreadable."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -73,19 +74,19 @@ class _Builder:
         try:
             return self._scalars.construct_object(node, deep=True)
         except (yaml.YAMLError, ValueError) as error:
-            said = getattr(error, "problem", None) or str(error)
-            raise Unreadable(f"{self._path}:{line}: it is not YAML: {said}") from None
+            problem = getattr(error, "problem", None) or str(error)
+            raise Unreadable(f"{self._path}:{line}: it is not YAML: {problem}") from None
 
     def _mapping(self, node: yaml.MappingNode, keys: tuple[str, ...]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key: Any = self.build(key_node, (*keys, "?"))
             if not isinstance(key, str):
                 key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
-            if key in made:
+            if key in mapping:
                 line = key_node.start_mark.line + 1
                 raise Unreadable(f"{self._path}:{line}: the key {key} stands twice: take one of them out")
-            made[key] = self.build(value_node, (*keys, key))
-            # Of a key, the line where it stands: its value may begin on the next one.
+            mapping[key] = self.build(value_node, (*keys, key))
+            # The line of a key is where the key is: its value may begin on the next line.
             self.lines[(*keys, key)] = key_node.start_mark.line + 1
-        return made
+        return mapping

@@ -102,7 +102,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """What agents say is text, and no markup."""
+    """Return the text with Markdown escaped, because agents' outputs are not markup."""
     plain = " ".join(text.split())
     for mark in ("\\", "`", "*", "_", "[", "]", "<", ">", "|", "#"):
         plain = plain.replace(mark, f"\\{mark}")
