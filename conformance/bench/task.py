@@ -208,11 +208,11 @@ class SuiteFile(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_defaults(cls, value: Any) -> Any:
+    def _with_defaults(cls, content: Any) -> Any:
         """Apply the defaults of the file to each task that does not override them."""
-        if not isinstance(value, dict):
-            return value
-        file = cast("dict[str, Any]", value)
+        if not isinstance(content, dict):
+            return content
+        file = cast("dict[str, Any]", content)
         defaults, tasks = file.get("defaults"), file.get("tasks")
         if not isinstance(defaults, dict) or not isinstance(tasks, list):
             return file
