@@ -1,4 +1,4 @@
-"""Probes of calls of tools."""
+"""Probes of tool calls."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from babelgate.conformance.wire.http import Unanswered
 probes: Final = Probes[Server]()
 
 _QUIET: Final = 1.0
-"""Seconds without a response to a call that was cancelled."""
+"""Seconds to wait for a response to a cancelled call, which should not arrive."""
 
 
 @probes.add
@@ -99,8 +99,8 @@ async def calls_at_once_are_answered_each(ctx: Ctx) -> None:
     await ctx.once(call_plainly)
     done = await asyncio.gather(*(call_tool(ctx, "plain") for _ in range(5)))
     for each in done:
-        got = dig(each.reply.response, "id")
-        check(got == each.reply.id, f"the id {each.reply.id}", each.reply.response, each.reply.exchange)
+        actual = dig(each.reply.response, "id")
+        check(actual == each.reply.id, f"the id {each.reply.id}", each.reply.response, each.reply.exchange)
         is_error = dig(each.reply.result, "isError")
         check(is_error is not True, "a result", each.reply.result, each.reply.exchange)
 
@@ -189,8 +189,8 @@ async def progress_is_over_with_the_response(ctx: Ctx) -> None:
 @probes.add
 async def progress_is_told_if_asked(ctx: Ctx) -> None:
     done = await call_tool(ctx, "steps", reads_all=True)
-    told = done.reply.notifications("notifications/progress")
-    check(not told, "no progress that nobody asked for", told, done.reply.exchange)
+    notifications = done.reply.notifications("notifications/progress")
+    check(not notifications, "no progress that nobody asked for", notifications, done.reply.exchange)
 
 
 @probes.add
@@ -201,11 +201,11 @@ async def cancelled_call_is_not_answered(ctx: Ctx) -> None:
     async with ctx.target.posted(body, schema="tools.call.request") as stream:
         exchange = await ctx.target.tell("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
         check(exchange.status == 202, "the status 202", exchange.status, exchange)
-        told: list[Any] = []
+        messages: list[Any] = []
         with suppress(Unanswered):
             while (frame := await stream.next(_QUIET)) is not None:
-                told.append(_json_of(frame.data))
-    responses = [each for each in told if dig(each, "method") is None]
+                messages.append(_json_of(frame.data))
+    responses = [each for each in messages if dig(each, "method") is None]
     check(not responses, "no response", responses, stream.exchange)
 
 
@@ -244,7 +244,7 @@ async def _failed(ctx: Ctx) -> Called:
 
 
 async def _mistaken(ctx: Ctx) -> Called:
-    """A call in which a member that the tool needs is of another type."""
+    """Call a tool with a required text replaced by a value of another type."""
     await ctx.once(call_plainly)
     tool, params = await call_of(ctx, "plain")
     needed = as_list(dig(tool, "inputSchema", "required"))

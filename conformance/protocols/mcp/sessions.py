@@ -1,4 +1,4 @@
-"""Probes of sessions: of servers that give them."""
+"""Probes of sessions, for servers that have them."""
 
 from typing import Final
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Probes of streamable HTTP and of JSON-RPC on it."""
+"""Probes of streamable HTTP, and of JSON-RPC over it."""
 
 from typing import Final
 
@@ -25,8 +25,8 @@ async def response_has_the_id_of_its_request(ctx: Ctx) -> None:
     await ctx.once(_pinged)
     for id in ("a-b/c", 123456789):
         reply = await ctx.target.ask(ctx.target.IDLE, id=id)
-        got = dig(reply.response, "id")
-        check(got == id and type(got) is type(id), f"the id {id!r}", reply.response, reply.exchange)
+        actual = dig(reply.response, "id")
+        check(actual == id and type(actual) is type(id), f"the id {id!r}", reply.response, reply.exchange)
 
 
 @probes.add
@@ -143,8 +143,8 @@ async def errors_show_no_code(ctx: Ctx) -> None:
         await ctx.target.ask("tools/call", {"name": ["x"], "arguments": 7}, is_valid=False),
         await ctx.target.ask("tools/list", {"cursor": {"a": []}}, is_valid=False),
     ):
-        shown = reply.exchange.content.decode(errors="replace") + "".join(each.raw for each in reply.exchange.frames)
-        found = find_leak(shown)
+        text = reply.exchange.content.decode(errors="replace") + "".join(each.raw for each in reply.exchange.frames)
+        found = find_leak(text)
         check(not found, "an error without a stack trace", found, reply.exchange)
 
 
@@ -167,7 +167,7 @@ async def _pinged(ctx: Ctx) -> Reply:
 
 
 async def _listed_whole(ctx: Ctx) -> Reply:
-    """The answer to its end."""
+    """List the tools and read the response to its end."""
     await ctx.once(list_tools)
     return await ctx.target.ask("tools/list", reads_all=True)
 

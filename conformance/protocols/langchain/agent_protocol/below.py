@@ -1,4 +1,4 @@
-"""Probes of what the README's layout alone has: runs beside others of their thread, and runs that begin later."""
+"""Probes for the README layout only: runs on a busy thread, and runs that begin later."""
 
 from typing import Final
 
@@ -55,7 +55,7 @@ async def run_can_begin_later(ctx: Ctx) -> None:
     body = ctx.target.body(trigger_for(ctx, "plain"))
     created = await ctx.target.create(README, thread_id, {**body, "after_seconds": 3600})
     run_id = run_of(created)
-    # A run of another thread that was created later is through by now.
+    # A run on another thread that was created later has ended by now.
     other = await ctx.target.create(README, await ctx.target.new_thread(), body, "wait")
     check(other.status == 200, "another run ends meanwhile", other.status, other)
     exchange = await ctx.target.run(README, thread_id, run_id)

@@ -1,4 +1,4 @@
-"""Finds out what a server of the Agent Protocol has."""
+"""Detection of an Agent Protocol server and its features."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -14,17 +14,19 @@ README: Final = Layout(
 )
 
 _NONE: Final = (404, 405, 501)
-"""The status of what a server does not have."""
+"""Statuses of an operation that a server does not support."""
 _NOBODY: Final = "00000000-0000-4000-8000-000000000000"
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
-    """`url` is what `/threads` is added to; an agent of it may be named by `/agents/{agent_id}`. Raises
-    NotSpoken."""
+    """Find the server by the URL to which `/threads` is added. Raises NotSpoken.
+
+    The URL may name an agent by `/agents/{agent_id}`.
+    """
     base, agent = base_of(url, "agents")
 
     async def look(method: str, path: str, body: Any = None) -> Exchange:
-        """Before it is known in which layout errors are told."""
+        """Send a request before the layout, and with it the form of errors, is known."""
         return await wire.request(method, f"{base}{path}", sends=None, receives=None, body=body)
 
     agents = await look("POST", "/agents/search", {"limit": 1000})
@@ -48,13 +50,15 @@ async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> 
     names = {str(dig(each, "name")): str(dig(each, "agent_id")) for each in listed}
     server = Server(wire, base, AGENT_PROTOCOL, layouts or (OPENAPI,), names, "")
     await choose_agent(server, agent, list(names.values()), "agents")
-    told = " and ".join(each.name for each in server.layouts)
-    return Opened(server, base, f"{agents} gives {len(listed)} agents; the layout of the {told}", frozenset(found))
+    layout_names = " and ".join(each.name for each in server.layouts)
+    return Opened(
+        server, base, f"{agents} gives {len(listed)} agents; the layout of the {layout_names}", frozenset(found)
+    )
 
 
 async def _check_spoken(look: Callable[..., Awaitable[Exchange]], agents: Exchange, listed: Sequence[Any]) -> None:
     if not listed:
         raise NotSpoken(f"POST /agents/search gives no agents ({agents})")
-    # The paths of the two clash, and one server cannot answer both as they are specified.
+    # The paths of both protocols clash, and one server cannot answer both as specified.
     if as_list((await look("POST", "/assistants/search", {"limit": 1})).json):
         raise NotSpoken("it is LangGraph Platform's dialect: POST /assistants/search gives assistants")

@@ -1,4 +1,4 @@
-"""Probes of a run that comes while another of its thread is at work, and of runs that begin later."""
+"""Probes of runs on a busy thread, and of runs that begin later."""
 
 from typing import Final
 
@@ -93,7 +93,7 @@ async def run_can_begin_later(ctx: Ctx) -> None:
     thread_id = await ctx.target.new_thread()
     body = ctx.target.body(trigger_for(ctx, "plain"), after_seconds=3600)
     run_id = run_of(await ctx.target.create(LAYOUT, thread_id, body))
-    # A run of another thread that was created later is through by then.
+    # A run on another thread that was created later has ended by then.
     await ctx.target.create(LAYOUT, await ctx.target.new_thread(), ctx.target.body(trigger_for(ctx, "plain")), "wait")
     exchange = await ctx.target.run(LAYOUT, thread_id, run_id)
     await ctx.target.cancel(LAYOUT, thread_id, run_id)

@@ -1,4 +1,4 @@
-"""Probes of cancelling."""
+"""Probes of the cancellation of runs."""
 
 from typing import Final
 
@@ -38,8 +38,8 @@ async def cancel_can_wait(ctx: Ctx) -> None:
             wanted = ctx.target.dialect.waits_cancelled
             check(exchange.status == wanted, f"the status {wanted} ({layout.name})", exchange.status, exchange)
             run = await ctx.target.run(layout, thread_id, run_id)
-            told = "the run has ended when the cancel is answered"
-            check(dig(run.json, "status") not in ("pending", "running", None), told, run.json, run)
+            expected = "the run has ended when the cancel is answered"
+            check(dig(run.json, "status") not in ("pending", "running", None), expected, run.json, run)
 
 
 @probes.add
@@ -67,5 +67,5 @@ async def thread_is_free_after_a_cancel(ctx: Ctx) -> None:
         async with at_work(ctx, layout) as (thread_id, run_id, _):
             await ctx.target.cancel(layout, thread_id, run_id, wait="true")
             exchange = await ctx.target.thread(thread_id)
-            told = f"no longer busy ({layout.name})"
-            check(dig(exchange.json, "status") in ("idle", "interrupted", "error"), told, exchange.json, exchange)
+            expected = f"no longer busy ({layout.name})"
+            check(dig(exchange.json, "status") in ("idle", "interrupted", "error"), expected, exchange.json, exchange)

@@ -1,4 +1,4 @@
-"""Probes of what goes with each request: the headers, and `_meta`."""
+"""Probes of the metadata of each request: the headers, and `_meta`."""
 
 from typing import Any, Final
 
@@ -63,11 +63,11 @@ async def unknown_method_has_the_status_404(ctx: Ctx) -> None:
 @probes.add
 async def errors_have_the_id_of_the_request(ctx: Ctx) -> None:
     for reply in (await ctx.once(_of_no_version), await ctx.once(_of_no_method), await ctx.once(_without_meta)):
-        got = dig(reply.response, "id")
-        check(got == reply.id, f"the id {reply.id}", reply.response, reply.exchange)
+        actual = dig(reply.response, "id")
+        check(actual == reply.id, f"the id {reply.id}", reply.response, reply.exchange)
 
 
-# What a request says of itself
+# Metadata of a request
 
 
 @probes.add
@@ -154,7 +154,7 @@ async def _discovered(ctx: Ctx) -> Reply:
 
 
 async def _posted(ctx: Ctx, meta: dict[str, Any] | None, **options: Any) -> Reply:
-    """A request with this `_meta` alone."""
+    """Post a request with this `_meta` and no other params."""
     params = {} if meta is None else {"_meta": meta}
     return await ctx.target.post(request(next(ctx.target.ids), "server/discover", params), **options)
 

@@ -1,4 +1,4 @@
-"""Probes of questions: a result that needs an input, and the same call again with it."""
+"""Probes of questions: a result that requires input, and the repeated call with the input."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Asked:
 
     @property
     def again(self) -> dict[str, Any]:
-        """The params of the same call again, without the answers."""
+        """Params of the repeated call, without the answers."""
         state = dig(self.reply.result, "requestState")
         return self.params if state is None else {**self.params, "requestState": state}
 
@@ -134,20 +134,20 @@ async def _answer(ctx: Ctx, found: Asked, *, state: str = "", **options: Any) ->
 
 
 def _content(ctx: Ctx, schema: Any) -> dict[str, Any]:
-    """What is wanted: the answer of the trigger, where it is a text."""
+    """Return a value for each member of a form. Texts are the answer of the trigger."""
     answer = ctx.triggers["question"].answer
-    made: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for name, field in (as_object(dig(schema, "properties")) or {}).items():
         choices = as_list(dig(field, "enum"))
         match dig(field, "type"):
             case _ if choices:
-                made[name] = choices[0]
+                content[name] = choices[0]
             case "boolean":
-                made[name] = True
+                content[name] = True
             case "number" | "integer":
-                made[name] = 1
+                content[name] = 1
             case "array":
-                made[name] = []
+                content[name] = []
             case _:
-                made[name] = str(answer)
-    return made
+                content[name] = str(answer)
+    return content

@@ -1,4 +1,4 @@
-"""Probes of what every result has."""
+"""Probes of the members that every result has."""
 
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ async def results_name_the_server(ctx: Ctx) -> None:
 
 @probes.add
 async def structured_content_fits_the_schema(ctx: Ctx) -> None:
-    """It may be any JSON, not only an object."""
+    """Check the structured content, which may be any JSON and not only an object."""
     done = await ctx.once(_structured)
     check("structuredContent" in (as_object(done.reply.result) or {}), "a structuredContent", done.reply.result)
     value, schema = dig(done.reply.result, "structuredContent"), dig(done.tool, "outputSchema")

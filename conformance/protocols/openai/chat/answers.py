@@ -1,4 +1,4 @@
-"""Probes of answers that come whole."""
+"""Probes of answers that are not streamed."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig
 probes: Final = Probes[Server]()
 
 _CLOCKS: Final = 3600
-"""Seconds by which the clocks of two machines may differ."""
+"""Maximum difference between the clocks of both machines, in seconds."""
 
 
 @probes.add
@@ -190,7 +190,7 @@ async def schema_is_kept(ctx: Ctx) -> None:
 
 
 async def _after(ctx: Ctx, *before: Any) -> None:
-    """A chat that goes on after these messages is answered."""
+    """Check that a chat with these earlier messages is answered."""
     await ctx.once(answer_plainly)
     body = body_of(ctx)
     body["messages"] = [*before, *body["messages"]]

@@ -1,4 +1,4 @@
-"""Probes of what is refused, and of models that fail."""
+"""Probes of invalid requests, and of models that fail."""
 
 from typing import Any, Final
 
@@ -77,8 +77,8 @@ async def refusal_names_the_parameter(ctx: Ctx) -> None:
 async def refusal_is_called_an_invalid_request(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, messages="Hello"), is_valid=False)
-    got = dig(exchange.json, "error", "type")
-    check(got == "invalid_request_error", "the type invalid_request_error", exchange.json, exchange)
+    actual = dig(exchange.json, "error", "type")
+    check(actual == "invalid_request_error", "the type invalid_request_error", exchange.json, exchange)
 
 
 @probes.add
@@ -102,11 +102,11 @@ async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
         check((exchange.status or 0) >= 500, "a 5xx", exchange.status, exchange)
         return
     events: list[Any] = events_of(exchange)
-    told = [each for each in events if as_object(dig(each, "error")) is not None]
+    error_events = [each for each in events if as_object(dig(each, "error")) is not None]
     reasons = [dig(choice, "finish_reason") for each in events for choice in as_list(dig(each, "choices"))]
     texts = [dig(choice, "delta", "content") for each in events for choice in as_list(dig(each, "choices"))]
-    check_shown(bool(told) or "stop" not in reasons or not any(texts), "fail", "answered")
-    check(bool(told), "an event with an error", events, exchange)
+    check_shown(bool(error_events) or "stop" not in reasons or not any(texts), "fail", "answered")
+    check(bool(error_events), "an event with an error", events, exchange)
     check("stop" not in reasons, "no finish_reason stop", reasons, exchange)
 
 
@@ -121,7 +121,7 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
 
 
 async def _refused(ctx: Ctx, **members: Any) -> None:
-    """A request with a member that is wrong, or missing (None)."""
+    """Check that a request with an invalid member, or without one (None), is refused."""
     await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
     refused(await ctx.target.post(body, is_valid=False), 400, 422)

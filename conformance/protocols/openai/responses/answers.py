@@ -1,4 +1,4 @@
-"""Probes of responses that come whole."""
+"""Probes of responses that are not streamed."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig
 probes: Final = Probes[Server]()
 
 _CLOCKS: Final = 3600
-"""Seconds by which the clocks of two machines may differ."""
+"""Maximum difference between the clocks of both machines, in seconds."""
 _PIXEL: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
     "AAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -175,19 +175,19 @@ async def options_may_be_null(ctx: Ctx) -> None:
 @probes.add
 async def settings_are_told(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
-    given: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_output_tokens": 500, "instructions": "Be brief."}
-    exchange = await respond(ctx, body_of(ctx, **given))
-    for name, value in given.items():
-        got = dig(exchange.json, name)
-        check(got == value, f"{name} as it was sent", got, exchange)
+    settings: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_output_tokens": 500, "instructions": "Be brief."}
+    exchange = await respond(ctx, body_of(ctx, **settings))
+    for name, value in settings.items():
+        actual = dig(exchange.json, name)
+        check(actual == value, f"{name} as it was sent", actual, exchange)
 
 
 @probes.add
 async def metadata_are_told(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
     exchange = await respond(ctx, body_of(ctx, metadata={"run": "1"}))
-    got = dig(exchange.json, "metadata")
-    check(got == {"run": "1"}, "metadata as they were sent", got, exchange)
+    actual = dig(exchange.json, "metadata")
+    check(actual == {"run": "1"}, "metadata as they were sent", actual, exchange)
 
 
 @probes.add

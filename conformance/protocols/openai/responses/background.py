@@ -1,4 +1,4 @@
-"""Probes of responses that are made in the background: of servers that keep responses."""
+"""Probes of responses in the background, for servers that store responses."""
 
 import asyncio
 from typing import Final
@@ -11,9 +11,9 @@ from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Server]()
 
-_AT_WORK: Final = ("queued", "in_progress")
+_RUNNING: Final = ("queued", "in_progress")
 _LOOK_EVERY: Final = 0.1
-"""Seconds."""
+"""Seconds between two looks at a response."""
 
 
 @probes.add
@@ -21,7 +21,7 @@ async def background_is_answered_at_once(ctx: Ctx) -> None:
     exchange = await ctx.once(_begun)
     check(dig(exchange.json, "background") is True, "background is true", exchange.json, exchange)
     status = dig(exchange.json, "status")
-    check(status in _AT_WORK, "the status queued or in_progress", status, exchange)
+    check(status in _RUNNING, "the status queued or in_progress", status, exchange)
 
 
 @probes.add
@@ -66,7 +66,7 @@ async def _begun(ctx: Ctx, behaviour: str = "plain") -> Exchange:
 
 
 async def _cancelled(ctx: Ctx) -> tuple[str, Exchange]:
-    """The answer to the cancel of a response that takes long."""
+    """Cancel a long response. Return its id, and the response to the cancel."""
     await ctx.once(_stay_busy)
     exchange = await _begun(ctx, "long")
     id = str(dig(exchange.json, "id"))
@@ -79,8 +79,8 @@ async def _stay_busy(ctx: Ctx) -> None:
     id = str(dig((await _begun(ctx, "long")).json, "id"))
 
     async def is_at_work() -> bool:
-        shown = await ctx.target.get(ctx.target.below("responses", id), "Response")
-        return shown.status != 200 or dig(shown.json, "status") in _AT_WORK
+        exchange = await ctx.target.get(ctx.target.below("responses", id), "Response")
+        return exchange.status != 200 or dig(exchange.json, "status") in _RUNNING
 
     await check_busy(since, is_at_work)
     await _cancel(ctx, id)
@@ -93,11 +93,11 @@ async def _cancel(ctx: Ctx, id: str) -> Exchange:
 
 
 async def _watched(ctx: Ctx, id: str) -> Exchange:
-    """The response once it is at work no longer, or as it is when the time is over."""
+    """Return the response as soon as it has ended, or as it is at the timeout."""
     deadline = asyncio.get_running_loop().time() + ctx.options.timeout
     while True:
         exchange = await ctx.target.get(ctx.target.below("responses", id), "Response")
         check(exchange.status == 200, "the response is shown", exchange.status, exchange)
-        if dig(exchange.json, "status") not in _AT_WORK or asyncio.get_running_loop().time() > deadline:
+        if dig(exchange.json, "status") not in _RUNNING or asyncio.get_running_loop().time() > deadline:
             return exchange
         await asyncio.sleep(_LOOK_EVERY)

@@ -1,4 +1,4 @@
-"""Probes of what is refused, and of models that fail."""
+"""Probes of invalid requests, and of models that fail."""
 
 from typing import Any, Final
 
@@ -93,7 +93,7 @@ async def ids_of_responses_lead_nowhere(ctx: Ctx) -> None:
 
 
 async def _refused(ctx: Ctx, **members: Any) -> None:
-    """A request with a member that is wrong, or missing (None)."""
+    """Check that a request with an invalid member, or without one (None), is refused."""
     await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
     refused(await ctx.target.post(body, is_valid=False), 400, 422)

@@ -1,4 +1,4 @@
-"""Probes of responses that go on from one another, and of those that are kept."""
+"""Probes of responses that continue earlier ones, and of stored responses."""
 
 from typing import Final
 
@@ -18,8 +18,8 @@ async def response_goes_on_from_another(ctx: Ctx) -> None:
     first = await ctx.once(answer_plainly)
     id = dig(first.json, "id")
     exchange = await respond(ctx, body_of(ctx, previous_response_id=id))
-    got = dig(exchange.json, "previous_response_id")
-    check(got == id, f"the previous_response_id {id}", got, exchange)
+    actual = dig(exchange.json, "previous_response_id")
+    check(actual == id, f"the previous_response_id {id}", actual, exchange)
     check(dig(exchange.json, "id") != id, "a response of its own", exchange.json, exchange)
 
 
@@ -43,8 +43,8 @@ async def response_is_kept(ctx: Ctx) -> None:
     exchange = await _get(ctx, dig(first.json, "id"))
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
     for name in ("id", "status", "output", "created_at"):
-        got = dig(exchange.json, name)
-        check(got == dig(first.json, name), f"{name} as it was answered", got, exchange)
+        actual = dig(exchange.json, name)
+        check(actual == dig(first.json, name), f"{name} as it was answered", actual, exchange)
 
 
 @probes.add
@@ -52,16 +52,16 @@ async def streamed_response_is_kept(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     exchange = await _get(ctx, dig(done.last, "id"))
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
-    got = dig(exchange.json, "output")
-    check(got == dig(done.last, "output"), "the output as it was streamed", got, exchange)
+    actual = dig(exchange.json, "output")
+    check(actual == dig(done.last, "output"), "the output as it was streamed", actual, exchange)
 
 
 @probes.add
 async def unstored_response_is_not_kept(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
-    made = await respond(ctx, body_of(ctx, store=False))
-    check(dig(made.json, "store") is False, "store is false", dig(made.json, "store"), made)
-    refused(await _get(ctx, dig(made.json, "id")), 404)
+    response = await respond(ctx, body_of(ctx, store=False))
+    check(dig(response.json, "store") is False, "store is false", dig(response.json, "store"), response)
+    refused(await _get(ctx, dig(response.json, "id")), 404)
 
 
 @probes.add
@@ -73,8 +73,8 @@ async def unknown_response_is_not_found(ctx: Ctx) -> None:
 @probes.add
 async def deleted_response_is_gone(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
-    made = await respond(ctx, body_of(ctx))
-    id = str(dig(made.json, "id"))
+    response = await respond(ctx, body_of(ctx))
+    id = str(dig(response.json, "id"))
     exchange = await ctx.wire.request("DELETE", ctx.target.below("responses", id), sends=None, receives=None)
     check(exchange.status in (200, 204), "the status 200", exchange.status, exchange)
     refused(await _get(ctx, id), 404)
@@ -128,7 +128,7 @@ async def _get(ctx: Ctx, id: str) -> Exchange:
 
 
 async def _replayed(ctx: Ctx, id: str, query: str) -> tuple[list[int], Exchange]:
-    """The numbers of the events that a stream tells again."""
+    """Return the sequence numbers of the events in a replayed stream, and its exchange."""
     url = f"{ctx.target.below('responses', id)}?stream=true{query}"
     async with ctx.wire.stream(
         "GET", url, sends=None, receives={4: "ErrorResponse"}, events="Event", mark="[DONE]"
