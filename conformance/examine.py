@@ -73,7 +73,7 @@ class _NoObserver:
 
 
 @dataclass(slots=True)
-class _Outcome:
+class _Results:
     sets: list[SetReport] = field(default_factory=list[SetReport])
     refused: dict[str, str] = field(default_factory=dict[str, str])
     silent: dict[str, Unanswered] = field(default_factory=dict[str, Unanswered])
@@ -102,7 +102,7 @@ async def examine(
     watching = observer or _NoObserver()
     chosen = selection.sets()
     is_told = bool(selection.protocol) and len(chosen) == 1
-    found = _Outcome()
+    found = _Results()
     for each in chosen:
         await _judge_one(each, url, selection, options, watching, found, is_told=is_told)
     if found.silent and not found.sets and not found.refused:
@@ -124,7 +124,7 @@ async def _judge_one(
     selection: Selection,
     options: Options,
     observer: Observer,
-    found: _Outcome,
+    found: _Results,
     *,
     is_told: bool,
 ) -> None:

@@ -16,7 +16,7 @@ from babelgate.conformance.wire.exchange import Exchange
 from babelgate.conformance.wire.http import EXCHANGES, Unanswered, Wire
 from babelgate.conformance.wire.schema import Violation, load_schemas
 
-_LONGEST: Final = 12
+_TIMEOUT_FACTOR: Final = 12
 """Time limit of one probe, as a multiple of the timeout for one answer."""
 
 
@@ -110,7 +110,7 @@ class _Runner:
         started = time.monotonic()
         details: Mapping[str, Any] = {}
         try:
-            async with asyncio.timeout(self._context.options.timeout * _LONGEST):
+            async with asyncio.timeout(self._context.options.timeout * _TIMEOUT_FACTOR):
                 await self._suite.probes[requirement.probe](self._context)
         except (Failed, Unanswered, NotObserved, NotApplicable, TimeoutError) as error:
             verdict, details = _verdict(requirement, error)

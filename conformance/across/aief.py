@@ -9,9 +9,9 @@ from babelgate.conformance.across.driver import Broken, Driver, Observation, rea
 from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
 from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig, parse_json
 
-_STEPS: Final = 50
+_MAX_STEPS: Final = 50
 """Maximum number of steps in one turn."""
-_PAGE: Final = 100
+_PAGE_SIZE: Final = 100
 
 
 class Aief(Driver):
@@ -48,17 +48,17 @@ class Aief(Driver):
     async def _work(self, agent: str, thread: str, body: Any) -> Observation:
         """Run steps until one asks or is the last."""
         steps: list[Any] = []
-        for _ in range(_STEPS):
+        for _ in range(_MAX_STEPS):
             exchange = await self._ask(agent, "POST", thread, "steps", body=body)
             steps.append(read_success(exchange))
             if _state(steps[-1]) != "working":
                 return Observation(await self._meaning(agent, thread, steps), Handle(agent, thread), exchange)
             body = {}
-        raise Broken(f"no last step among {_STEPS}")
+        raise Broken(f"no last step among {_MAX_STEPS}")
 
     async def look(self, handle: Handle) -> Observation:
         """Return the run as it is. An AIEF task can hold several tasks of the server, one after the other."""
-        exchange = await self._ask(handle.agent, "GET", handle.thread, "steps", query=f"?page_size={_PAGE}")
+        exchange = await self._ask(handle.agent, "GET", handle.thread, "steps", query=f"?page_size={_PAGE_SIZE}")
         listed = read_success(exchange)
         steps = as_list(listed) or as_list(dig(listed, "steps"))
         own_steps = [

@@ -16,12 +16,12 @@ from babelgate.conformance.across.model import File, Handle, Input, Meaning
 from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
 from babelgate.conformance.wire.http import Stream, Wire
 
-_DECLINED: Final = (405, 415, 501)
+_UNSUPPORTED: Final = (405, 415, 501)
 """Statuses of an unsupported operation or media type."""
-_AT_REST: Final = frozenset({"asks", "completed", "failed", "cancelled"})
-_MOST_QUESTIONS: Final = 10
+_IDLE_STATES: Final = frozenset({"asks", "completed", "failed", "cancelled"})
+_MAX_QUESTIONS: Final = 10
 """Maximum number of questions that are answered one after the other."""
-LOOK_EVERY: Final = 0.05
+POLL_INTERVAL: Final = 0.05
 """Seconds between two looks at a run. Polling, because not every protocol has something to wait on."""
 _LOSS: Final = re.compile(r'([A-Za-z0-9_.*-]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 """Member of an RFC 8941 dictionary whose values are strings."""
@@ -132,7 +132,7 @@ class Driver(ABC):
     async def answer(self, paused: Observation, answer: Any) -> Observation:
         """Give the same answer to all open questions, and to those that follow from an answer."""
         observation = paused
-        for _ in range(_MOST_QUESTIONS):
+        for _ in range(_MAX_QUESTIONS):
             if not observation.meaning.questions:
                 break
             observation = await self.answer_once(observation, answer)
@@ -175,11 +175,11 @@ class Driver(ABC):
         deadline = time.monotonic() + self.wire.timeout
         while True:
             observation = await self.look(handle)
-            if observation.meaning.state in _AT_REST:
+            if observation.meaning.state in _IDLE_STATES:
                 return observation
             if time.monotonic() > deadline:
                 raise Broken(f"the run is {observation.meaning.state} after {self.wire.timeout:g} s")
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_INTERVAL)
 
     async def leave(self, agent: str, caller_input: Input) -> Handle:
         """Start a run, disconnect, and return its handle. Raises Broken."""
@@ -195,7 +195,7 @@ class Driver(ABC):
 def read_success(exchange: Exchange) -> Any:
     """Return the JSON of a response. Raises Broken if the status is not a success, or if the body is not JSON."""
     if exchange.status is None or not 200 <= exchange.status < 300:
-        raise Broken("a refusal", exchange, is_declined=exchange.status in _DECLINED)
+        raise Broken("a refusal", exchange, is_declined=exchange.status in _UNSUPPORTED)
     if exchange.content and not exchange.is_json:
         raise Broken("an answer that is no JSON", exchange)
     return exchange.json

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
 from babelgate.conformance.across.driver import (
-    LOOK_EVERY,
+    POLL_INTERVAL,
     Broken,
     Driver,
     Live,
@@ -182,7 +182,7 @@ class Threads(Driver):
         status = str(dig(await self._find_run(observation.handle), "status"))
         deadline = time.monotonic() + self.wire.timeout
         while status in ("pending", "running") and time.monotonic() < deadline:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_INTERVAL)
             status = str(dig(await self._find_run(observation.handle), "status"))
         state = "asks" if observation.meaning.questions else _STATES.get(status, status)
         states = (*(observation.meaning.states or ()), state)

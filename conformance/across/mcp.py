@@ -8,7 +8,7 @@ from babelgate.conformance.across.model import File, Handle, Input, Meaning
 from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, Reply, Session
 from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
 
-_ASKS: Final = "a tool asks by elicitation, of which the judge has none"
+_NO_ELICITATION: Final = "a tool asks by elicitation, of which the judge has none"
 
 
 class Mcp(Driver):
@@ -17,9 +17,9 @@ class Mcp(Driver):
     lacks: ClassVar = {
         "stream": "the result of a call comes in one piece",
         "turns": "calls of a tool make no conversation",
-        "question": _ASKS,
-        "questions": _ASKS,
-        "approval": _ASKS,
+        "question": _NO_ELICITATION,
+        "questions": _NO_ELICITATION,
+        "approval": _NO_ELICITATION,
         "files": "a call holds no files",
         "cancel": "a call that is cancelled is not answered, so that nothing tells its end",
         "return": "a call cannot be looked at again",
@@ -62,7 +62,7 @@ class Mcp(Driver):
         raise Broken(self.lacks["look"])
 
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        raise Broken(_ASKS)
+        raise Broken(_NO_ELICITATION)
 
 
 def _arguments(tool: Any, caller_input: Input) -> dict[str, Any]:

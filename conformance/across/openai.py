@@ -12,16 +12,16 @@ from babelgate.conformance.across.model import Handle, Input, Meaning, Question
 from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
 from babelgate.conformance.wire.http import Stream
 
-_ASK: Final = "ask_caller"
+_ASK_TOOL: Final = "ask_caller"
 _HEADERS: Final[Mapping[str, str]] = {"Babelgate-Questions": "calls"}
 """Header that makes a Babelgate ask by calls of `ask_caller`, which mark a question as such. Other servers ignore
 it."""
 _DONE: Final = "[DONE]"
-_ASKS: Final = "a question is an answer like any other: nothing waits for its caller"
+_NO_QUESTIONS: Final = "a question is an answer like any other: nothing waits for its caller"
 _LACKS: Final[Mapping[str, str]] = {
-    "question": _ASKS,
-    "questions": _ASKS,
-    "approval": _ASKS,
+    "question": _NO_QUESTIONS,
+    "questions": _NO_QUESTIONS,
+    "approval": _NO_QUESTIONS,
     "files": "an answer holds no files",
     "data": "an answer is text, from which data is not told apart",
     "shared": "it has no ids for runs of other protocols",
@@ -41,7 +41,7 @@ class _OpenAi(Driver):
         return await self.wire.request("POST", self._url(), sends=None, receives=None, body=body, headers=_HEADERS)
 
     @asynccontextmanager
-    async def _streamed(self, body: Mapping[str, Any]) -> AsyncGenerator[Stream]:
+    async def _open_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Stream]:
         streamed = {**body, "stream": True}
         async with self.wire.stream(
             "POST", self._url(), sends=None, receives=None, events="", body=streamed, headers=_HEADERS
@@ -51,7 +51,7 @@ class _OpenAi(Driver):
             yield stream
 
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        raise Broken(_ASKS)
+        raise Broken(_NO_QUESTIONS)
 
 
 class Chat(_OpenAi):
@@ -88,7 +88,7 @@ class Chat(_OpenAi):
         texts = (content,) if isinstance(content, str) and content else ()
         self._turns[handle.thread] = (*messages, {"role": "assistant", "content": content})
         calls = [dig(call, "function") for call in as_list(dig(choice, "message", "tool_calls"))]
-        meaning = Meaning(_finished(dig(choice, "finish_reason")), texts, questions=_questions(calls))
+        meaning = Meaning(_state_of_reason(dig(choice, "finish_reason")), texts, questions=_questions(calls))
         return Observation(meaning, handle, exchange)
 
     async def look(self, handle: Handle) -> Observation:
@@ -96,7 +96,9 @@ class Chat(_OpenAi):
 
     @asynccontextmanager
     async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
-        async with self._streamed(self._body(agent, [{"role": "user", "content": _text_of(caller_input)}])) as stream:
+        async with self._open_stream(
+            self._body(agent, [{"role": "user", "content": _text_of(caller_input)}])
+        ) as stream:
             yield _LiveChat(stream, agent)
 
 
@@ -123,7 +125,7 @@ class _LiveChat(Live):
                 for name in call_parts:
                     call_parts[name] += str(dig(call, "function", name) or "")
             if reason is not None and self._state == "working":
-                self._state = _finished(reason)
+                self._state = _state_of_reason(reason)
 
     def read_so_far(self) -> Observation:
         texts = (self._text,) if self._text else ()
@@ -164,7 +166,7 @@ class Responses(_OpenAi):
 
     @asynccontextmanager
     async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
-        async with self._streamed(self._body(agent, caller_input, None)) as stream:
+        async with self._open_stream(self._body(agent, caller_input, None)) as stream:
             yield _LiveResponse(stream, agent)
 
 
@@ -224,7 +226,7 @@ def _error_message(error: Any) -> str:
     return str(dig(error, "message") or "")
 
 
-def _finished(reason: Any) -> str:
+def _state_of_reason(reason: Any) -> str:
     return {"stop": "completed", "tool_calls": "asks"}.get(reason, str(reason))
 
 
@@ -236,7 +238,7 @@ def _questions(calls: Iterable[Any]) -> tuple[Question, ...]:
     found: list[Question] = []
     for call in calls:
         try:
-            arguments = parse_json(str(dig(call, "arguments"))) if dig(call, "name") == _ASK else None
+            arguments = parse_json(str(dig(call, "arguments"))) if dig(call, "name") == _ASK_TOOL else None
         except NotJson:
             continue
         if arguments is not None:

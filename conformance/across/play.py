@@ -20,7 +20,7 @@ from babelgate.conformance.wire.credentials import credentials_by_origin, hide_c
 from babelgate.conformance.wire.exchange import Exchange
 from babelgate.conformance.wire.http import EXCHANGES, Unanswered, Wire
 
-_AT_A_TIME: Final = 6
+_CONCURRENCY: Final = 6
 """Maximum number of scenarios that run concurrently, over all protocols."""
 
 
@@ -89,7 +89,7 @@ async def play(
         if len(found) < 2:
             titles = " and ".join(each.driver.title for each in found) or "no protocol that can be compared"
             raise NothingToCompare(f"{', '.join(urls)}: it speaks {titles}; two are needed")
-        gate = asyncio.Semaphore(_AT_A_TIME)
+        gate = asyncio.Semaphore(_CONCURRENCY)
         played: list[Played] = []
         for scenario in chosen:
             observe(scenario.name)

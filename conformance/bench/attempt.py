@@ -17,7 +17,7 @@ from babelgate.conformance.bench.suite import LoadedTask
 
 _MAX_OUTPUT: Final = 4000
 """Maximum number of characters of an output in the record."""
-_TRANSFER: Final = 300.0
+_TRANSFER_TIMEOUT: Final = 300.0
 """Timeout in seconds for the uploads before the steps, and for the downloads after them. They do not count towards the
 timeout of the task."""
 
@@ -58,7 +58,7 @@ class _State:
         return add_usages(normal(step.usage) for step in self.steps)
 
 
-class _Over(Exception):
+class _NoVerdict(Exception):
     """Signal that ends an attempt without a verdict."""
 
     def __init__(self, outcome: Outcome, why: str) -> None:
@@ -79,7 +79,7 @@ async def attempt(
         await _perform(contender.server, loaded, attempt_seed, state)
         verdicts = await _judge_attempt(loaded, state, attempt_seed, matcher)
         outcome, why = _outcome(loaded, verdicts, state.error)
-    except _Over as over:
+    except _NoVerdict as over:
         outcome, why = over.outcome, over.why
     usage = state.usage
     return Attempt(
@@ -106,19 +106,19 @@ async def _perform(server: Server, loaded: LoadedTask, seed: int, state: _State)
     task = loaded.task
     more = {**task.additional_input, **({"seed": seed} if task.seed else {})}
     try:
-        async with asyncio.timeout(_TRANSFER):
+        async with asyncio.timeout(_TRANSFER_TIMEOUT):
             state.task_id = await server.create(task.input, more)
             for upload in loaded.uploads:
                 state.uploads[await server.upload(state.task_id, upload)] = upload.data
         async with asyncio.timeout(task.timeout):
             await _steps(server, loaded, state)
-        async with asyncio.timeout(_TRANSFER):
+        async with asyncio.timeout(_TRANSFER_TIMEOUT):
             await _files(server, state)
     except TimeoutError:
-        bound = task.timeout if state.task_id else _TRANSFER
-        raise _Over("timeout", f"it did not end within {bound:g} seconds") from None
+        bound = task.timeout if state.task_id else _TRANSFER_TIMEOUT
+        raise _NoVerdict("timeout", f"it did not end within {bound:g} seconds") from None
     except ServerError as error:
-        raise _Over("unreachable", str(error)) from None
+        raise _NoVerdict("unreachable", str(error)) from None
 
 
 async def _steps(server: Server, loaded: LoadedTask, state: _State) -> None:
@@ -140,7 +140,7 @@ async def _steps(server: Server, loaded: LoadedTask, state: _State) -> None:
             state.first_output = time.monotonic() - begun
         if step.is_last:
             return
-    raise _Over("limit", f"it was not done after {task.steps} steps")
+    raise _NoVerdict("limit", f"it was not done after {task.steps} steps")
 
 
 async def _files(server: Server, state: _State) -> None:

@@ -14,7 +14,7 @@ from jsonschema.exceptions import SchemaError
 from babelgate.conformance.bench.sandbox import Finding, Matcher, TooLong, run_check, run_program, safe_path
 from babelgate.conformance.bench.task import Check
 
-_SHOWN: Final = 80
+_MAX_TEXT: Final = 80
 """Maximum number of characters of a text in a title or a reason."""
 
 
@@ -94,7 +94,7 @@ def _predicates(check: Check) -> "list[str]":
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
 
 
 def _quote(text: str) -> str:

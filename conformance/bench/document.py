@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import yaml
 
-_LIMIT: Final = 16 * 2**20
+_MAX_BYTES: Final = 16 * 2**20
 """Maximum size of a file, in bytes."""
-_VALUES: Final = 200_000
+_MAX_VALUES: Final = 200_000
 """Maximum number of values in a file, counting aliased values each time. Nine lines of YAML can expand to a billion
 values."""
-_DEPTH: Final = 100
+_MAX_DEPTH: Final = 100
 
 
 class Unreadable(Exception):
@@ -40,8 +40,8 @@ def read_document(path: Path) -> Document:
         raw = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"{path}: it cannot be read: {error.strerror}") from None
-    if len(raw) > _LIMIT:
-        raise Unreadable(f"{path}: it is larger than {_LIMIT // 2**20} MB: put long texts into files of their own")
+    if len(raw) > _MAX_BYTES:
+        raise Unreadable(f"{path}: it is larger than {_MAX_BYTES // 2**20} MB: put long texts into files of their own")
     try:
         node = yaml.compose(raw.decode(), yaml.SafeLoader)
     except UnicodeDecodeError:
@@ -65,7 +65,7 @@ class _Builder:
     def build(self, node: yaml.Node, keys: tuple[str, ...]) -> Any:
         line: int = node.start_mark.line + 1
         self.lines[keys] = line
-        if len(self.lines) > _VALUES or len(keys) > _DEPTH:
+        if len(self.lines) > _MAX_VALUES or len(keys) > _MAX_DEPTH:
             raise Unreadable(f"{self._path}:{line}: there are more values in it than anybody would write")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, keys)

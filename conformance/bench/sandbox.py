@@ -20,15 +20,15 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 _JAIL: Final = Path(__file__).parent / "jail.py"
-_START: Final = 30.0
+_START_TIMEOUT: Final = 30.0
 """Timeout in seconds for the start of a process on a busy machine."""
-_SLACK: Final = 5.0
+_EXTRA_SECONDS: Final = 5.0
 """Seconds added to the timeout of a program, which is measured from before its start."""
-_MATCH: Final = 5.0
+_MATCH_TIMEOUT: Final = 5.0
 """Timeout in seconds for one pattern or one schema."""
 _MATCH_MEMORY: Final = 2 * 2**30
 _UNLIMITED_SECONDS: Final = 2**30
-_PRINTED: Final = 2**20
+_MAX_OUTPUT: Final = 2**20
 """Maximum number of bytes of a program's output that are kept."""
 
 
@@ -108,7 +108,7 @@ def _workspace(files: Mapping[str, bytes]) -> Generator[str]:
 def _read_output(file: IO[bytes]) -> str:
     """Return the beginning of the output. The child process limits its total size."""
     file.seek(0)
-    return file.read(_PRINTED).decode(errors="replace")
+    return file.read(_MAX_OUTPUT).decode(errors="replace")
 
 
 def _too_long(seconds: float) -> str:
@@ -124,7 +124,7 @@ async def run_check(
         async with _jailed_process(folder, bounds, PIPE, errors) as process:
             assert process.stdout is not None
             try:
-                async with asyncio.timeout(_START):
+                async with asyncio.timeout(_START_TIMEOUT):
                     await process.stdout.readline()
                 async with asyncio.timeout(seconds):
                     line = await process.stdout.readline()
@@ -147,7 +147,7 @@ async def run_program(arguments: Sequence[str], files: Mapping[str, bytes], *, s
             assert process.stdin is not None
             process.stdin.close()
             try:
-                async with asyncio.timeout(_SLACK + seconds):
+                async with asyncio.timeout(_EXTRA_SECONDS + seconds):
                     code = await process.wait()
             except TimeoutError:
                 code = -signal.SIGXCPU
@@ -163,7 +163,7 @@ class Matcher:
     until it exceeds the limit and is replaced.
     """
 
-    def __init__(self, seconds: float = _MATCH) -> None:
+    def __init__(self, seconds: float = _MATCH_TIMEOUT) -> None:
         self._seconds = seconds
         self._turn = asyncio.Lock()
         self._process: Process | None = None
@@ -218,7 +218,7 @@ class Matcher:
         bounds = {"memory": _MATCH_MEMORY, "seconds": _UNLIMITED_SECONDS}
         process = await self._stack.enter_async_context(_jailed_process(folder, bounds, PIPE, DEVNULL))
         assert process.stdout is not None
-        async with asyncio.timeout(_START):
+        async with asyncio.timeout(_START_TIMEOUT):
             self.isolation = json.loads(await process.stdout.readline())["isolation"]
         self._process = process
         return process

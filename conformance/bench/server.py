@@ -18,13 +18,13 @@ from babelgate.conformance.bench.suite import Upload
 
 Kind = Literal["unreachable", "protocol", "refused"]
 
-_ANSWER: Final = 32 * 2**20
+_MAX_JSON: Final = 32 * 2**20
 """Maximum size of a JSON response, in bytes."""
-_FILE: Final = 64 * 2**20
+_MAX_FILE: Final = 64 * 2**20
 """Maximum size of one artifact, in bytes."""
-_PAGES: Final = 100
-_PAGE: Final = 100
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_MAX_PAGES: Final = 100
+_PAGE_SIZE: Final = 100
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ServerError(Exception):
@@ -66,7 +66,7 @@ class Artifact:
 class Server:
     """Client for one agent."""
 
-    def __init__(self, url: str, http: httpx.AsyncClient, headers: Mapping[str, str] = _NOTHING) -> None:
+    def __init__(self, url: str, http: httpx.AsyncClient, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Create a client. `url`: the part of the address before `/ap/v1`."""
         self.url = url.rstrip("/")
         self._tasks = f"{self.url}/ap/v1/agent/tasks"
@@ -103,9 +103,9 @@ class Server:
         The Python SDK answers every page with the same bare list.
         """
         found: dict[str, Artifact] = {}
-        for page in range(1, _PAGES + 1):
+        for page in range(1, _MAX_PAGES + 1):
             answer = await self._value(
-                "GET", f"{self._tasks}/{task_id}/artifacts", params={"current_page": page, "page_size": _PAGE}
+                "GET", f"{self._tasks}/{task_id}/artifacts", params={"current_page": page, "page_size": _PAGE_SIZE}
             )
             listing = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {"artifacts": answer}
             if not isinstance(listing.get("artifacts"), list):
@@ -120,7 +120,7 @@ class Server:
 
     async def download(self, task_id: str, artifact_id: str) -> bytes:
         async with self._answer("GET", f"{self._tasks}/{task_id}/artifacts/{artifact_id}") as response:
-            return await _read(response, _FILE)
+            return await _read(response, _MAX_FILE)
 
     async def about(self) -> Mapping[str, Any]:
         """Return what the server reports about itself, or nothing. The page belongs to the unreleased v2."""
@@ -149,7 +149,7 @@ class Server:
 
     async def _value(self, method: str, url: str, **more: Any) -> Any:
         async with self._answer(method, url, **more) as response:
-            raw = await _read(response, _ANSWER)
+            raw = await _read(response, _MAX_JSON)
             try:
                 return httpx.Response(200, content=raw).json()
             except (ValueError, RecursionError):

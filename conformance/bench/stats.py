@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist, fmean, median
 from typing import Final
 
-_EXACT: Final = 20
-"""Maximum number of pairs for which all 2^n signs are tried. Above it, `_DRAWN` random signs are drawn."""
-_DRAWN: Final = 20_000
-_TIE: Final = 1e-12
+_MAX_EXACT: Final = 20
+"""Maximum number of pairs for which all 2^n signs are tried. Above it, `_DRAWS` random signs are drawn."""
+_DRAWS: Final = 20_000
+_TOLERANCE: Final = 1e-12
 """Maximum difference between equal values, which are sums of floats."""
 
 
@@ -61,7 +61,7 @@ def permutation(differences: Sequence[float], seed: int = 0) -> float:
     It is the share of all sign assignments whose sum is at least as far from zero. Exact for up to 20 pairs that
     differ.
     """
-    nonzero = [each for each in differences if abs(each) > _TIE]
+    nonzero = [each for each in differences if abs(each) > _TOLERANCE]
     if not nonzero:
         return 1.0
     return _sign_flip_test(
@@ -73,18 +73,19 @@ def _sign_flip_test(
     values: Sequence[float], observed: float, statistic: Callable[[Sequence[int]], float], seed: int
 ) -> float:
     count = len(values)
-    if count <= _EXACT:
+    if count <= _MAX_EXACT:
         hits = sum(
-            statistic([1 if number >> i & 1 else -1 for i in range(count)]) >= observed - _TIE
+            statistic([1 if number >> i & 1 else -1 for i in range(count)]) >= observed - _TOLERANCE
             for number in range(2**count)
         )
         return hits / 2**count
     source = random.Random(seed)
     hits = sum(
-        statistic([1 if source.random() < 0.5 else -1 for _ in range(count)]) >= observed - _TIE for _ in range(_DRAWN)
+        statistic([1 if source.random() < 0.5 else -1 for _ in range(count)]) >= observed - _TOLERANCE
+        for _ in range(_DRAWS)
     )
     return (hits + 1) / (
-        _DRAWN + 1
+        _DRAWS + 1
     )  # The observed value counts as one of the draws, so that p is never zero (Phipson and Smyth 2010).
 
 
@@ -95,7 +96,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
     start = 0
     while start < len(ordered):
         end = start
-        while end + 1 < len(ordered) and values[ordered[end + 1]] - values[ordered[start]] <= _TIE:
+        while end + 1 < len(ordered) and values[ordered[end + 1]] - values[ordered[start]] <= _TOLERANCE:
             end += 1
         for at in range(start, end + 1):
             ranks[ordered[at]] = (start + end) / 2 + 1
@@ -108,7 +109,7 @@ def wilcoxon(differences: Sequence[float], seed: int = 0) -> float:
 
     The distribution is the exact one for the ties in the data, and not the normal approximation.
     """
-    nonzero = [each for each in differences if abs(each) > _TIE]
+    nonzero = [each for each in differences if abs(each) > _TOLERANCE]
     if not nonzero:
         return 1.0
     ranks = _ranks([abs(each) for each in nonzero])
@@ -123,7 +124,7 @@ def rank_biserial(differences: Sequence[float]) -> float | None:
 
     It is the share of the ranks in favour of the first minus the share against it, from -1 to 1.
     """
-    nonzero = [each for each in differences if abs(each) > _TIE]
+    nonzero = [each for each in differences if abs(each) > _TOLERANCE]
     if not nonzero:
         return None
     ranks = _ranks([abs(each) for each in nonzero])

@@ -32,9 +32,9 @@ from babelgate.canonical.state import ENDED
 from babelgate.canonical.stored import decode_event
 
 _EVENTS = get_args(Event)
-_FREE = (StateSaved, Custom, Native, LossNoted, UpstreamBound)
-_OF_A_MESSAGE = (PartAdded, PartDelta, PartEnded, MessageEnded)
-_ACTIVITY = (ToolStarted, ToolEnded, StepStarted, StepEnded)
+_UNCHECKED_EVENTS = (StateSaved, Custom, Native, LossNoted, UpstreamBound)
+_MESSAGE_EVENTS = (PartAdded, PartDelta, PartEnded, MessageEnded)
+_ACTIVITY_EVENTS = (ToolStarted, ToolEnded, StepStarted, StepEnded)
 _IDS = {
     "message_id": True,
     "call_id": True,
@@ -164,9 +164,9 @@ class Referee:
                 message_id = self._new(event.message_id)
                 self._open[message_id] = {}
                 return event.replace(message_id=message_id)
-            case _ if isinstance(event, _OF_A_MESSAGE):
+            case _ if isinstance(event, _MESSAGE_EVENTS):
                 return self._of_a_message(event)
-            case _ if isinstance(event, _ACTIVITY):
+            case _ if isinstance(event, _ACTIVITY_EVENTS):
                 return self._activity(event)
             case ArtifactAdded():
                 artifact_id = event.artifact_id or str(uuid4())
@@ -178,7 +178,7 @@ class Referee:
                 self._has_asked = True
                 message = event.message.replace(message_id=event.message.message_id or str(uuid4()))
                 return event.replace(interrupt_id=self._new(event.interrupt_id), message=message)
-            case _ if isinstance(event, _FREE):
+            case _ if isinstance(event, _UNCHECKED_EVENTS):
                 return event
             case _:
                 raise Broken("an agent says only what is an agent's to say", event.kind)

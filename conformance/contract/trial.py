@@ -22,9 +22,9 @@ STRANGE: tuple[str | Message | dict[str, Any], ...] = (
     {"a": [None, {}]},
 )
 
-_MANY = 50
+_MAX_EVENTS = 50
 """Maximum number of events after which a run is closed, and of answers in one task."""
-_TURNS = 400
+_MAX_ITERATIONS = 400
 """Maximum number of iterations of the event loop after which a run is cancelled."""
 
 
@@ -89,10 +89,10 @@ class _Trial:
         """Play a task from its input to its end, answering all questions."""
         dialogue = self.dialogue(agent)
         transcripts = [await dialogue.say(text)]
-        while dialogue.questions and len(transcripts) < _MANY:
+        while dialogue.questions and len(transcripts) < _MAX_EVENTS:
             transcripts.append(await dialogue.answer(*(self.answer for _ in dialogue.questions)))
         if dialogue.questions:
-            raise Broken("a task comes to an end", f"still asking after {_MANY} answers")
+            raise Broken("a task comes to an end", f"still asking after {_MAX_EVENTS} answers")
         return transcripts
 
     async def a_task_is_played_to_its_end(self) -> None:
@@ -120,7 +120,7 @@ class _Trial:
         await self._close(start_run(self.make(), self.dialogue().call(self.text)), "before its first event")
 
     async def a_run_is_closed_after_any_event(self) -> None:
-        for count in range(1, _MANY):
+        for count in range(1, _MAX_EVENTS):
             events = start_run(self.make(), self.dialogue().call(self.text))
             received = 0
             try:
@@ -148,7 +148,7 @@ class _Trial:
         Each iteration of the event loop is one more await.
         """
         turns = 0
-        while turns < _TURNS:
+        while turns < _MAX_ITERATIONS:
             agent = self.make()
             run = asyncio.get_running_loop().create_task(_consume(start_run(agent, self.dialogue().call(self.text))))
             for _ in range(turns):

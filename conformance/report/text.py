@@ -18,11 +18,11 @@ MARKS: Final = {
     Verdict.NOT_APPLICABLE: "–",
     Verdict.HARNESS_ERROR: "⚠",
 }
-_LONG: Final = 600
+_MAX_TEXT: Final = 600
 """Maximum number of characters of a body that are shown."""
 
 
-_WAYS: Final[Mapping[str, tuple[str, str]]] = {
+_BEHAVIOUR_WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "plain": ("a plain answer", "what does your agent answer?"),
     "stream": ("answers in pieces", "what makes your agent answer in pieces?"),
     "question": ("questions", "what makes your agent ask?"),
@@ -132,7 +132,7 @@ def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) ->
             reasons = Counter(result.expected for result in group)
             yield from (f"  ? {number}: {why}" for why, number in reasons.items())
         else:
-            about, ask = _WAYS[behaviour]
+            about, ask = _BEHAVIOUR_WORDS[behaviour]
             text = _EXAMPLES.get(behaviour, "…")
             option = f"--ask '{text}'" if behaviour == "question" else f"--trigger {behaviour}='{text}'"
             why = {result.expected for result in group}
@@ -195,4 +195,4 @@ def _json(value: Any) -> str:
 
 def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import h11
 import httpx
 
-_HEAD: Final = 100 * 1024
+_MAX_HEAD: Final = 100 * 1024
 """Maximum size of a status line with its headers, or of a chunk header, in bytes. The limit of HTTPX."""
 
 
@@ -45,7 +45,7 @@ class Connections(httpx.AsyncBaseTransport):
         host = url.raw_host.decode("ascii")
         secure: dict[str, Any] = {"ssl": self._tls, "server_hostname": host} if url.scheme == "https" else {}
         loop = asyncio.get_running_loop()
-        async with _timed(httpx.ConnectTimeout, bound):
+        async with _limit_time(httpx.ConnectTimeout, bound):
             try:
                 _, connection = await loop.create_connection(
                     _Connection, host, url.port or (443 if secure else 80), **secure
@@ -124,13 +124,13 @@ class _Exchange(httpx.AsyncByteStream):
     def __init__(self, connection: _Connection, bound: float | None) -> None:
         self._connection = connection
         self._bound = bound
-        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
+        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
 
     async def send(self, request: httpx.Request, bound: float | None) -> None:
         assert isinstance(request.stream, httpx.AsyncByteStream)
         head = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
         # A server that closes the connection before it has read the whole request may still have answered it.
-        with _translated(), suppress(OSError):
+        with _translate_errors(), suppress(OSError):
             pending = self._parser.send(head) or b""
             async for chunk in request.stream:
                 await self._write(pending + (self._parser.send(h11.Data(data=chunk)) or b""), bound)
@@ -139,7 +139,7 @@ class _Exchange(httpx.AsyncByteStream):
 
     async def _write(self, data: bytes, bound: float | None) -> None:
         if data:
-            async with _timed(httpx.WriteTimeout, bound):
+            async with _limit_time(httpx.WriteTimeout, bound):
                 await self._connection.write(data)
 
     async def head(self) -> h11.Response:
@@ -161,12 +161,12 @@ class _Exchange(httpx.AsyncByteStream):
 
     async def _next(self) -> Any:
         while True:
-            with _translated():
+            with _translate_errors():
                 event = self._parser.next_event()
             if event is not h11.NEED_DATA:
                 return event
             try:
-                async with _timed(httpx.ReadTimeout, self._bound):
+                async with _limit_time(httpx.ReadTimeout, self._bound):
                     data = await self._connection.read()
             except OSError as error:
                 raise httpx.ReadError(str(error)) from error
@@ -176,7 +176,7 @@ class _Exchange(httpx.AsyncByteStream):
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def _translate_errors() -> Generator[None]:
     try:
         yield
     except h11.LocalProtocolError as error:
@@ -186,7 +186,7 @@ def _translated() -> Generator[None]:
 
 
 @asynccontextmanager
-async def _timed(kind: type[httpx.TimeoutException], bound: float | None) -> AsyncGenerator[None]:
+async def _limit_time(kind: type[httpx.TimeoutException], bound: float | None) -> AsyncGenerator[None]:
     try:
         async with asyncio.timeout(bound):
             yield

@@ -13,7 +13,7 @@ _SECRET_HEADERS: Final = frozenset(
         *("x-api-key", "api-key", "x-a2a-notification-token"),
     }
 )
-_SHOWN: Final = 20_000
+_MAX_TEXT: Final = 20_000
 """Maximum number of characters of a body or frame that a report shows."""
 
 
@@ -196,4 +196,4 @@ class Redactor:
 
     def _cut(self, text: str) -> str:
         text = self.text(text)
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+        return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… ({len(text)} characters)"

@@ -28,9 +28,9 @@ Receives = str | Mapping[int, str] | None
 EXCHANGES: Final[ContextVar[list[Exchange]]] = ContextVar("exchanges")
 """Exchanges of the running probe. All exchanges of a run are recorded in `Wire.exchanges` as well."""
 
-_BODY: Final = 32 * 2**20
+_MAX_BODY: Final = 32 * 2**20
 """Maximum size of a response body that is read, in bytes."""
-_FRAMES: Final = 20_000
+_MAX_FRAMES: Final = 20_000
 """Maximum number of events of a stream that are read."""
 
 
@@ -270,8 +270,8 @@ class Stream:
         content = bytearray()
         while (chunk := await self._chunk(self._bound)) is not None:
             content += chunk
-            if len(content) > _BODY:
-                self.exchange.error = f"longer than {_BODY} bytes: the rest was not read"
+            if len(content) > _MAX_BODY:
+                self.exchange.error = f"longer than {_MAX_BODY} bytes: the rest was not read"
                 break
         self.exchange.content = bytes(content)
         schema = _schema_for(self._receives, self.exchange.status or 0)
@@ -293,8 +293,8 @@ class Stream:
                 raise Unanswered(self.exchange.error, self.exchange) from None
         frame = self._ready.pop(0)
         self.exchange.frames.append(frame)
-        if len(self.exchange.frames) > _FRAMES:
-            self.exchange.error = f"more than {_FRAMES} events: the rest was not read"
+        if len(self.exchange.frames) > _MAX_FRAMES:
+            self.exchange.error = f"more than {_MAX_FRAMES} events: the rest was not read"
             raise Unanswered(self.exchange.error, self.exchange)
         if self._events is not None and not (self._mark and frame.data == self._mark):
             self._wire.hold_text(self.exchange, self._events, frame.data)

@@ -10,11 +10,11 @@ from uuid import uuid4
 from babelgate.conformance.wire.exchange import Exchange
 from babelgate.conformance.wire.http import EXCHANGES, Wire
 
-_LONGEST: Final = 8 * 2**20
+_MAX_DELIVERY: Final = 8 * 2**20
 """Maximum size of one delivery, in bytes."""
-_ACCEPTING: Final = 5
+_ACCEPT_ITERATIONS: Final = 5
 """Iterations of the event loop for asyncio to turn an accepted socket into a connection: more than it needs."""
-_BOUND: Final = 10.0
+_TIMEOUT: Final = 10.0
 """Timeout for one delivery, in seconds."""
 
 
@@ -51,7 +51,7 @@ async def receiver(wire: Wire, host: str, schema: str | None) -> AsyncGenerator[
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_BOUND):
+            async with asyncio.timeout(_TIMEOUT):
                 await _serve(reader, writer)
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, OSError):
             pass  # A delivery that did not arrive in full is not recorded.
@@ -91,7 +91,7 @@ async def receiver(wire: Wire, host: str, schema: str | None) -> AsyncGenerator[
         # accepting stops first, accepted sockets become connections, and only then the server is closed.
         for listener in server.sockets:
             asyncio.get_running_loop().remove_reader(listener)
-        for _ in range(_ACCEPTING):
+        for _ in range(_ACCEPT_ITERATIONS):
             await asyncio.sleep(0)
         server.close()
         await _close(connections)
@@ -115,10 +115,10 @@ async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
         while size := int((await reader.readline()).split(b";")[0], 16):
             body += await reader.readexactly(size)
             await reader.readline()
-            if len(body) > _LONGEST:
+            if len(body) > _MAX_DELIVERY:
                 raise ValueError("a delivery without an end")
         return body
     length = int(headers.get("content-length", "0"))
-    if length > _LONGEST:
+    if length > _MAX_DELIVERY:
         raise ValueError("a delivery too large")
     return await reader.readexactly(length)

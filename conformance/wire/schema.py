@@ -24,7 +24,7 @@ _DEFINED: ContextVar[Mapping[str, Any]] = ContextVar("defined")
 """Validators of all definitions, by name."""
 _PARTS: ContextVar[dict[int, Any]] = ContextVar("parts")
 """Validators of the schemas within definitions, by the `id()` of the schema, which its validator keeps alive."""
-_SHOWN: Final = 200
+_MAX_TEXT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ def _references(schema: Any) -> Iterator[str]:
 def _violation(error: Any) -> Violation:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     text: str = error.message
-    if len(text) > _SHOWN:
+    if len(text) > _MAX_TEXT:
         # It begins with the whole value; the rule is at its end.
-        text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
+        text = f"{text[: _MAX_TEXT // 2]} … {text[-_MAX_TEXT // 2 :]}"
     return Violation(error.definitions, path.lstrip(".") or "(the whole)", text)
 
 

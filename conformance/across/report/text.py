@@ -10,11 +10,11 @@ from babelgate.conformance.report.text import withheld_line
 from babelgate.conformance.wire.exchange import Redactor
 
 MARKS: Final = "✓ as the others, ◐ with a loss that is declared, ✗ otherwise, – not in the protocol, ? not played."
-_LONG: Final = 400
+_MAX_TEXT: Final = 400
 """Maximum number of characters of a message that are shown."""
-_EVENTS: Final = 4
+_MAX_EVENTS: Final = 4
 """Maximum number of events that are shown, from the end of a stream."""
-_DECLARED: Final = 12
+_MAX_DECLARED: Final = 12
 """Maximum number of declared losses that are listed."""
 
 
@@ -127,9 +127,9 @@ def _findings(verdict: Verdict, redactor: Redactor) -> Iterator[str]:
     )
     if losses:
         yield "Declared losses:"
-        yield from (f"  {each}" for each in [*losses][:_DECLARED])
-        if len(losses) > _DECLARED:
-            yield f"  … and {len(losses) - _DECLARED} more"
+        yield from (f"  {each}" for each in [*losses][:_MAX_DECLARED])
+        if len(losses) > _MAX_DECLARED:
+            yield f"  … and {len(losses) - _MAX_DECLARED} more"
         yield ""
 
 
@@ -162,7 +162,7 @@ def wire_lines(shot: Shot, redactor: Redactor) -> Iterator[str]:
     answer = entry.get("response")
     if answer:
         yield f"answered  {answer['status']} {_short(answer['body'])}".rstrip()
-        for event in answer["events"][-_EVENTS:]:
+        for event in answer["events"][-_MAX_EVENTS:]:
             yield f"          {_short(event['text'])}"
     if entry.get("error"):
         yield f"then      {entry['error']}"
@@ -170,4 +170,4 @@ def wire_lines(shot: Shot, redactor: Redactor) -> Iterator[str]:
 
 def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"

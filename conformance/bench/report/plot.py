@@ -9,7 +9,7 @@ _LABEL: Final = 200
 _PLOT: Final = 420
 _WORDS: Final = 180
 _ROW: Final = 22
-_LONGEST: Final = 30
+_MAX_LABEL: Final = 30
 """Maximum number of characters of a label; a tooltip shows the rest."""
 
 
@@ -77,7 +77,7 @@ def _plot(title: str, rows: Sequence[tuple[str, str, Iterable[str]]], most: floa
     parts += _axis(most, axis, height)
     for at, (label, words, marks) in enumerate(rows):
         y = _middle(at)
-        short = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
+        short = label if len(label) <= _MAX_LABEL else f"{label[: _MAX_LABEL - 1]}…"
         parts.append(
             f'<g><title>{escape(label)}: {escape(words)}</title><text x="0" y="{y + 4:.1f}">{escape(short)}</text>'
         )

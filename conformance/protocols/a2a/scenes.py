@@ -80,7 +80,7 @@ async def reply_to(ctx: Ctx, binding: str, behaviour: str, **configuration: Any)
 
 
 _FAILED: Final = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED"})
-_OTHERWISE: Final[Mapping[str, frozenset[str]]] = {
+_OTHER_STATES: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("question", "questions", "approval", "auth"), TERMINAL),
     **dict.fromkeys(("fail", "reject"), (TERMINAL | INTERRUPTED) - _FAILED),
     "message": TERMINAL | INTERRUPTED,
@@ -93,7 +93,7 @@ def check_behaviour(behaviour: str, state: str) -> None:
 
     An empty state means that the answer is a message.
     """
-    others = _OTHERWISE.get(behaviour)
+    others = _OTHER_STATES.get(behaviour)
     if others is not None:
         check_shown(bool(state) or behaviour == "message", behaviour, "answered with a message")
         name = state.removeprefix("TASK_STATE_").lower().replace("_", "-")
@@ -252,24 +252,24 @@ class Long:
 async def long_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenerator[Long]:
     """Yield a running task, and cancel it at the end. Raises NotShown if the agent does not work for long."""
     await ctx.once(stay_busy, binding)
-    async with _started_task(ctx, binding, **configuration) as long:
+    async with _start_task(ctx, binding, **configuration) as long:
         yield long
 
 
 async def stay_busy(ctx: Ctx, binding: str) -> None:
     """Start a long task and look at it after BUSY seconds. Raises NotShown if it has ended."""
     since = asyncio.get_running_loop().time()
-    async with _started_task(ctx, binding) as long:
+    async with _start_task(ctx, binding) as long:
 
-        async def is_at_work() -> bool:
+        async def is_running() -> bool:
             reply = await long.binding.call("GetTask", {"id": long.id})
             return bool(reply.reason) or state_of(reply.result) not in TERMINAL | INTERRUPTED
 
-        await check_busy(since, is_at_work)
+        await check_busy(since, is_running)
 
 
 @asynccontextmanager
-async def _started_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenerator[Long]:
+async def _start_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenerator[Long]:
     agent = await agent_for(ctx, "long")
     chosen = agent[binding]
     params = {

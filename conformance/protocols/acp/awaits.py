@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.acp.scenes import (
-    Ran,
+    CreatedRun,
     Streamed,
     answer_to,
     awaiting,
@@ -216,6 +216,6 @@ def _check_refused(exchange: Exchange) -> None:
     check(400 <= (exchange.status or 0) < 500, "a refusal with a 4xx", exchange.status, exchange)
 
 
-async def _check_still(ctx: Ctx, done: Ran, status: str) -> None:
+async def _check_still(ctx: Ctx, done: CreatedRun, status: str) -> None:
     run = await wait_for_status(ctx.target, done.id, 0, status)
     check(dig(run.json, "status") == status, f"a run that is still {status}", run.json, run)

@@ -23,7 +23,7 @@ from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 probes: Final = Probes[Server]()
 
 
-_WATCHED: Final = 0.6
+_WATCH_SECONDS: Final = 0.6
 """Seconds to watch a run after its caller has disconnected. A server that cancels the run does it within this time."""
 
 
@@ -244,7 +244,7 @@ async def caller_that_leaves_cancels_nothing(ctx: Ctx) -> None:
     assert first is not None  # See the check above.
     run_id = str(dig(first.json, "run", "run_id"))
     try:
-        run = await wait_for_status(ctx.target, run_id, _WATCHED, "cancelling", "cancelled", "failed")
+        run = await wait_for_status(ctx.target, run_id, _WATCH_SECONDS, "cancelling", "cancelled", "failed")
         status = dig(run.json, "status")
         check(status in ("created", "in-progress", "completed"), "a run that goes on", run.json, run)
     finally:

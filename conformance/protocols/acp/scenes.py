@@ -12,12 +12,12 @@ from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
 from babelgate.conformance.wire.http import Stream
 
 TERMINAL: Final = ("completed", "failed", "cancelled")
-_LOOK_EVERY: Final = 0.1
+_POLL_INTERVAL: Final = 0.1
 """Seconds between two looks at a run that was started asynchronously, because it can only be polled."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CreatedRun:
     exchange: Exchange
     run: Any
     """Run as in the response to the POST."""
@@ -53,22 +53,22 @@ async def list_agents(ctx: Ctx) -> Exchange:
     return exchange
 
 
-async def run_behaviour(ctx: Ctx, behaviour: str) -> Ran:
+async def run_behaviour(ctx: Ctx, behaviour: str) -> CreatedRun:
     """Create a run and wait for its end."""
     exchange = await ctx.target.create({**trigger_of(ctx, behaviour), "mode": "sync"})
     check(exchange.status == 200, "a run is created with status 200", exchange.status, exchange)
     run_id_of(exchange)
     _check_behaviour(behaviour, str(dig(exchange.json, "status")))
-    return Ran(exchange, exchange.json)
+    return CreatedRun(exchange, exchange.json)
 
 
-_OTHERWISE: Final = {"question": TERMINAL, "fail": ("completed", "cancelled", "awaiting")}
+_OTHER_STATUSES: Final = {"question": TERMINAL, "fail": ("completed", "cancelled", "awaiting")}
 """Statuses of a run that show that the agent did something else, by behaviour."""
 
 
 def _check_behaviour(behaviour: str, status: str) -> None:
     """Check the final status of a run against a behaviour. Raises NotShown if the agent did something else."""
-    check_shown(status not in _OTHERWISE.get(behaviour, ()), behaviour, f"gave a run that is {status}")
+    check_shown(status not in _OTHER_STATUSES.get(behaviour, ()), behaviour, f"gave a run that is {status}")
 
 
 async def stream_run(ctx: Ctx, behaviour: str) -> Streamed:
@@ -105,12 +105,12 @@ def types_of(events: Sequence[Any]) -> list[Any]:
     return [dig(event, "type") for event in events]
 
 
-async def awaiting(ctx: Ctx) -> Ran:
+async def awaiting(ctx: Ctx) -> CreatedRun:
     """Return a run that has asked its caller a question; used as a scene."""
     return await run_question(ctx)
 
 
-async def run_question(ctx: Ctx) -> Ran:
+async def run_question(ctx: Ctx) -> CreatedRun:
     """Start a run that asks a question and that no other probe uses."""
     done = await run_behaviour(ctx, "question")
     check(dig(done.run, "status") == "awaiting", "the run is awaiting", done.run, done.exchange)
@@ -123,44 +123,44 @@ def answer_to(ctx: Ctx, run_id: str) -> dict[str, Any]:
     return {"run_id": run_id, "await_resume": {"type": "message", "message": message(text)}}
 
 
-async def resume_run(ctx: Ctx) -> Ran:
+async def resume_run(ctx: Ctx) -> CreatedRun:
     """Answer a run's question and wait for its end."""
     done = await run_question(ctx)
     exchange = await ctx.target.resume(done.id, {**answer_to(ctx, done.id), "mode": "sync"})
     check(exchange.status == 200, "a resume is answered with status 200", exchange.status, exchange)
     run_id_of(exchange)
-    return Ran(exchange, exchange.json)
+    return CreatedRun(exchange, exchange.json)
 
 
-async def run_to_failure(ctx: Ctx) -> Ran:
+async def run_to_failure(ctx: Ctx) -> CreatedRun:
     return await run_behaviour(ctx, "fail")
 
 
 @asynccontextmanager
-async def long_run(ctx: Ctx) -> AsyncGenerator[Ran]:
+async def long_run(ctx: Ctx) -> AsyncGenerator[CreatedRun]:
     """Yield a run that is running, and cancel it at the end. Raises NotShown if the agent does not work for long."""
     await ctx.once(stay_busy)
-    async with _started_run(ctx) as started:
+    async with _start_run(ctx) as started:
         yield started
 
 
 async def stay_busy(ctx: Ctx) -> None:
     """Start a long run and look at it after BUSY seconds. Raises NotShown if it has ended."""
     since = asyncio.get_running_loop().time()
-    async with _started_run(ctx) as started:
+    async with _start_run(ctx) as started:
 
-        async def is_at_work() -> bool:
+        async def is_running() -> bool:
             exchange = await ctx.target.run(started.id)
             return exchange.status != 200 or dig(exchange.json, "status") not in (*TERMINAL, "awaiting")
 
-        await check_busy(since, is_at_work)
+        await check_busy(since, is_running)
 
 
 @asynccontextmanager
-async def _started_run(ctx: Ctx) -> AsyncGenerator[Ran]:
+async def _start_run(ctx: Ctx) -> AsyncGenerator[CreatedRun]:
     exchange = await ctx.target.create({**trigger_of(ctx, "long"), "mode": "async"})
     check(exchange.status == 202, "an async run is answered with status 202", exchange.status, exchange)
-    started = Ran(exchange, exchange.json)
+    started = CreatedRun(exchange, exchange.json)
     try:
         yield started
     finally:
@@ -198,7 +198,7 @@ async def wait_for_status(server: Server, run_id: str, bound: float, *until: str
         check(exchange.status == 200, "a run is shown with status 200", exchange.status, exchange)
         if dig(exchange.json, "status") in until or asyncio.get_running_loop().time() > deadline:
             return exchange
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_POLL_INTERVAL)
 
 
 def text_of(messages: Any) -> str:

@@ -11,14 +11,14 @@ from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Agent]()
 
-_MOST_PAGES: Final = 50
+_MAX_PAGES: Final = 50
 _TRIES: Final = 20
 
 
 @probes.add
 async def created_task_is_listed(ctx: Ctx) -> None:
     task_id = dig((await ctx.once(create_task)).json, "task_id")
-    for number in range(1, _MOST_PAGES + 1):
+    for number in range(1, _MAX_PAGES + 1):
         exchange = await ctx.target.tasks(current_page=number, page_size=100)
         check(exchange.status == 200, "tasks are listed with status 200", exchange.status, exchange)
         tasks = items_of(exchange, "tasks")
@@ -27,7 +27,7 @@ async def created_task_is_listed(ctx: Ctx) -> None:
         if found:
             return
         check(bool(tasks), f"the task {task_id} is on one of the pages", [], exchange)
-    raise NotObserved(f"the task {task_id} is on none of the first {_MOST_PAGES} pages: too many tasks to look for it")
+    raise NotObserved(f"the task {task_id} is on none of the first {_MAX_PAGES} pages: too many tasks to look for it")
 
 
 @probes.add

@@ -7,7 +7,7 @@ from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-_MOST_STEPS: Final = 25
+_MAX_STEPS: Final = 25
 """Number of steps after which an agent is assumed never to end."""
 
 
@@ -78,7 +78,7 @@ async def play_task(ctx: Ctx, behaviour: str) -> Played:
     task_id = await new_task(agent, text)
     steps: list[Any] = []
     exchanges: list[Exchange] = []
-    for number in range(_MOST_STEPS):
+    for number in range(_MAX_STEPS):
         done = await execute(agent, task_id, text if number == 0 else None)
         steps.append(done.step)
         exchanges.append(done.exchange)
@@ -93,7 +93,7 @@ async def play_to_end(ctx: Ctx) -> Executed:
     text = ctx.triggers["plain"].text
     task_id = await new_task(agent, text)
     done = await execute(agent, task_id, text)
-    for _ in range(_MOST_STEPS - 1):
+    for _ in range(_MAX_STEPS - 1):
         if dig(done.step, "is_last") is True:
             break
         done = await execute(agent, task_id, None)

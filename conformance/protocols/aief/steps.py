@@ -21,7 +21,7 @@ from babelgate.conformance.wire.http import Unanswered
 
 probes: Final = Probes[Agent]()
 
-_LOOK_EVERY: Final = 0.1
+_POLL_INTERVAL: Final = 0.1
 """Seconds between two looks at a running step. The protocol has no events, so steps can only be polled."""
 
 
@@ -239,7 +239,7 @@ async def _watch(agent: Agent, task_id: str, is_over: asyncio.Event) -> set[str]
         listed = await agent.steps(task_id, page_size=100)
         statuses |= {str(dig(each, "status")) for each in items_of(listed, "steps")}
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_EVERY):
+            async with asyncio.timeout(_POLL_INTERVAL):
                 await is_over.wait()
     return statuses
 

@@ -14,12 +14,12 @@ from babelgate.conformance.wire.http import Unanswered
 
 MARK: Final = "babelgate-check"
 """Member of metadata by which a run of the check finds its own threads and runs."""
-_LOOK_EVERY: Final = 0.05
+_POLL_INTERVAL: Final = 0.05
 """Seconds between two looks at a queued run, because its start can only be polled."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CreatedThread:
     thread_id: str
     mark: str
     exchange: Exchange
@@ -54,7 +54,7 @@ class Streamed:
         return [frame for frame in self.exchange.frames if frame.event.partition("|")[0] == event]
 
 
-async def create_thread(ctx: Ctx) -> Made:
+async def create_thread(ctx: Ctx) -> CreatedThread:
     """Create a thread with metadata."""
     mark = uuid4().hex
     body = {"metadata": {MARK: mark, "deep": {"list": [1, None, "ä"]}}}
@@ -62,7 +62,7 @@ async def create_thread(ctx: Ctx) -> Made:
     thread_id = dig(exchange.json, "thread_id")
     check(exchange.status == 200, "a thread is created with status 200", exchange.status, exchange)
     check(isinstance(thread_id, str), "it has a thread_id", exchange.json, exchange)
-    return Made(thread_id, mark, exchange)
+    return CreatedThread(thread_id, mark, exchange)
 
 
 async def create_marked_threads(ctx: Ctx) -> tuple[str, list[str]]:
@@ -89,7 +89,7 @@ async def run_until_failure(ctx: Ctx, layout: Layout) -> Waited:
     return await run_and_wait(ctx, layout, "fail")
 
 
-_SHOWN_AS: Final[Mapping[str, tuple[str, str]]] = {
+_EVIDENCE: Final[Mapping[str, tuple[str, str]]] = {
     "question": ("interrupted", "__interrupt__"),
     "questions": ("interrupted", "__interrupt__"),
     "fail": ("error", "__error__"),
@@ -102,9 +102,9 @@ async def _check_behaviour(ctx: Ctx, behaviour: str, thread_id: str, exchange: E
 
     `exchange`: the stream of the run, or the response to a wait.
     """
-    if behaviour not in _SHOWN_AS:
+    if behaviour not in _EVIDENCE:
         return
-    status, member = _SHOWN_AS[behaviour]
+    status, member = _EVIDENCE[behaviour]
     thread = await ctx.target.thread(thread_id)
     values = [json_of(frame) for frame in exchange.frames] if exchange.is_stream else [exchange.json]
     is_shown = (
@@ -149,30 +149,30 @@ def run_of(exchange: Exchange) -> str:
 
 
 @asynccontextmanager
-async def at_work(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
+async def long_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
     """Yield the id of a thread, the id of a running run on it, and the response that created the run.
 
     The run is cancelled at the end if it still runs. Raises NotShown if the agent does not work for long.
     """
     await ctx.once(stay_busy, layout)
-    async with _started_run(ctx, layout, **fields) as started:
+    async with _start_run(ctx, layout, **fields) as started:
         yield started
 
 
 async def stay_busy(ctx: Ctx, layout: Layout) -> None:
     """Start a long run and look at it after BUSY seconds. Raises NotShown if it has ended."""
     since = asyncio.get_running_loop().time()
-    async with _started_run(ctx, layout) as (thread_id, run_id, _):
+    async with _start_run(ctx, layout) as (thread_id, run_id, _):
 
-        async def is_at_work() -> bool:
+        async def is_running() -> bool:
             exchange = await ctx.target.run(layout, thread_id, run_id)
             return exchange.status != 200 or dig(exchange.json, "status") in ("pending", "running")
 
-        await check_busy(since, is_at_work)
+        await check_busy(since, is_running)
 
 
 @asynccontextmanager
-async def _started_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
+async def _start_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
     server = ctx.target
     trigger = trigger_for(ctx, "long")
     thread_id = await server.new_thread()
@@ -196,6 +196,6 @@ async def _wait_for_begin(ctx: Ctx, layout: Layout, thread_id: str, run_id: str)
             break
         if asyncio.get_running_loop().time() > deadline:
             raise NotObserved("the run does not begin", "long")
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_POLL_INTERVAL)
     if status not in ("pending", "running"):
         raise NotObserved(f"the run has the status {status} at once: it is not at work for long", "long")

@@ -60,7 +60,7 @@ class Dialect:
     """True if members of commands and events are spelled in camelCase."""
 
 
-_MOST_SCHEMAS: Final = 20
+_MAX_SCHEMAS: Final = 20
 """Maximum number of agents whose schemas are read. Chosen."""
 
 AGENT_PROTOCOL: Final = Dialect("agent_id", ("role", "assistant"), False, 204, 204, 404, True, "stream", True)
@@ -291,7 +291,7 @@ async def choose_agent(server: Server, named: str, ids: Sequence[str], path: str
     `path`: the path of agents.
     """
     server.agent = named or (ids[0] if ids else "")
-    for id in [named] if named else ids[:_MOST_SCHEMAS]:
+    for id in [named] if named else ids[:_MAX_SCHEMAS]:
         exchange = await server.wire.request("GET", server.url(f"{_path(path, id)}/schemas"), sends=None, receives=None)
         members = as_object(dig(exchange.json, "input_schema", "properties"))
         if members is None or "messages" in members:

@@ -85,7 +85,7 @@ class Session:
         async with self.posted(body, schema=schema, **options) as stream:
             exchange = stream.exchange
             while (frame := await stream.next()) is not None:
-                if not reads_all and _is_response(_parsed(frame.data)):
+                if not reads_all and _is_response(_parse(frame.data)):
                     break
         reply = Reply(exchange, messages_of(exchange), dig(body, "id"))
         name = self.schema_of(str(dig(body, "method")), reply.result)
@@ -168,11 +168,11 @@ def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
 
 def messages_of(exchange: Exchange) -> list[Any]:
     if exchange.is_stream:
-        return [_parsed(frame.data) for frame in exchange.frames]
+        return [_parse(frame.data) for frame in exchange.frames]
     return [exchange.json] if exchange.content else []
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return parse_json(text)
     except NotJson:

@@ -18,11 +18,11 @@ from babelgate.conformance.wire.receiver import Hook, receiver
 
 probes: Final = Probes[Agent]()
 
-_ELSEWHERE: Final = "https://example.com/babelgate/webhook"
+_PUBLIC_URL: Final = "https://example.com/babelgate/webhook"
 """Address that RFC 2606 reserves for examples. Nothing is delivered to it, because its tasks have ended."""
-_ADDRESS: Final = re.compile(r"\b(?:url|host|address|resolved?|dns|private|loopback)\b", re.IGNORECASE)
+_ADDRESS_WORDS: Final = re.compile(r"\b(?:url|host|address|resolved?|dns|private|loopback)\b", re.IGNORECASE)
 _SECRET: Final = "babelgate-push-credentials"
-_QUIET: Final = 1.0
+_QUIET_SECONDS: Final = 1.0
 """Seconds to wait for a delivery that should not arrive."""
 _TOKEN: Final = "babelgate-push-token"
 
@@ -57,10 +57,10 @@ async def webhook(ctx: Ctx, binding: str) -> str:
     reply = await create(agent[binding], sent.task["id"], near, id="babelgate-0")
     if not reply.reason:
         return near
-    reply = await create(agent[binding], sent.task["id"], _ELSEWHERE, id="babelgate-1")
+    reply = await create(agent[binding], sent.task["id"], _PUBLIC_URL, id="babelgate-1")
     if reply.reason and is_about_the_url(reply.exchange):
-        raise NotObserved(f"the agent calls neither {near} nor {_ELSEWHERE}; let it, or give --callback-host")
-    return _ELSEWHERE
+        raise NotObserved(f"the agent calls neither {near} nor {_PUBLIC_URL}; let it, or give --callback-host")
+    return _PUBLIC_URL
 
 
 def is_about_the_url(exchange: Exchange) -> bool:
@@ -68,7 +68,9 @@ def is_about_the_url(exchange: Exchange) -> bool:
 
     Guards against forged requests (SSRF) and resolvers refuse addresses.
     """
-    return exchange.is_json and _ADDRESS.search(json.dumps(dig(exchange.json, "error") or exchange.json)) is not None
+    return (
+        exchange.is_json and _ADDRESS_WORDS.search(json.dumps(dig(exchange.json, "error") or exchange.json)) is not None
+    )
 
 
 async def create_config(ctx: Ctx, binding: str) -> Configured:
@@ -333,7 +335,7 @@ async def deleted_config_is_not_pushed_to(ctx: Ctx, binding: str) -> None:
         await long.binding.call("CancelTask", {"id": long.id})
         if not await kept_hook.wait(1, ctx.options.timeout):
             raise Prerequisite("a delivery to the other config of the task", None, other.exchange)
-        came = await deleted_hook.wait(before + 1, _QUIET)
+        came = await deleted_hook.wait(before + 1, _QUIET_SECONDS)
         check(not came, "no delivery to a config that was deleted", None, (deleted_hook.deliveries or [None])[-1])
 
 
@@ -342,4 +344,4 @@ async def deleted_config_is_not_pushed_to(ctx: Ctx, binding: str) -> None:
 async def undeclared_push_is_refused(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(plain_task, binding)
     agent = await agent_for(ctx, "plain")
-    check_refusal(await create(agent[binding], sent.task["id"], _ELSEWHERE), "PUSH_NOTIFICATION_NOT_SUPPORTED")
+    check_refusal(await create(agent[binding], sent.task["id"], _PUBLIC_URL), "PUSH_NOTIFICATION_NOT_SUPPORTED")

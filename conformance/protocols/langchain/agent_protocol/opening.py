@@ -13,9 +13,9 @@ README: Final = Layout(
     "README", is_below=True, run="ThreadRun", waited="ThreadRunWaitResponse", tuples="messages-tuple"
 )
 
-_NONE: Final = (404, 405, 501)
+_UNSUPPORTED: Final = (404, 405, 501)
 """Statuses of an operation that a server does not support."""
-_NOBODY: Final = "00000000-0000-4000-8000-000000000000"
+_NO_THREAD_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
@@ -33,19 +33,19 @@ async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> 
     listed = [each for each in as_list(agents.json) if isinstance(dig(each, "agent_id"), str)]
     if not is_told:
         await _check_spoken(look, agents, listed)
-    thread_id = str(dig((await look("POST", "/threads", {})).json, "thread_id") or _NOBODY)
+    thread_id = str(dig((await look("POST", "/threads", {})).json, "thread_id") or _NO_THREAD_ID)
     flat = await look("POST", "/runs/search", {"thread_id": thread_id})
     below = await look("GET", README.runs(thread_id))
     lists = ((OPENAPI, flat), (README, below))
     layouts = tuple(layout for layout, each in lists if each.status == 200 and isinstance(each.json, list))
     found = {layout.name for layout in layouts}
-    if agents.status not in _NONE:
+    if agents.status not in _UNSUPPORTED:
         found.add("agents")
     if options.other_headers:
         found.add("second-caller")
     if (await look("POST", "/store/namespaces", {"limit": 1})).status == 200:
         found.add("store")
-    if (await look("POST", f"/threads/{thread_id}/commands", {})).status not in _NONE:
+    if (await look("POST", f"/threads/{thread_id}/commands", {})).status not in _UNSUPPORTED:
         found.add("commands")
     names = {str(dig(each, "name")): str(dig(each, "agent_id")) for each in listed}
     server = Server(wire, base, AGENT_PROTOCOL, layouts or (OPENAPI,), names, "")

@@ -5,7 +5,7 @@ from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.scenes import (
-    at_work,
+    long_run,
     run_and_wait,
     run_until_failure,
     run_until_question,
@@ -16,7 +16,7 @@ from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Server]()
 
-_LOOK_EVERY: Final = 0.1
+_POLL_INTERVAL: Final = 0.1
 """Seconds between two looks at a thread, because its deletion can only be polled."""
 
 
@@ -58,7 +58,7 @@ async def values_hold_no_messages(ctx: Ctx) -> None:
 @probes.add
 async def busy_thread_is_a_conflict(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, _, __):
+        async with long_run(ctx, layout) as (thread_id, _, __):
             for way in ("", "wait"):
                 exchange = await ctx.target.create(layout, thread_id, ctx.target.body(trigger_for(ctx, "long")), way)
                 check(exchange.status == 409, f"the status 409 ({layout.name})", exchange.status, exchange)
@@ -73,7 +73,7 @@ async def thread_of_its_own_is_deleted(ctx: Ctx) -> None:
     while (
         exchange.status == 200 and asyncio.get_running_loop().time() < deadline
     ):  # The OpenAPI document does not define when it is deleted.
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_POLL_INTERVAL)
         exchange = await ctx.target.thread(thread_id)
     check(exchange.status == 404, "the thread of the run is gone", exchange.status, exchange)
 

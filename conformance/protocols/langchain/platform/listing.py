@@ -4,7 +4,13 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
-from babelgate.conformance.protocols.langchain.scenes import MARK, at_work, create_marked_threads, create_thread, run_of
+from babelgate.conformance.protocols.langchain.scenes import (
+    MARK,
+    create_marked_threads,
+    create_thread,
+    long_run,
+    run_of,
+)
 from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
@@ -142,7 +148,7 @@ async def wrong_batch_is_refused_whole(ctx: Ctx) -> None:
 
 @probes.add
 async def several_runs_are_cancelled(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         body = {"thread_id": thread_id, "run_ids": [run_id]}
         exchange = await ctx.target.ask("POST", "/runs/cancel", body, sends="RunsCancel.request")
         check(exchange.status == 204, "the status 204", exchange.status, exchange)

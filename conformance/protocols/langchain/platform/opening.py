@@ -8,7 +8,7 @@ from babelgate.conformance.wire.exchange import as_list, dig
 from babelgate.conformance.wire.http import Wire
 
 LAYOUT: Final = Layout("LangGraph", is_below=True, waited="Values", wait="join", tuples="messages-tuple")
-_NOBODY: Final = "00000000-0000-4000-8000-000000000000"
+_NO_THREAD_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
@@ -28,7 +28,7 @@ async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> 
     namespaces = await server.ask("POST", "/store/namespaces", {"limit": 1})
     if namespaces.status == 200:
         capabilities.add("store")
-    thread_id = dig((await server.ask("POST", "/threads", {})).json, "thread_id") or _NOBODY
+    thread_id = dig((await server.ask("POST", "/threads", {})).json, "thread_id") or _NO_THREAD_ID
     url = server.url(f"/threads/{thread_id}/commands")
     # A server with commands answers an invalid command with an error of commands, not of requests.
     command = await wire.request("POST", url, sends=None, receives=None, body={})

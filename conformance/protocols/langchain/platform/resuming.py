@@ -5,7 +5,7 @@ from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
-from babelgate.conformance.protocols.langchain.scenes import at_work
+from babelgate.conformance.protocols.langchain.scenes import long_run
 from babelgate.conformance.protocols.langchain.server import Ctx, Server, speaking_trigger, trigger_for
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, Frame, dig
@@ -94,7 +94,7 @@ async def stream_that_is_over_tells_nothing_new(ctx: Ctx) -> None:
 
 @probes.add
 async def stream_is_taken_up_while_the_run_goes_on(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT, stream_mode=["values"], stream_resumable=True) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT, stream_mode=["values"], stream_resumable=True) as (thread_id, run_id, _):
         path = LAYOUT.one(thread_id, run_id, "stream")
         async with ctx.target.listen("GET", path, headers={"Last-Event-ID": "-1"}) as stream:
             first = await stream.next()
@@ -107,7 +107,7 @@ async def stream_is_taken_up_while_the_run_goes_on(ctx: Ctx) -> None:
 
 @probes.add
 async def listener_that_leaves_can_cancel(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         path = LAYOUT.one(thread_id, run_id, "stream")
         async with ctx.target.listen("GET", path, query={"cancel_on_disconnect": "true"}) as stream:
             check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
@@ -117,7 +117,7 @@ async def listener_that_leaves_can_cancel(ctx: Ctx) -> None:
 
 @probes.add
 async def listener_that_leaves_changes_nothing(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         path = LAYOUT.one(thread_id, run_id, "stream")
         async with ctx.target.listen("GET", path) as stream:
             check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
-from babelgate.conformance.protocols.langchain.scenes import at_work, create_thread, run_and_wait
+from babelgate.conformance.protocols.langchain.scenes import create_thread, long_run, run_and_wait
 from babelgate.conformance.protocols.langchain.server import Ctx, Server, text_of, trigger_for, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
@@ -175,7 +175,7 @@ async def change_can_branch(ctx: Ctx) -> None:
 
 @probes.add
 async def busy_thread_is_not_changed(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, _, __):
+    async with long_run(ctx, LAYOUT) as (thread_id, _, __):
         exchange = await _update(ctx, thread_id)
         check(exchange.status == 409, "the status 409", exchange.status, exchange)
 

@@ -7,8 +7,8 @@ from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.probes.store import get_item, store_items
 from babelgate.conformance.protocols.langchain.scenes import (
     MARK,
-    at_work,
     create_thread,
+    long_run,
     run_and_wait,
     run_in_background,
 )
@@ -177,7 +177,7 @@ async def history_of_another_caller_is_not_shown(ctx: Ctx) -> None:
 @probes.add
 async def run_of_another_caller_is_not_cancelled(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, run_id, _):
+        async with long_run(ctx, layout) as (thread_id, run_id, _):
             exchange = await ctx.target.cancel(layout, thread_id, run_id, _other(ctx))
             expected = f"the second caller does not find it ({layout.name})"
             check(exchange.status in (403, 404), expected, exchange.status, exchange)

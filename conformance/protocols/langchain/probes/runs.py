@@ -7,7 +7,7 @@ from typing import Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.scenes import (
     MARK,
-    at_work,
+    long_run,
     run_and_wait,
     run_in_background,
     run_of,
@@ -77,7 +77,7 @@ async def run_that_ended_is_a_success(ctx: Ctx) -> None:
 async def run_is_created_before_it_ends(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         await ctx.subject(stay_busy, layout)
-        async with at_work(ctx, layout) as (_, __, created):
+        async with long_run(ctx, layout) as (_, __, created):
             status = dig(created.json, "status")
             expected = f"an answer while the run goes on ({layout.name})"
             check(status in ("pending", "running"), expected, created.json, created)
@@ -144,7 +144,7 @@ async def busy_thread_takes_one_run(ctx: Ctx) -> None:
 @probes.add
 async def thread_at_work_is_busy(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, _, __):
+        async with long_run(ctx, layout) as (thread_id, _, __):
             exchange = await ctx.target.thread(thread_id)
             check(dig(exchange.json, "status") == "busy", f"the status busy ({layout.name})", exchange.json, exchange)
 

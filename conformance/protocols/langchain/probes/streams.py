@@ -3,7 +3,13 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.langchain.scenes import Streamed, at_work, run_in_background, stay_busy, stream_run
+from babelgate.conformance.protocols.langchain.scenes import (
+    Streamed,
+    long_run,
+    run_in_background,
+    stay_busy,
+    stream_run,
+)
 from babelgate.conformance.protocols.langchain.server import (
     Ctx,
     Layout,
@@ -53,7 +59,12 @@ async def stream_of_messages_tells_what_is_said(ctx: Ctx) -> None:
         thread = await ctx.target.thread(done.thread_id)
         full_text = "".join(ctx.target.answers(ctx.target.messages(thread.json)))
         streamed_text = "".join(text for frame in frames for text in _texts(json_of(frame)))
-        check(bool(full_text) and streamed_text == full_text, f"the agent's words, {full_text!r}", streamed_text, done.exchange)
+        check(
+            bool(full_text) and streamed_text == full_text,
+            f"the agent's words, {full_text!r}",
+            streamed_text,
+            done.exchange,
+        )
 
 
 @probes.add
@@ -106,7 +117,7 @@ async def stream_of_a_failure_has_an_error(ctx: Ctx) -> None:
 async def run_at_work_can_be_joined(ctx: Ctx) -> None:
     """Check that a running run can be joined. After a cancel, the joined stream has only its end."""
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, run_id, _):
+        async with long_run(ctx, layout) as (thread_id, run_id, _):
             path = layout.one(thread_id, run_id, "stream")
             async with ctx.target.listen("GET", path) as stream:
                 _check_stream(stream.exchange, layout)

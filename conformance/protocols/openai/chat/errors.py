@@ -13,42 +13,42 @@ probes: Final = Probes[Server]()
 
 @probes.add
 async def chat_needs_a_model(ctx: Ctx) -> None:
-    await _refused(ctx, model=None)
+    await _check_refused(ctx, model=None)
 
 
 @probes.add
 async def chat_needs_messages(ctx: Ctx) -> None:
-    await _refused(ctx, messages=None)
+    await _check_refused(ctx, messages=None)
 
 
 @probes.add
 async def messages_are_not_empty(ctx: Ctx) -> None:
-    await _refused(ctx, messages=[])
+    await _check_refused(ctx, messages=[])
 
 
 @probes.add
 async def messages_are_an_array(ctx: Ctx) -> None:
-    await _refused(ctx, messages="Hello")
+    await _check_refused(ctx, messages="Hello")
 
 
 @probes.add
 async def unknown_roles_are_refused(ctx: Ctx) -> None:
-    await _refused(ctx, messages=[{"role": "narrator", "content": "Hello"}])
+    await _check_refused(ctx, messages=[{"role": "narrator", "content": "Hello"}])
 
 
 @probes.add
 async def unknown_parts_are_refused(ctx: Ctx) -> None:
-    await _refused(ctx, messages=[user([{"type": "smell", "smell": "roses"}])])
+    await _check_refused(ctx, messages=[user([{"type": "smell", "smell": "roses"}])])
 
 
 @probes.add
 async def result_without_a_call_is_refused(ctx: Ctx) -> None:
-    await _refused(ctx, messages=[user("Hello"), {"role": "tool", "tool_call_id": "call_0", "content": "x"}])
+    await _check_refused(ctx, messages=[user("Hello"), {"role": "tool", "tool_call_id": "call_0", "content": "x"}])
 
 
 @probes.add
 async def temperature_has_a_most(ctx: Ctx) -> None:
-    await _refused(ctx, temperature=5)
+    await _check_refused(ctx, temperature=5)
 
 
 @probes.add
@@ -120,7 +120,7 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
     check((exchange.status or 0) < 500, "no failure of the server", exchange.status, exchange)
 
 
-async def _refused(ctx: Ctx, **members: Any) -> None:
+async def _check_refused(ctx: Ctx, **members: Any) -> None:
     """Check that a request with an invalid member, or without one (None), is refused."""
     await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}

@@ -93,7 +93,7 @@ async def input_is_kept(ctx: Ctx) -> None:
 @probes.add
 async def stream_is_told_again(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
-    numbers, exchange = await _replayed(ctx, str(dig(done.last, "id")), "")
+    numbers, exchange = await _replay(ctx, str(dig(done.last, "id")), "")
     want = [dig(event, "sequence_number") for event in done.events]
     check(numbers == want, "every event of the stream", numbers, exchange)
 
@@ -102,7 +102,7 @@ async def stream_is_told_again(ctx: Ctx) -> None:
 async def stream_goes_on_after_a_number(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     want = [dig(event, "sequence_number") for event in done.events]
-    numbers, exchange = await _replayed(ctx, str(dig(done.last, "id")), f"&starting_after={want[2]}")
+    numbers, exchange = await _replay(ctx, str(dig(done.last, "id")), f"&starting_after={want[2]}")
     check(numbers == want[3:], f"the events after {want[2]}", numbers, exchange)
 
 
@@ -127,7 +127,7 @@ async def _get(ctx: Ctx, id: str) -> Exchange:
     return await ctx.target.get(ctx.target.below("responses", str(id)), "Response")
 
 
-async def _replayed(ctx: Ctx, id: str, query: str) -> tuple[list[int], Exchange]:
+async def _replay(ctx: Ctx, id: str, query: str) -> tuple[list[int], Exchange]:
     """Return the sequence numbers of the events in a replayed stream, and its exchange."""
     url = f"{ctx.target.below('responses', id)}?stream=true{query}"
     async with ctx.wire.stream(
