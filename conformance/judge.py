@@ -167,7 +167,7 @@ class _Runner:
 
 @cache
 def is_about(requirement: Requirement, definition: str) -> bool:
-    """Return True if the requirement is on the form of what the definition describes."""
+    """Return True if the requirement covers the form of messages with this definition."""
     return any(fnmatchcase(definition, pattern) for pattern in requirement.schemas)
 
 

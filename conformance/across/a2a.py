@@ -286,7 +286,7 @@ def _value(part: Any, name: str, exchange: Exchange) -> tuple[str, Any]:
         return "text", dig(part, "text")
     if "data" in (as_object(part) or {}):
         data = dig(part, "data")
-        # Data of 0.3 is an object. Any other value is in one, with this mark, as a2a-sdk 1.3.0 converts it.
+        # Data of 0.3 is an object. Any other value is wrapped in one, with this mark, as in a2a-sdk 1.3.0.
         is_wrapped = dig(part, "metadata", "data_part_compat") is True and list(as_object(data) or ()) == ["value"]
         return "data", dig(data, "value") if is_wrapped else data
     if dig(part, "file") is not None:

@@ -209,7 +209,7 @@ def check_stream(exchange: Exchange) -> None:
 
 
 def decode_base64(content: Any, exchange: Exchange | None = None) -> bytes:
-    """Decode base64. Raises Broken."""
+    """Return the decoded bytes. Raises Broken if the content is not base64."""
     try:
         return b64decode(str(content), validate=True)
     except (NotBase64, ValueError):

@@ -55,7 +55,7 @@ class Verdict:
     record: Record
     findings: Sequence[Finding]
     pairs: Mapping[tuple[str, str], Cell]
-    """Comparisons of each protocol's own runs with those of each other."""
+    """Comparisons of each protocol's own runs with those of each other protocol."""
     shared: Mapping[tuple[str, str], Cell]
     """Comparisons of runs made through the first protocol and read through the second."""
     stale: Sequence[str] = ()

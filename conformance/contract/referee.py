@@ -49,7 +49,7 @@ _IDS = {
 
 
 class Broken(AssertionError):
-    """An agent broke the contract."""
+    """Violation of the contract by an agent."""
 
     def __init__(self, rule: str, how: str) -> None:
         super().__init__(f"{rule}: {how}")
@@ -97,7 +97,7 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """The answer: the text of its messages, without progress."""
+        """Text of the answer: that of all messages, without progress."""
         return "".join(message.text for message in self.messages if message.phase == "answer")
 
     @property

@@ -1,4 +1,4 @@
-"""The report in the Common Test Report Format: https://ctrf.io/docs/specification/overview"""
+"""Report in the Common Test Report Format: https://ctrf.io/docs/specification/overview"""
 
 import json
 from typing import Any, Final

@@ -112,7 +112,7 @@ class Report:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst outcome of the sets."""
+        """Worst outcome of the sets."""
         outcomes = {each.outcome for each in self.sets}
         if Outcome.NOT_CONFORMANT in outcomes:
             return Outcome.NOT_CONFORMANT

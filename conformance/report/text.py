@@ -45,7 +45,7 @@ _EXAMPLES: Final = {"question": "Book a flight", "long": "Count to a million", "
 
 
 def lines(report: Report, *, is_verbose: bool = False) -> Iterator[str]:
-    """Return the lines of the report, without colours. `is_verbose` adds each requirement that was not shown or not
+    """Yield the lines of the report, without colours. `is_verbose` adds each requirement that was not shown or not
     tested, and the protocols that the agent does not speak."""
     redactor = Redactor(report.secrets)
     for each in report.sets:
@@ -69,7 +69,7 @@ def summary(report: Report) -> str:
 
 
 def outcome_words(outcome: Outcome) -> str:
-    """Return an outcome with a failure in capitals, because the word "conformant" is in two of the three."""
+    """Return an outcome in words, with a failure in capitals, because the word "conformant" is in two of the three."""
     return "NOT conformant" if outcome is Outcome.NOT_CONFORMANT else str(outcome)
 
 
@@ -119,7 +119,7 @@ def _count_late(report: SetReport) -> int:
 
 
 def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) -> Iterator[str]:
-    """Return one line for each behaviour, with the options that show or exclude it. Requirements without a behaviour
+    """Yield one line for each behaviour, with the options that show or exclude it. Requirements without a behaviour
     get one line for each reason."""
     if not results:
         return

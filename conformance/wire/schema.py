@@ -156,7 +156,7 @@ def _violation(error: Any) -> Violation:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     text: str = error.message
     if len(text) > _MAX_TEXT:
-        # It begins with the whole value; the rule is at its end.
+        # The message begins with the whole value and ends with the rule, so the middle is cut.
         text = f"{text[: _MAX_TEXT // 2]} … {text[-_MAX_TEXT // 2 :]}"
     return Violation(error.definitions, path.lstrip(".") or "(the whole)", text)
 

@@ -1,4 +1,4 @@
-"""The report as Markdown, for a pull request or a README."""
+"""Report as Markdown, for a pull request or a README."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""CancelTask."""
+"""Probes of CancelTask."""
 
 from typing import Final
 from uuid import uuid4

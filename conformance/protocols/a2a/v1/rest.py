@@ -1,4 +1,4 @@
-"""The REST binding of 1.0."""
+"""REST binding of 1.0."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
