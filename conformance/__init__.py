@@ -1,5 +1,8 @@
-"""Judges of agents. They share no code with what they judge: only `contract`, which judges an Agent in the process
-itself, knows the canonical model."""
+"""Conformance checks for agents and their servers.
+
+They share no code with what they check. Only `contract`, which checks an `Agent` in the same process, uses the
+canonical model.
+"""
 
 from babelgate._renamed import refuse_former_name
 

@@ -1,9 +1,9 @@
-"""Baseline of known failures (`--baseline FILE`): what is known not to be kept, and why.
+"""Baseline of known failures (`--baseline FILE`): requirements that an agent is known to break, each with a reason.
 
     a2a-1.0/list.bad-token: the SDK takes any text for a token, a2a-python#1234
 
-Of each requirement that is listed the result must be as it says: one that is kept by now is a stale entry, and fails
-the run as a new failure does. Requirements of other sets than the judged ones may be listed too.
+An entry whose requirement is met by now is stale, and fails the run as a new failure does. Entries of sets that are not
+judged are ignored.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ from babelgate.conformance.report.model import SetReport
 
 
 class BaselineError(ValueError):
-    """The file is no baseline; the message says why."""
+    """Error for a file that is not a baseline; the message says why."""
 
 
 def read_baseline(path: Path) -> Mapping[str, str]:
-    """Ids and reasons. Raises BaselineError."""
+    """Return the reasons by requirement id. Raises BaselineError if the file cannot be read or is not a baseline."""
     try:
-        given: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BaselineError(f"{path}: {' '.join(str(error).split())}") from None
-    if given is None:
+    if content is None:
         return {}
-    if not isinstance(given, dict):
+    if not isinstance(content, dict):
         raise BaselineError(f"{path}: a baseline is a mapping of requirements to reasons")
-    entries = cast("dict[Any, Any]", given)
+    entries = cast("dict[Any, Any]", content)
     for id, reason in entries.items():
         if not isinstance(reason, str) or not reason.strip():
             raise BaselineError(f"{path}: {id}: why is it not kept? Every entry has a reason")
@@ -38,12 +38,12 @@ def read_baseline(path: Path) -> Mapping[str, str]:
 
 
 def apply(baseline: Mapping[str, str], report: SetReport) -> SetReport:
-    """The report with what the baseline expects of its set."""
+    """Return the report with the baseline entries of its set: those that still fail, and those that are stale."""
     entries = {id: reason for id, reason in baseline.items() if id.partition("/")[0] == report.set.name}
-    known = {each.id for each in report.set.requirements}
-    kept = {each.requirement.id for each in report.results if each.is_kept}
+    ids = {each.id for each in report.set.requirements}
+    kept_ids = {each.requirement.id for each in report.results if each.is_kept}
     return replace(
         report,
-        expected={id: reason for id, reason in entries.items() if id in known and id not in kept},
-        stale=tuple(id for id in entries if id in kept or id not in known),
+        expected={id: reason for id, reason in entries.items() if id in ids and id not in kept_ids},
+        stale=tuple(id for id in entries if id in kept_ids or id not in ids),
     )

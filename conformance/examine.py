@@ -1,4 +1,4 @@
-"""Judges whatever an agent speaks: `babelgate check`, without the command line."""
+"""Judge all protocols that an agent speaks: `babelgate check` without the command line."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,20 +18,23 @@ from babelgate.conformance.wire.http import Unanswered
 
 
 class SelectionError(ValueError):
-    """What was asked for does not exist; the message says what there is."""
+    """Error for a selection that matches no set or no requirement; the message lists what exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is judged: everything that the agent turns out to speak, or less."""
+    """Filter for the sets and requirements to judge. The default selects everything that the agent speaks."""
 
     protocol: str = ""
     version: str = ""
     only: Sequence[str] = ()
-    """Patterns of requirements: `stream.*`, `a2a-1.0/card.*`, `*/error.*`."""
+    """Patterns of requirement ids: `stream.*`, `a2a-1.0/card.*`, `*/error.*`."""
 
     def sets(self) -> Sequence[RequirementSet]:
-        """Raises SelectionError."""
+        """Return the requirement sets of the selected protocol and version.
+
+        Raises SelectionError if there is no such set, or if no requirement matches `only`.
+        """
         every = [load_set(name) for name in set_names()]
         chosen = [
             each
@@ -52,16 +55,16 @@ class Selection:
 
 
 class Observer(Protocol):
-    """Who watches a run: the progress bar."""
+    """Interface for following a run, for example with a progress bar."""
 
     def start_set(self, chosen: RequirementSet, opened: Opened[Any], number: int) -> None:
-        """The agent speaks a revision, of which so many requirements are judged now."""
+        """Report that the agent speaks the revision, and how many of its requirements are now judged."""
 
     def add_result(self, result: Result) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Nobody:
+class _NoObserver:
     def start_set(self, chosen: RequirementSet, opened: Opened[Any], number: int) -> None:
         pass
 
@@ -70,7 +73,7 @@ class _Nobody:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Results:
     sets: list[SetReport] = field(default_factory=list[SetReport])
     refused: dict[str, str] = field(default_factory=dict[str, str])
     silent: dict[str, Unanswered] = field(default_factory=dict[str, Unanswered])
@@ -84,19 +87,22 @@ async def examine(
     baseline: Mapping[str, str] | None = None,
     observer: Observer | None = None,
 ) -> Report:
-    """One revision after the other: what one does to the agent is not to disturb what another sees. A user and password
-    in the URL are sent as a header, to that server alone, and shown nowhere.
+    """Judge the agent at a URL by each selected revision, one after the other, and return the report.
 
-    A report without sets says why none is spoken. Raises SelectionError, and Unanswered if nobody is at the URL.
+    Revisions do not run at the same time, so that the requests of one cannot disturb another. User and password in the
+    URL are sent as a header, to that server only, and appear in no report.
+
+    A report without sets says for each revision why it was not judged. Raises SelectionError if the selection matches
+    nothing, and Unanswered if no server answers at the URL.
     """
     started = time.monotonic()
     secrets = secrets_of([url], [options.headers, options.other_headers])
     options = replace(options, credentials=credentials_by_origin([url]))
     url = hide_credentials(url)
-    watching = observer or _Nobody()
+    watching = observer or _NoObserver()
     chosen = selection.sets()
     is_told = bool(selection.protocol) and len(chosen) == 1
-    found = _Found()
+    found = _Results()
     for each in chosen:
         await _judge_one(each, url, selection, options, watching, found, is_told=is_told)
     if found.silent and not found.sets and not found.refused:
@@ -118,7 +124,7 @@ async def _judge_one(
     selection: Selection,
     options: Options,
     observer: Observer,
-    found: _Found,
+    found: _Results,
     *,
     is_told: bool,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Runs the probes of a set against an agent, side by side, and says what was found."""
+"""Run the probes of a requirement set against an agent, concurrently, and collect the results."""
 
 import asyncio
 import time
@@ -16,8 +16,8 @@ from babelgate.conformance.wire.exchange import Exchange
 from babelgate.conformance.wire.http import EXCHANGES, Unanswered, Wire
 from babelgate.conformance.wire.schema import Violation, load_schemas
 
-_LONGEST: Final = 12
-"""A probe may take this many times the time of one answer."""
+_TIMEOUT_FACTOR: Final = 12
+"""Time limit of one probe, as a multiple of the timeout for one answer."""
 
 
 def suite_of(chosen: RequirementSet) -> Suite[Any]:
@@ -34,7 +34,11 @@ async def judge(
     on_start: Callable[[Opened[Any], int], None] = lambda _, __: None,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> SetReport:
-    """Raises NotSpoken if the agent does not speak this revision, Unanswered if nobody answers at all."""
+    """Judge an agent by one requirement set and return the report.
+
+    `is_told`: the user named this revision, so it is judged even if the agent does not seem to speak it. Raises
+    NotSpoken if the agent does not speak this revision, and Unanswered if no server answers.
+    """
     started = time.monotonic()
     suite = suite_of(chosen)
     requirements = [each for each in chosen.requirements if selected(each)]
@@ -73,10 +77,12 @@ class _Runner:
         self._context = context
         self._slots = asyncio.Semaphore(context.options.concurrency)
         self._responsible: dict[tuple[str, ...], str] = {}
-        """What was found out, by the definitions of a violation: many messages of a run break the same one."""
+        """Ids of broken requirements, by the definitions of a violation. Cached because many messages break the same
+        one."""
 
     async def run(self, requirements: Sequence[Requirement], on_result: Callable[[Result], None]) -> list[Result]:
-        """Schemas come last, when everything has been said."""
+        """Return the result of each requirement, in order. Schemas are judged last, when all messages have been
+        exchanged."""
         found: dict[str, Result] = {}
 
         async def one(requirement: Requirement) -> None:
@@ -102,38 +108,38 @@ class _Runner:
         exchanges: list[Exchange] = []
         token = EXCHANGES.set(exchanges)
         started = time.monotonic()
-        told: Mapping[str, Any] = {}
+        details: Mapping[str, Any] = {}
         try:
-            async with asyncio.timeout(self._context.options.timeout * _LONGEST):
+            async with asyncio.timeout(self._context.options.timeout * _TIMEOUT_FACTOR):
                 await self._suite.probes[requirement.probe](self._context)
         except (Failed, Unanswered, NotObserved, NotApplicable, TimeoutError) as error:
-            verdict, told = _verdict(requirement, error)
+            verdict, details = _verdict(requirement, error)
         except Exception as error:
-            verdict, told = _verdict_on_error(requirement, exchanges, f"{type(error).__name__}: {error}")
+            verdict, details = _verdict_on_error(requirement, exchanges, f"{type(error).__name__}: {error}")
         else:
             verdict = Verdict.PASS
         finally:
             EXCHANGES.reset(token)
-        if ours := list(_our_faults(exchanges)):
-            earlier = [each for each in exchanges if each.number < ours[0][0].number]
-            verdict, told = _verdict_on_error(requirement, earlier, "; ".join(text for _, text in ours))
+        if invalid_requests := list(_invalid_requests(exchanges)):
+            earlier = [each for each in exchanges if each.number < invalid_requests[0][0].number]
+            verdict, details = _verdict_on_error(requirement, earlier, "; ".join(text for _, text in invalid_requests))
         if verdict is not Verdict.PASS and exchanges:
-            told = {"exchange": exchanges[-1], **{key: value for key, value in told.items() if value is not None}}
-        return Result(requirement, verdict, exchanges=exchanges, seconds=time.monotonic() - started, **told)
+            details = {"exchange": exchanges[-1], **{key: value for key, value in details.items() if value is not None}}
+        return Result(requirement, verdict, exchanges=exchanges, seconds=time.monotonic() - started, **details)
 
     def _judge_messages(self, requirement: Requirement) -> Result:
-        """A requirement on the form of messages, over all messages of the run."""
+        """Judge a requirement on the form of messages by all messages of the run."""
         if why := _inapplicable(requirement, self._context.capabilities):
             return Result(requirement, Verdict.NOT_APPLICABLE, why)
         described = frozenset(name for name in load_schemas(self._set.name).names if is_about(requirement, name))
-        seen: list[Exchange] = []
+        evidence: list[Exchange] = []
         broken: list[tuple[Exchange, Violation]] = []
         for exchange in self._context.wire.exchanges:
             for message in exchange.messages:
                 if message.is_ours:
                     continue
-                if not described.isdisjoint(message.seen):
-                    seen.append(exchange)
+                if not described.isdisjoint(message.definitions):
+                    evidence.append(exchange)
                 broken += [
                     (exchange, violation)
                     for violation in message.violations
@@ -143,17 +149,17 @@ class _Runner:
             exchange, violation = broken[0]
             verdict = Verdict.FAIL if requirement.level == "must" else Verdict.WARNING
             more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-            told = f"{violation.definitions[0]} as specified; {violation.path}: {violation.text}{more}"
-            shown = list(dict.fromkeys(each for each, _ in broken))[:5]
-            return Result(requirement, verdict, told, exchange=exchange, exchanges=shown)
-        if not seen and requirement.is_optional:
+            expected = f"{violation.definitions[0]} as specified; {violation.path}: {violation.text}{more}"
+            broken_exchanges = list(dict.fromkeys(each for each, _ in broken))[:5]
+            return Result(requirement, verdict, expected, exchange=exchange, exchanges=broken_exchanges)
+        if not evidence and requirement.is_optional:
             return Result(requirement, Verdict.NOT_APPLICABLE, "no message held one")
-        if not seen:
+        if not evidence:
             return Result(requirement, Verdict.NOT_OBSERVED, "no such message came in any probe")
-        return Result(requirement, Verdict.PASS, exchanges=seen[:1])
+        return Result(requirement, Verdict.PASS, exchanges=evidence[:1])
 
     def _id_of(self, violation: Violation) -> str:
-        """Of the requirement that it breaks."""
+        """Return the id of the requirement that a violation breaks, from the cache if possible."""
         if violation.definitions not in self._responsible:
             self._responsible[violation.definitions] = responsible(self._set.requirements, violation)
         return self._responsible[violation.definitions]
@@ -161,12 +167,15 @@ class _Runner:
 
 @cache
 def is_about(requirement: Requirement, definition: str) -> bool:
-    """The requirement is on the form of what the definition describes."""
+    """Return True if the requirement covers the form of messages with this definition."""
     return any(fnmatchcase(definition, pattern) for pattern in requirement.schemas)
 
 
 def responsible(requirements: Sequence[Requirement], violation: Violation) -> str:
-    """The id of the requirement that a violation breaks: of the innermost definition that one names."""
+    """Return the id of the requirement that a violation breaks, or an empty string.
+
+    It is the requirement that names the innermost definition in which the violation lies.
+    """
     for definition in violation.definitions:
         for requirement in requirements:
             if is_about(requirement, definition):
@@ -175,7 +184,7 @@ def responsible(requirements: Sequence[Requirement], violation: Violation) -> st
 
 
 def _inapplicable(requirement: Requirement, capabilities: frozenset[str]) -> str:
-    """Why it says nothing of this agent, or nothing."""
+    """Return why the requirement does not apply to this agent, or an empty string if it does."""
     for each in filter(None, requirement.capability.split(",")):
         negated, capability = each.strip().startswith("not "), each.strip().removeprefix("not ")
         if negated and capability in capabilities:
@@ -185,21 +194,23 @@ def _inapplicable(requirement: Requirement, capabilities: frozenset[str]) -> str
     return ""
 
 
-def _our_faults(exchanges: Sequence[Exchange]) -> Iterator[tuple[Exchange, str]]:
+def _invalid_requests(exchanges: Sequence[Exchange]) -> Iterator[tuple[Exchange, str]]:
     for exchange in exchanges:
         for message in exchange.messages:
             if message.is_ours:
                 for each in message.violations:
-                    told = f"our own request #{exchange.number} breaks {message.schema}: {each.path}: {each.text}"
-                    yield exchange, told
+                    text = f"our own request #{exchange.number} breaks {message.schema}: {each.path}: {each.text}"
+                    yield exchange, text
 
 
 def _verdict_on_error(
     requirement: Requirement, exchanges: Sequence[Exchange], faults: str
 ) -> tuple[Verdict, Mapping[str, Any]]:
-    """Decide whose fault an exception or an invalid request of ours is. It is the agent's if the agent refused a
-    request before, or sent a message that breaks its schema: then a probe had nothing right to read. Else it is the
-    check's."""
+    """Return the verdict for an exception in a probe, or for an invalid request that the check sent.
+
+    The agent is at fault if it refused an earlier request or sent a message that breaks its schema, because the probe
+    then had nothing valid to read. Otherwise the check is at fault.
+    """
     wrong = (message.violations for exchange in exchanges for message in exchange.messages if not message.is_ours)
     if any(wrong) or any((exchange.status or 0) >= 400 for exchange in exchanges):
         return _verdict(requirement, Prerequisite(f"an answer that can be read: {faults}"))
@@ -211,8 +222,8 @@ def _verdict(requirement: Requirement, error: Exception) -> tuple[Verdict, Mappi
     match error:
         case Failed():
             is_prerequisite = isinstance(error, Prerequisite)
-            told = {"expected": error.expected, "got": error.got, "exchange": error.exchange}
-            return broken, {**told, "is_prerequisite": is_prerequisite}
+            details = {"expected": error.expected, "got": error.got, "exchange": error.exchange}
+            return broken, {**details, "is_prerequisite": is_prerequisite}
         case Unanswered():
             return broken, {"expected": f"an answer: {error}", "exchange": error.exchange}
         case TimeoutError():

@@ -1,4 +1,4 @@
-"""What no answer may show of the inside of a server."""
+"""Detector of server internals, such as stack traces, in answers."""
 
 import re
 from typing import Final
@@ -15,7 +15,7 @@ _TRACES: Final = (
 
 
 def find_leak(text: str) -> str:
-    """The beginning of a stack trace or of a system's file in the text, or nothing."""
+    """Return the beginning of the first stack trace or system file in the text, or an empty string."""
     for pattern in _TRACES:
         if found := pattern.search(text):
             return found.group(0)

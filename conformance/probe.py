@@ -1,15 +1,15 @@
-"""What a probe is, and what it is given.
+"""Probes, the scenes that they share, and the context that they run in.
 
 A probe is an async function of one argument, the context, that tests one requirement. It returns if the requirement is
-kept, and raises what is in `babelgate.conformance.verdict` if not:
+met, and otherwise raises an exception of `babelgate.conformance.verdict`:
 
     @probes.add
     async def task_has_an_id(ctx: Context[Target]) -> None:
         sent = await ctx.once(plain_send)
         check(isinstance(dig(sent.task, "id"), str), "the task has an id", sent.task)
 
-What several probes look at is a scene: an async function that plays it. `ctx.once` plays it once a run and gives
-everybody the same result, so that a set of a hundred requirements does not send a hundred messages.
+A scene is an async function that plays what several probes examine. `ctx.once` plays it once per run and gives each
+probe the same result, so that a hundred requirements do not need a hundred messages.
 """
 
 import asyncio
@@ -29,36 +29,36 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the person who asks says of the agent."""
+    """User's settings for judging an agent."""
 
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of every request: keys."""
+    """Headers of every request, such as API keys."""
     credentials: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """By origin, the header for the user and password that stand in its URL."""
+    """Authorization headers for URLs that contain a user and password, by origin."""
     other_headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Those of a second caller, to whom the first one's tasks are nobody's business."""
+    """Headers of a second caller, who must not see the tasks of the first."""
     triggers: Triggers = field(default_factory=Triggers)
     timeout: float = 10.0
-    """Seconds that one answer, or the next event of a stream, may take."""
+    """Timeout for one answer, or for the next event of a stream, in seconds."""
     concurrency: int = 12
-    """Probes that run side by side."""
+    """Maximum number of probes that run concurrently."""
     callback_host: str = "127.0.0.1"
-    """The address of this machine by which the agent can reach it, for push notifications."""
+    """Address at which the agent can reach this machine, for push notifications."""
 
 
 class NotSpoken(Exception):
-    """The server at the URL does not speak this revision; the message says how that shows."""
+    """Error for a server that does not speak this revision; the message gives the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened(Generic[T]):
-    """An agent that speaks a revision."""
+    """Agent that speaks a revision, as found at a URL."""
 
     target: T
-    """Whatever the probes need to know of it."""
+    """State of the agent that the probes of the revision need, such as its card."""
     endpoint: str
     because: str
-    """How it shows that it speaks it."""
+    """Evidence that the agent speaks the revision, for the report."""
     capabilities: frozenset[str] = frozenset()
 
 
@@ -74,8 +74,11 @@ class Context(Generic[T]):
     async def once(
         self, scene: Callable[Concatenate["Context[T]", P], Awaitable[R]], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """The result of a scene, played by the first who asks. Where it failed, whoever needs it is told so by
-        Prerequisite, which this raises."""
+        """Return the result of a scene, which is played for the first probe that needs it.
+
+        If the scene failed, raises a copy of its error. A violation or a missing answer is raised as Prerequisite,
+        because another requirement covers it.
+        """
         played = await self._play_scene(scene, args, kwargs)
         if played.error is not None:
             raise _copy_error(played.error)
@@ -84,7 +87,10 @@ class Context(Generic[T]):
     async def subject(
         self, scene: Callable[Concatenate["Context[T]", P], Awaitable[R]], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """The same, for the one probe that is about the scene itself: its failure is raised, as the probe's own."""
+        """Return the result of a scene like `once`, for the one probe that tests the scene itself.
+
+        Its violation or missing answer is raised as Failed, because it is the failure of this probe.
+        """
         played = await self._play_scene(scene, args, kwargs)
         match played.error:
             case None:
@@ -118,7 +124,7 @@ Probe = Callable[[Context[T]], Awaitable[None]]
 
 
 class Probes(Generic[T]):
-    """The probes of a module, or of several together, by their names."""
+    """Probes of one or several modules, by name."""
 
     def __init__(self, *parts: "Probes[T]") -> None:
         self._by_name: dict[str, Probe[T]] = {}
@@ -127,7 +133,7 @@ class Probes(Generic[T]):
                 self.add(probe)
 
     def add(self, probe: Probe[T]) -> Probe[T]:
-        """As a decorator. Raises ValueError for a name that is taken."""
+        """Add a probe; usable as a decorator. Raises ValueError if there is a probe of that name."""
         name: str = probe.__name__
         if name in self._by_name:
             raise ValueError(f"there are two probes {name}")
@@ -135,7 +141,7 @@ class Probes(Generic[T]):
         return probe
 
     def without(self, *names: str) -> "Probes[T]":
-        """The others. Raises KeyError for a name of none."""
+        """Return a copy without some probes. Raises KeyError if there is no probe of a given name."""
         left = Probes(self)
         for name in names:
             del left._by_name[name]
@@ -157,12 +163,15 @@ class Probes(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Suite(Generic[T]):
-    """How agents of one revision are found and tested. Each set's module has one, named SUITE."""
+    """Opener and probes for agents of one revision. The module of each requirement set has one, named SUITE."""
 
     open: Callable[[Wire, str, Options, bool], Awaitable[Opened[T]]]
-    """(wire, url, options, is_told): find out whether, and how, the server speaks the revision. Raises NotSpoken, and
-    Unanswered if nobody is there. If the person who asks has said that it does (is_told), it goes on with what there
-    is, and the probes will say what is wrong."""
+    """Function that determines whether and how a server speaks the revision. Its arguments are the wire, the URL, the
+    options and `is_told`.
+
+    Raises NotSpoken, or Unanswered if no server answers. `is_told` means that the user named this revision. Then the
+    function does not raise NotSpoken, and the probes report what is wrong.
+    """
     probes: Probes[T]
 
 
@@ -184,7 +193,10 @@ async def _play(scene: Callable[..., Awaitable[Any]], args: Any, kwargs: Any) ->
 
 
 def _copy_error(error: Exception) -> Exception:
-    """Raised anew for everybody, because an exception that is raised twice grows a traceback of both."""
+    """Return a copy of a scene's error for one probe.
+
+    An exception that is raised twice would collect the tracebacks of both.
+    """
     if isinstance(error, Failed):
         return Prerequisite(error.expected, error.got, error.exchange)
     if isinstance(error, Unanswered):

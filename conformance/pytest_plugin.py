@@ -1,7 +1,7 @@
-"""`pytest --babelgate-url URL`: every requirement of what the agent at URL speaks is a test.
+"""`pytest --babelgate-url URL`: one test for each requirement of the protocols that the agent at URL speaks.
 
-The agent is judged once, before the first of these tests; each then says what was found of its requirement. What is
-missing for a mere look at the options is imported when it is needed, since pytest loads plugins at every start.
+The agent is judged once, before the first of these tests. Each test reports the result of one requirement. Modules that
+parsing the options does not need are imported later, because pytest loads plugins at every start.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Raises pytest.UsageError for a URL in a run of several processes."""
+    """Register the markers. Raises pytest.UsageError if a URL is given and pytest runs in several processes."""
     for level in ("must", "should", "may"):
         config.addinivalue_line("markers", f"babelgate_{level}: a requirement of level {level} (babelgate)")
     if config.getoption("--babelgate-url") and config.getoption("numprocesses", None):
@@ -50,8 +50,8 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         return
     report = _judge_url(config, url)
     for each in report.sets:
-        made: Any = _Set
-        folder = made.from_parent(session, name=each.set.name, nodeid=f"babelgate::{each.set.name}")
+        collector: Any = _Set
+        folder = collector.from_parent(session, name=each.set.name, nodeid=f"babelgate::{each.set.name}")
         for result in each.results:
             kind: Any = RequirementItem
             item: RequirementItem = kind.from_parent(folder, name=result.requirement.name)
@@ -77,17 +77,17 @@ def _judge_url(config: pytest.Config, url: str) -> "Report":
     from babelgate.conformance.trigger import TriggerError, read_triggers
     from babelgate.conformance.wire.http import Unanswered
 
-    given: Any = {name: config.getoption(f"--babelgate-{name}") for name in _OPTIONS}
-    headers = dict(each.split(":", 1) for each in given["header"])
-    selection = Selection(given["protocol"], given["version"], tuple(given["only"]))
+    options_by_name: Any = {name: config.getoption(f"--babelgate-{name}") for name in _OPTIONS}
+    headers = dict(each.split(":", 1) for each in options_by_name["header"])
+    selection = Selection(options_by_name["protocol"], options_by_name["version"], tuple(options_by_name["only"]))
     try:
         options = Options(
             headers={name.strip(): value.strip() for name, value in headers.items()},
-            triggers=read_triggers(given["triggers"]),
-            timeout=given["timeout"],
+            triggers=read_triggers(options_by_name["triggers"]),
+            timeout=options_by_name["timeout"],
         )
-        known = read_baseline(Path(given["baseline"])) if given["baseline"] else None
-        report = asyncio.run(examine(url, selection, options, baseline=known))
+        baseline = read_baseline(Path(options_by_name["baseline"])) if options_by_name["baseline"] else None
+        report = asyncio.run(examine(url, selection, options, baseline=baseline))
     except (SelectionError, TriggerError, BaselineError) as error:
         raise pytest.UsageError(str(error)) from None
     except Unanswered as error:
@@ -99,14 +99,14 @@ def _judge_url(config: pytest.Config, url: str) -> "Report":
 
 
 class _Set(pytest.Collector):
-    """One revision; its tests are made when the agent has been judged."""
+    """Collector of one revision. Its tests are created after the agent has been judged."""
 
     def collect(self) -> list[pytest.Item]:
         return []
 
 
 class NotKept(Exception):
-    """The text is the report of the requirement."""
+    """Failure of a requirement; the text is its report."""
 
 
 class RequirementItem(pytest.Item):
@@ -119,15 +119,18 @@ class RequirementItem(pytest.Item):
         self.add_marker(f"babelgate_{result.requirement.level}")
 
     def runtest(self) -> None:
-        """Raises NotKept for a requirement that is not, and for a known failure that is none any more."""
+        """Report the result of the requirement: pass, skip, or expected failure.
+
+        Raises NotKept for a requirement that is broken, and for one that is met although the baseline lists it.
+        """
         from babelgate.conformance.report.text import failure
         from babelgate.conformance.verdict import Verdict
         from babelgate.conformance.wire.exchange import Redactor
 
         requirement = self._result.requirement
-        known = self._set.expected.get(requirement.id)
-        if known is not None:
-            pytest.xfail(known)
+        reason = self._set.expected.get(requirement.id)
+        if reason is not None:
+            pytest.xfail(reason)
         if requirement.id in self._set.stale:
             raise NotKept("the requirement is met now: remove it from the baseline")
         if requirement.id in {each.requirement.id for each in self._set.broken()}:

@@ -1,7 +1,7 @@
-"""What an agent must do, as records in data files: one frozen set for each revision of a protocol.
+"""Requirements on agents, as records in data files: one frozen set for each revision of a protocol.
 
-A set is `requirements/<set>.yaml`; a new file there is a new set, and nothing else lists them. Once a revision of a
-protocol is published its set does not change but by corrections, so that verdicts of different days can be compared.
+A set is the file `requirements/<set>.yaml`. A new file there is a new set: sets are listed nowhere else. After a
+revision is published, its set changes only by corrections, so that verdicts of different days stay comparable.
 """
 
 from collections.abc import Mapping
@@ -24,28 +24,28 @@ class Requirement:
     """`<set>/<group>.<name>`."""
     level: Level
     section: str
-    """Of the specification, as it numbers or names it."""
+    """Section of the specification, as it numbers or names it."""
     source: str
-    """A link that leads to that section."""
+    """Link to that section."""
     text: str
-    """What is tested, in our words: one sentence that is true of an agent that keeps it."""
+    """Tested property, as one sentence in our words that is true of an agent that meets the requirement."""
     hint: str
-    """What to change in an agent that does not."""
+    """Advice on what to change in an agent that breaks it."""
     capability: str = ""
-    """It applies only to agents with this capability, or with `not <capability>` only to those without; several are
-    parted by commas."""
+    """Capabilities of the agents that it applies to, separated by commas. `not <capability>` means agents without it.
+    """
     probe: str = ""
-    """The function that tests it."""
+    """Name of the function that tests it, if a probe does."""
     schemas: tuple[str, ...] = ()
-    """Or the definitions of the set's schema file that every message of the run has to keep."""
+    """Definitions in the schema file of the set that every message of the run must match, if no probe tests it."""
     is_optional: bool = False
-    """Of schemas: where no message holds such a thing, it says nothing of the agent."""
+    """True if a requirement with schemas does not apply to a run without a matching message."""
     reason: str = ""
-    """Or why no probe can."""
+    """Reason why it cannot be tested, if there are neither a probe nor schemas."""
 
     @property
     def name(self) -> str:
-        """Without the set: `<group>.<name>`."""
+        """Id without the set: `<group>.<name>`."""
         return self.id.partition("/")[2]
 
     @property
@@ -58,16 +58,16 @@ class RequirementSet:
     """One revision of one protocol."""
 
     name: str
-    """`a2a-1.0`; the file names of its requirements, schemas and presets begin with it."""
+    """Name such as `a2a-1.0`: the stem of its requirement, schema and preset files."""
     protocol: str
     version: str
     title: str
     module: str
-    """The Python module whose `SUITE` holds the probes."""
+    """Python module whose `SUITE` holds the probes."""
     requirements: tuple[Requirement, ...]
 
     def __getitem__(self, id: str) -> Requirement:
-        """By its id, with or without the set's name before it. Raises KeyError."""
+        """Return a requirement by its id, with or without the name of the set. Raises KeyError for an unknown id."""
         for requirement in self.requirements:
             if id in (requirement.id, requirement.name):
                 return requirement
@@ -81,60 +81,62 @@ _KEYS: Final = frozenset(
 
 
 def set_names() -> tuple[str, ...]:
-    """All sets there are, in the order of the alphabet."""
+    """Return the names of all sets, in alphabetical order."""
     return tuple(sorted(each.name.removesuffix(".yaml") for each in _FOLDER.iterdir() if each.name.endswith(".yaml")))
 
 
 @cache
 def load_set(name: str) -> RequirementSet:
-    """Raises KeyError for a name that is no set's, ValueError for a file that is wrong, naming the place."""
+    """Return the set of a name. Raises KeyError if no set has it, and ValueError if its file is invalid."""
     if name not in set_names():
         raise KeyError(name)
     text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
-    given: Mapping[str, Any] = yaml.load(text, LOADER)
-    sections: Mapping[str, str] = given["sections"]
-    requirements = tuple(_requirement(name, given["specification"], sections, each) for each in given["requirements"])
+    content: Mapping[str, Any] = yaml.load(text, LOADER)
+    sections: Mapping[str, str] = content["sections"]
+    requirements = tuple(
+        _requirement(name, content["specification"], sections, each) for each in content["requirements"]
+    )
     ids = [each.id for each in requirements]
     if twice := {id for id in ids if ids.count(id) > 1}:
         raise ValueError(f"{name}: {', '.join(sorted(twice))} stands there twice")
     return RequirementSet(
         name=name,
-        protocol=given["protocol"],
-        version=str(given["version"]),
-        title=given["title"],
-        module=given["module"],
+        protocol=content["protocol"],
+        version=str(content["version"]),
+        title=content["title"],
+        module=content["module"],
         requirements=requirements,
     )
 
 
 def _requirement(
-    set_name: str, specification: str, sections: Mapping[str, str], given: Mapping[str, Any]
+    set_name: str, specification: str, sections: Mapping[str, str], entry: Mapping[str, Any]
 ) -> Requirement:
-    id = f"{set_name}/{given.get('id')}"
-    if unknown := given.keys() - _KEYS:
+    id = f"{set_name}/{entry.get('id')}"
+    if unknown := entry.keys() - _KEYS:
         raise ValueError(f"{id}: {', '.join(sorted(unknown))}: no such member")
-    if missing := {"id", "level", "source", "text", "hint"} - given.keys():
+    if missing := {"id", "level", "source", "text", "hint"} - entry.keys():
         raise ValueError(f"{id}: {', '.join(sorted(missing))} is missing")
-    if given["level"] not in LEVELS:
+    if entry["level"] not in LEVELS:
         raise ValueError(f"{id}: level is one of {', '.join(LEVELS)}")
-    if sum(1 for way in ("probe", "schemas", "reason") if given.get(way)) != 1:
+    if sum(1 for way in ("probe", "schemas", "reason") if entry.get(way)) != 1:
         raise ValueError(f"{id}: give one of probe, schemas, or the reason why there is neither")
-    section = str(given["source"])
+    section = str(entry["source"])
     if section not in sections:
         raise ValueError(f"{id}: {section} is not among the sections of the set")
     where = sections[section]
     return Requirement(
         id=id,
-        level=given["level"],
+        level=entry["level"],
         section=section,
         source=where if where.startswith("https://") else specification + where,
-        text=_one_line(given["text"]),
-        hint=_one_line(given["hint"]),
-        capability=given.get("capability", ""),
-        probe=given.get("probe", ""),
-        schemas=tuple(given.get("schemas", ())),
-        is_optional=given.get("optional", False),
-        reason=_one_line(given.get("reason", "")),
+        text=_one_line(entry["text"]),
+        hint=_one_line(entry["hint"]),
+        capability=entry.get("capability", ""),
+        probe=entry.get("probe", ""),
+        schemas=tuple(entry.get("schemas", ())),
+        is_optional=entry.get("optional", False),
+        reason=_one_line(entry.get("reason", "")),
     )
 
 

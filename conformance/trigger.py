@@ -1,12 +1,12 @@
-"""Triggers (stimuli), by which the agent is made to show what is judged: for each behaviour a text that brings it
-about, and where the server has several agents, the one that does it.
+"""Triggers: inputs that make an agent show a behaviour that the probes judge.
 
-A file of triggers, or a preset (`presets/<name>.yaml`), is a mapping of behaviours:
+A trigger is a text and, if the server has several agents, the agent that shows the behaviour. A file of triggers, or a
+preset (`presets/<name>.yaml`), maps behaviours to triggers:
 
     plain: Hello                                  # a text
     question: {text: Book me a flight, answer: Rome}
-    long: {text: "30", agent: slow}               # another agent of the same server
-    auth: null                                    # the agent never does it, and nothing is judged by it
+    long: {text: "30", agent: slow}               # another agent
+    auth: null                                    # the agent never does it
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,26 +35,26 @@ BEHAVIOURS: Final[Mapping[str, str]] = {
     "calls": "calls a tool that its caller offers",
     "message": "answers with a mere message where the protocol has messages beside tasks",
 }
-"""What the probes may want to see."""
+"""Behaviours that probes may need, each with a description."""
 
 
 class TriggerError(ValueError):
-    """A file of triggers is wrong; the message names the place."""
+    """Error for an invalid file of triggers; the message names the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
     text: str
     agent: str = ""
-    """Of the same server; none: the one that is judged."""
+    """Name of an agent of the same server. Empty means the agent that is judged."""
     answer: Any = "Babelgate"
-    """To the question."""
+    """Answer to the question that the agent asks."""
     data: Any = None
-    """Structured input beside the text, for agents that want it."""
+    """Structured input in addition to the text, for agents that need it."""
     is_given: bool = True
-    """False: nobody gave it, so nobody says that the agent will do it."""
+    """False for the default trigger: the user gave none, so it is unknown whether the agent shows the behaviour."""
     is_never: bool = False
-    """The agent's owner says that it never does this, where the protocol leaves it the choice."""
+    """True if the user states that the agent never shows this behaviour, where the protocol leaves it the choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class Triggers:
         return behaviour in self.given
 
     def __getitem__(self, behaviour: str) -> Trigger:
-        """What was given, or a greeting."""
+        """Return the trigger for a behaviour, or by default a greeting. Raises KeyError for an unknown behaviour."""
         if behaviour not in BEHAVIOURS:
             raise KeyError(behaviour)
         return self.given.get(behaviour, Trigger("Hello", is_given=False))
 
     def with_texts(self, texts: Mapping[str, str]) -> "Triggers":
-        """Those of a file, with the texts of the command line over them. Raises TriggerError."""
+        """Return these triggers with their texts replaced by those of the command line. Raises TriggerError."""
         merged = dict(self.given)
         for behaviour, text in texts.items():
             if behaviour not in BEHAVIOURS:
@@ -97,7 +97,7 @@ def preset_names() -> tuple[str, ...]:
 
 
 def read_triggers(source: str | None) -> Triggers:
-    """A preset, or a file. Raises TriggerError."""
+    """Read triggers from a preset or a file. Raises TriggerError."""
     if source is None:
         return Triggers()
     try:
@@ -105,27 +105,27 @@ def read_triggers(source: str | None) -> Triggers:
             text = (_PRESETS / f"{source}.yaml").read_text(encoding="utf-8")
         else:
             text = Path(source).read_text(encoding="utf-8")
-        given: Any = yaml.safe_load(text)
+        content: Any = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as error:
         raise TriggerError(f"{source}: neither a file nor a preset ({', '.join(preset_names())}): {error}") from None
     except yaml.YAMLError as error:
         raise TriggerError(f"{source}: {' '.join(str(error).split())}") from None
-    if not isinstance(given, dict):
+    if not isinstance(content, dict):
         raise TriggerError(f"{source}: a file of triggers is a mapping of behaviours to texts")
-    entries = cast("dict[Any, Any]", given)
+    entries = cast("dict[Any, Any]", content)
     return Triggers({str(name): _trigger(f"{source}: {name}", str(name), each) for name, each in entries.items()})
 
 
-def _trigger(place: str, behaviour: str, given: Any) -> Trigger:
+def _trigger(place: str, behaviour: str, value: Any) -> Trigger:
     if behaviour not in BEHAVIOURS:
         raise TriggerError(f"{place}: no such behaviour; there are {', '.join(BEHAVIOURS)}")
-    if isinstance(given, str):
-        return Trigger(given)
-    if given is None:
+    if isinstance(value, str):
+        return Trigger(value)
+    if value is None:
         return Trigger("", is_never=True)
-    if not isinstance(given, dict) or not isinstance(cast("dict[str, Any]", given).get("text"), str):
+    if not isinstance(value, dict) or not isinstance(cast("dict[str, Any]", value).get("text"), str):
         raise TriggerError(f"{place}: give a text, or a mapping with text and, if you like, agent, answer, data")
-    entry = cast("dict[str, Any]", given)
+    entry = cast("dict[str, Any]", value)
     if unknown := entry.keys() - {"text", "agent", "answer", "data"}:
         raise TriggerError(f"{place}: {', '.join(sorted(unknown))}: no such member")
     return Trigger(**entry)

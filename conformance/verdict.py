@@ -1,4 +1,5 @@
-"""What can be said of a requirement after its probe. A probe says it by returning, or by raising one of these."""
+"""Verdicts on a requirement. A probe returns if the requirement is met, and otherwise raises an exception of this
+module."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,22 +14,22 @@ from babelgate.conformance.wire.exchange import Exchange
 class Verdict(StrEnum):
     PASS = "met"
     FAIL = "fail"
-    """Not kept; or what it needs beforehand could not be had, which is a fault of the agent too."""
+    """The requirement is broken, or its precondition could not be met, which is a fault of the agent too."""
     WARNING = "warning"
-    """A `should` or `may` that was not kept."""
+    """A `should` or `may` requirement is broken."""
     NOT_OBSERVED = "not shown"
-    """The agent could not be made to show it: of a `must`, nobody can say that it is kept."""
+    """The agent could not be made to show the behaviour, so it is unknown whether a `must` is met."""
     NOT_APPLICABLE = "not applicable"
     """The agent does not declare the capability, or the requirement cannot be tested from outside."""
     HARNESS_ERROR = "error of the check"
-    """Our own fault: an exception in a probe, or a request of ours that breaks its schema."""
+    """The check itself failed: an exception in a probe, or a request of the check that breaks its schema."""
 
 
 class Outcome(StrEnum):
     """Overall result for one revision of a protocol, from its mandatory requirements."""
 
     CONFORMANT = "conformant"
-    """All mandatory requirements that apply were shown and are met."""
+    """All applicable mandatory requirements were shown and are met."""
     NO_VIOLATION = "no violation found"
     """No mandatory requirement is broken, but the agent did not show all of them."""
     NOT_CONFORMANT = "not conformant"
@@ -36,9 +37,9 @@ class Outcome(StrEnum):
 
 
 class Failed(Exception):
-    """The requirement is not kept.
+    """Failure of a requirement.
 
-    `got` is shown as JSON. Without `exchange` the last one of the probe is shown as the evidence.
+    `got` is shown as JSON. Without an `exchange`, the report shows the last one of the probe as evidence.
     """
 
     def __init__(self, expected: str, got: Any = None, exchange: Exchange | None = None) -> None:
@@ -49,15 +50,16 @@ class Failed(Exception):
 
 
 class Prerequisite(Failed):
-    """What the requirement needs first could not be had, so it is not kept either; another one says what is wrong."""
+    """Failure of a precondition. The requirement fails too, and another requirement covers the cause."""
 
 
 NOBODY_SAID: Final = "nobody said how the agent is brought to do it"
-"""Reason of `NotObserved` where no trigger is given for a behaviour."""
+"""Reason of `NotObserved` if the user gave no trigger for a behaviour."""
 
 
 class NotObserved(Exception):
-    """The agent keeps to the rules but did not do what the probe wanted to see. `trigger`: which would help."""
+    """Signal that the agent broke no rule but did not show what the probe tests. `trigger`: the behaviour whose trigger
+    would help."""
 
     def __init__(self, why: str, trigger: str = "") -> None:
         super().__init__(why)
@@ -65,44 +67,44 @@ class NotObserved(Exception):
 
 
 class NotShown(NotObserved):
-    """A trigger was given for a behaviour, and the agent did something else.
+    """Signal that the agent did something else than its trigger is meant to cause.
 
     From outside, an agent that does not do what its trigger is for and an agent that reports it wrongly look the same.
     """
 
     def __init__(self, behaviour: str, did: str) -> None:
-        """`did`: what the agent did, as a phrase that follows "it"."""
+        """Create the exception. `did`: what the agent did, as a phrase that follows "it"."""
         super().__init__(f"given the trigger, it {did}", behaviour)
         self.did = did
 
 
 class NotApplicable(Exception):
-    """The requirement says nothing of this agent."""
+    """Signal that the requirement does not apply to this agent."""
 
 
 def check(is_kept: bool, expected: str, got: Any = None, exchange: Exchange | None = None) -> None:
-    """Raises Failed. `expected` says what should be so."""
+    """Raise Failed unless the requirement is met. `expected` describes what should be true."""
     if not is_kept:
         raise Failed(expected, got, exchange)
 
 
 BUSY: Final = 1.0
-"""Seconds that the work of the trigger `long` has to last at least. Chosen."""
+"""Minimum duration of the work that the trigger `long` starts, in seconds. Chosen."""
 
 
-async def check_busy(since: float, is_at_work: Callable[[], Awaitable[bool]]) -> None:
-    """Check that long work goes on for BUSY seconds. Raises NotShown if it has ended before.
+async def check_busy(since: float, is_running: Callable[[], Awaitable[bool]]) -> None:
+    """Check that long work runs for BUSY seconds. Raises NotShown if it has ended before.
 
-    `since`: the time of the event loop before the work began. Without a wait if starting it took that long already.
+    `since`: time of the event loop before the work began. There is no wait if starting it took longer than BUSY.
     """
     left = BUSY - (asyncio.get_running_loop().time() - since)
     if left > 0:
         await asyncio.sleep(left)
-        check_shown(await is_at_work(), "long", f"was done within {BUSY:g} s")
+        check_shown(await is_running(), "long", f"was done within {BUSY:g} s")
 
 
 def check_shown(is_shown: bool, behaviour: str, did: str) -> None:
-    """Raises NotShown. `did`: what the agent did instead, as a phrase that follows "it"."""
+    """Raise NotShown unless the behaviour was shown. `did`: what the agent did instead, as a phrase after "it"."""
     if not is_shown:
         raise NotShown(behaviour, did)
 
@@ -112,21 +114,21 @@ class Result:
     requirement: Requirement
     verdict: Verdict
     expected: str = ""
-    """Of a failure: what should have been so; of any other verdict: its reason."""
+    """Property that should hold, for a failure; the reason, for any other verdict."""
     got: Any = None
     exchange: Exchange | None = None
-    """The evidence."""
+    """Exchange that is the evidence."""
     trigger: str = ""
-    """Of what was not observed: the trigger that may help."""
+    """Behaviour whose trigger may help, if the requirement was not shown."""
     is_prerequisite: bool = False
-    """It failed because of something that another requirement is about."""
+    """True if it failed because of something that another requirement covers."""
     exchanges: Sequence[Exchange] = field(default_factory=list[Exchange])
-    """Everything that was said for this requirement."""
+    """All exchanges of its probe and the scenes that the probe used."""
     seconds: float = 0.0
 
     @property
     def is_kept(self) -> bool:
-        """Nothing about it stands against conformance."""
+        """True if the result does not prevent conformance."""
         if self.requirement.level != "must":
             return self.verdict is not Verdict.HARNESS_ERROR
         return self.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)

@@ -1,2 +1,4 @@
-"""Differential testing across protocols (`babelgate check --across`): does the same run mean the same? Scenarios are
-played through each protocol that a server speaks, and what they meant is compared."""
+"""Differential testing across protocols (`babelgate check --across`): does the same run mean the same in each?
+
+Scenarios are played through each protocol that a server speaks, and the results are compared.
+"""

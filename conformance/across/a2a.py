@@ -31,7 +31,7 @@ _STATES: Final = {
     "CANCELED": "cancelled",
 }
 _CONTENT_TYPE: Final = -32005
-"""ContentTypeNotSupported: the agent does not take such a part, or does not give it."""
+"""ContentTypeNotSupported: the agent does not accept or produce a part of this kind."""
 _KINDS: Final = {
     "task": "task",
     "message": "message",
@@ -41,7 +41,7 @@ _KINDS: Final = {
 
 
 def endpoint_of(card: Any, version: str) -> str | None:
-    """The URL of the JSON-RPC interface that a card has for a version (`0.3`, `1.0`)."""
+    """Return the URL of the JSON-RPC interface that a card declares for a version (`0.3`, `1.0`), or None."""
     interfaces = as_list(dig(card, "supportedInterfaces"))
     for each in interfaces:
         if dig(each, "protocolBinding") == "JSONRPC" and _is_version(dig(each, "protocolVersion"), version):
@@ -56,9 +56,9 @@ def endpoint_of(card: Any, version: str) -> str | None:
     return next((str(dig(each, "url")) for each in others if dig(each, "transport") == "JSONRPC"), None)
 
 
-def _is_version(told: Any, version: str) -> bool:
-    """0.2.5 to 0.3 are one generation."""
-    return isinstance(told, str) and (told.startswith("0.") if version == "0.3" else told.startswith(version))
+def _is_version(value: Any, version: str) -> bool:
+    """Return True if a declared version belongs to `version`. 0.2.5 to 0.3 count as one version."""
+    return isinstance(value, str) and (value.startswith("0.") if version == "0.3" else value.startswith(version))
 
 
 class _A2A(Driver):
@@ -66,14 +66,18 @@ class _A2A(Driver):
     role: ClassVar[str]
     methods: ClassVar[Mapping[str, str]]
     configuration: ClassVar[Mapping[str, Any]]
-    """Of a send that is waited for."""
+    """Configuration of a send that waits for the end of the run."""
 
     def _part(self, kind: str, value: Any) -> Any:
         raise NotImplementedError
 
-    def _parts(self, said: Input) -> Iterator[Any]:
-        yield self._part("text", said.text) if said.data is None else self._part("data", said.data)
-        for file in said.files:
+    def _parts(self, caller_input: Input) -> Iterator[Any]:
+        yield (
+            self._part("text", caller_input.text)
+            if caller_input.data is None
+            else self._part("data", caller_input.data)
+        )
+        for file in caller_input.files:
             yield self._part("file", file)
 
     def _message(self, parts: list[Any], **ids: str) -> dict[str, Any]:
@@ -90,13 +94,13 @@ class _A2A(Driver):
         answer = read_success(exchange)
         _check_error(answer, exchange)
         result = dig(answer, "result")
-        kind, told = _unwrap(result)
+        kind, payload = _unwrap(result)
         if operation != "send" or kind == "task":
-            return _read_task(agent, told or result, exchange)
-        return _read_task(agent, _task_of(told), exchange)
+            return _read_task(agent, payload or result, exchange)
+        return _read_task(agent, _task_of(payload), exchange)
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
-        message = self._message(list(self._parts(said)), contextId=after.thread if after else "")
+    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+        message = self._message(list(self._parts(caller_input)), contextId=after.thread if after else "")
         return await self._call(agent, "send", {"message": message, "configuration": {**self.configuration}})
 
     async def look(self, handle: Handle) -> Observation:
@@ -105,19 +109,19 @@ class _A2A(Driver):
     async def cancel(self, handle: Handle) -> None:
         await self._call(handle.agent, "cancel", {"id": handle.task})
 
-    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
-        """One answer is said as it is; of several, each names its question."""
-        questions = asked.meaning.questions
+    async def answer_once(self, paused: Observation, answer: Any) -> Observation:
+        """Send one answer as it is. If several questions are open, each answer names its question."""
+        questions = paused.meaning.questions
         if len(questions) > 1:
             answer = {"resume": [{"id": each.id, "value": answer} for each in questions]}
         part = self._part("text", answer) if isinstance(answer, str) else self._part("data", answer)
-        message = self._message([part], taskId=asked.handle.task, contextId=asked.handle.thread)
+        message = self._message([part], taskId=paused.handle.task, contextId=paused.handle.thread)
         params = {"message": message, "configuration": {**self.configuration}}
-        return await self._call(asked.handle.agent, "send", params)
+        return await self._call(paused.handle.agent, "send", params)
 
     @asynccontextmanager
-    async def stream(self, agent: str, said: Input) -> AsyncGenerator[Live]:
-        params = {"message": self._message(list(self._parts(said)))}
+    async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
+        params = {"message": self._message(list(self._parts(caller_input)))}
         async with self.wire.stream(**self._request(agent, "stream", params), events="") as stream:
             if not stream.exchange.is_stream:
                 _check_error(read_success(stream.exchange), stream.exchange)
@@ -176,29 +180,29 @@ class _Live(Live):
     def read(self, frame: Frame) -> None:
         event = frame.json
         _check_error(event, self.stream.exchange)
-        kind, told = _unwrap(dig(event, "result"))
+        kind, payload = _unwrap(dig(event, "result"))
         match kind:
             case "task":
-                self._task = as_object(told) or {}
+                self._task = as_object(payload) or {}
             case "message":
-                self._task = _task_of(told)
+                self._task = _task_of(payload)
             case "statusUpdate":
-                self._note_ids(told)
-                self._task["status"] = dig(told, "status")
+                self._note_ids(payload)
+                self._task["status"] = dig(payload, "status")
             case "artifactUpdate":
-                self._note_ids(told)
-                self._artifact(told)
+                self._note_ids(payload)
+                self._artifact(payload)
             case _:
                 pass
         if dig(self._task, "status") is not None:
             self.at(_state(self._task))
 
-    def _note_ids(self, told: Any) -> None:
-        self._task.setdefault("id", dig(told, "taskId"))
-        self._task.setdefault("contextId", dig(told, "contextId"))
+    def _note_ids(self, update: Any) -> None:
+        self._task.setdefault("id", dig(update, "taskId"))
+        self._task.setdefault("contextId", dig(update, "contextId"))
 
-    def _artifact(self, told: Any) -> None:
-        piece = as_object(dig(told, "artifact")) or {}
+    def _artifact(self, update: Any) -> None:
+        piece = as_object(dig(update, "artifact")) or {}
         artifacts = as_list(self._task.get("artifacts"))
         ids = [dig(each, "artifactId") for each in artifacts]
         at = (
@@ -208,7 +212,7 @@ class _Live(Live):
         )
         if at is None:
             artifacts = [*artifacts, piece]
-        elif dig(told, "append") is True:
+        elif dig(update, "append") is True:
             parts = [*as_list(dig(artifacts[at], "parts")), *as_list(piece.get("parts"))]
             artifacts = [*artifacts[:at], {**artifacts[at], "parts": parts}, *artifacts[at + 1 :]]
         else:
@@ -220,7 +224,7 @@ class _Live(Live):
 
 
 def _check_error(answer: Any, exchange: Exchange) -> None:
-    """Raises Broken."""
+    """Raise Broken if the answer is an error."""
     error = dig(answer, "error")
     if error is not None:
         why = f"the error {dig(error, 'code')} ({dig(error, 'message')})"
@@ -228,7 +232,7 @@ def _check_error(answer: Any, exchange: Exchange) -> None:
 
 
 def _unwrap(result: Any) -> tuple[str, Any]:
-    """The kind of a result or an event, in the words of 1.0."""
+    """Return the kind of a result or an event, as A2A 1.0 names it, and its payload."""
     if str(dig(result, "kind")) in _KINDS:
         return _KINDS[str(dig(result, "kind"))], result
     for kind in _KINDS.values():
@@ -238,51 +242,51 @@ def _unwrap(result: Any) -> tuple[str, Any]:
 
 
 def _task_of(message: Any) -> dict[str, Any]:
-    """A message without a task, as one that has been completed by it."""
+    """Return a message without a task as a task that the message completes."""
     status = {"state": "TASK_STATE_COMPLETED"}
     return {"contextId": dig(message, "contextId"), "status": status, "artifacts": [message]}
 
 
 def _state(task: Any) -> str:
-    told = str(dig(task, "status", "state"))
-    return _STATES.get(told.removeprefix("TASK_STATE_").upper().replace("-", "_"), told)
+    state = str(dig(task, "status", "state"))
+    return _STATES.get(state.removeprefix("TASK_STATE_").upper().replace("-", "_"), state)
 
 
 def _read_task(agent: str, task: Any, exchange: Exchange) -> Observation:
     state = _state(task)
-    said = as_list(dig(task, "status", "message", "parts"))
+    status_parts = as_list(dig(task, "status", "message", "parts"))
     texts, data, files = list[str](), list[Any](), list[File]()
     artifacts = as_list(dig(task, "artifacts"))
     if not artifacts and state == "completed":
-        artifacts = [{"parts": said}]
+        artifacts = [{"parts": status_parts}]
     for artifact in artifacts:
         name = str(dig(artifact, "name") or "")
         values = [_value(part, name, exchange) for part in as_list(dig(artifact, "parts"))]
         texts.append("".join(str(value) for kind, value in values if kind == "text"))
         files += [value for kind, value in values if kind == "file"]
-        said_data = [value for kind, value in values if kind == "data"]
-        if name:  # what has a name is a file to protocols that know files alone
-            files += [File(name, json.dumps(value).encode(), "application/json") for value in said_data]
+        data_values = [value for kind, value in values if kind == "data"]
+        if name:  # Protocols that know only files show a named artifact as a file.
+            files += [File(name, json.dumps(value).encode(), "application/json") for value in data_values]
         else:
-            data += said_data
+            data += data_values
     meaning = Meaning(
         state,
         tuple(filter(None, texts)),
         tuple(data),
         tuple(files),
-        tuple(_questions(said)) if state == "asks" else (),
-        "".join(str(dig(each, "text") or "") for each in said) if state == "failed" else "",
+        tuple(_questions(status_parts)) if state == "asks" else (),
+        "".join(str(dig(each, "text") or "") for each in status_parts) if state == "failed" else "",
     )
     return Observation(meaning, Handle(agent, str(dig(task, "contextId") or ""), str(dig(task, "id") or "")), exchange)
 
 
 def _value(part: Any, name: str, exchange: Exchange) -> tuple[str, Any]:
-    """A part of either version, and what is in it."""
+    """Return the kind and the content of a part, of either version."""
     if dig(part, "text") is not None:
         return "text", dig(part, "text")
     if "data" in (as_object(part) or {}):
         data = dig(part, "data")
-        # Data of 0.3 is an object. Any other value is in one, with this mark, as a2a-sdk 1.3.0 converts it.
+        # Data of 0.3 is an object. Any other value is wrapped in one, with this mark, as in a2a-sdk 1.3.0.
         is_wrapped = dig(part, "metadata", "data_part_compat") is True and list(as_object(data) or ()) == ["value"]
         return "data", dig(data, "value") if is_wrapped else data
     if dig(part, "file") is not None:
@@ -305,7 +309,7 @@ def _file(part: Any, content: Any, url: Any, name: Any, kind: Any, exchange: Exc
 
 
 def _questions(parts: list[Any]) -> Iterator[Question]:
-    """Each is its words, and then data with its id, if the agent has that for it."""
+    """Yield the questions in message parts: each is text, followed by data with its id if the agent has data for it."""
     text = ""
     for part in parts:
         data = dig(part, "data")

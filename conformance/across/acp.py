@@ -30,16 +30,18 @@ class Acp(Driver):
     def _url(self, *path: str) -> str:
         return "/".join((self.place.of(""), *(quote(each, safe="") for each in path)))
 
-    def _body(self, agent: str, said: Input, after: Handle | None, mode: str) -> dict[str, Any]:
+    def _body(self, agent: str, caller_input: Input, after: Handle | None, mode: str) -> dict[str, Any]:
         session = {"session_id": after.thread} if after is not None and after.thread else {}
         named = agent or self.place.agent
-        return {"agent_name": named, "input": [_message(said)], "mode": mode, **session}
+        return {"agent_name": named, "input": [_message(caller_input)], "mode": mode, **session}
 
     async def _ask(self, method: str, *path: str, body: Any = None) -> Exchange:
         return await self.wire.request(method, self._url(*path), sends=None, receives=None, body=body)
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
-        return self._read_run(agent, await self._ask("POST", "runs", body=self._body(agent, said, after, "sync")))
+    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+        return self._read_run(
+            agent, await self._ask("POST", "runs", body=self._body(agent, caller_input, after, "sync"))
+        )
 
     async def look(self, handle: Handle) -> Observation:
         return self._read_run(handle.agent, await self._ask("GET", "runs", handle.task))
@@ -47,16 +49,16 @@ class Acp(Driver):
     async def cancel(self, handle: Handle) -> None:
         read_success(await self._ask("POST", "runs", handle.task, "cancel"))
 
-    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
-        """One question is open at a time."""
-        said = Input(answer) if isinstance(answer, str) else Input("", data=answer)
-        resume = {"type": "message", "message": _message(said)}
-        body = {"run_id": asked.handle.task, "await_resume": resume, "mode": "sync"}
-        return self._read_run(asked.handle.agent, await self._ask("POST", "runs", asked.handle.task, body=body))
+    async def answer_once(self, paused: Observation, answer: Any) -> Observation:
+        """Answer the open question; ACP has one at a time."""
+        caller_input = Input(answer) if isinstance(answer, str) else Input("", data=answer)
+        resume = {"type": "message", "message": _message(caller_input)}
+        body = {"run_id": paused.handle.task, "await_resume": resume, "mode": "sync"}
+        return self._read_run(paused.handle.agent, await self._ask("POST", "runs", paused.handle.task, body=body))
 
     @asynccontextmanager
-    async def stream(self, agent: str, said: Input) -> AsyncGenerator[Live]:
-        body = self._body(agent, said, None, "stream")
+    async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
+        body = self._body(agent, caller_input, None, "stream")
         async with self.wire.stream(
             "POST", self._url("runs"), sends=None, receives=None, events="", body=body
         ) as stream:
@@ -91,7 +93,7 @@ class _Live(Live):
                 pass
 
     def read_so_far(self) -> Observation:
-        """What was said in messages, and not what the last event repeats of it."""
+        """Return the completed and open messages, without the output that the last event repeats."""
         output = [*self._done, {"parts": self._open}] if self._open else self._done
         return _read_run(self.agent, {**(as_object(self._run) or {}), "output": output}, self.stream.exchange)
 
@@ -101,16 +103,16 @@ def _state(run: Any) -> str:
     return _STATES.get(status, status)
 
 
-def _message(said: Input) -> dict[str, Any]:
-    return {"role": "user", "parts": list(_parts(said))}
+def _message(caller_input: Input) -> dict[str, Any]:
+    return {"role": "user", "parts": list(_parts(caller_input))}
 
 
-def _parts(said: Input) -> Iterator[Mapping[str, Any]]:
-    if said.data is not None:
-        yield {"content_type": "application/json", "content": json.dumps(said.data)}
+def _parts(caller_input: Input) -> Iterator[Mapping[str, Any]]:
+    if caller_input.data is not None:
+        yield {"content_type": "application/json", "content": json.dumps(caller_input.data)}
     else:
-        yield {"content_type": "text/plain", "content": said.text}
-    for file in said.files:
+        yield {"content_type": "text/plain", "content": caller_input.text}
+    for file in caller_input.files:
         content = b64encode(file.content).decode()
         kind = file.media_type or "application/octet-stream"
         yield {"name": file.name, "content_type": kind, "content": content, "content_encoding": "base64"}
@@ -138,7 +140,7 @@ def _read_run(agent: str, run: Any, exchange: Exchange) -> Observation:
 
 
 def _is_aside(part: Any) -> bool:
-    """Work that is told beside the answer, or a part that says nothing."""
+    """Return True for a trajectory part, which is not part of the answer, or for an empty part."""
     is_empty = dig(part, "content") is None and dig(part, "content_url") is None
     return dig(part, "metadata", "kind") == "trajectory" or is_empty
 
@@ -157,7 +159,7 @@ def _file(part: Any, exchange: Exchange) -> File:
 
 
 def _questions(request: Any) -> Iterator[Question]:
-    """ACP has a place for one. A gateway like Babelgate has all of them beside it."""
+    """Yield the open questions. ACP has room for one; a gateway like Babelgate lists all of them in an extension."""
     listed = as_list(dig(request, "babelgate", "questions"))
     yield from map(_question, listed or [request])
 

@@ -1,4 +1,4 @@
-"""LangChain's Agent Protocol 0.1.6: runs of an agent, with messages beside the state and not in it."""
+"""LangChain's Agent Protocol 0.1.6: runs of an agent, with messages separate from the state."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 
 class AgentProtocol(Threads):
-    """By its OpenAPI document, in which runs are not below threads."""
+    """Driver by the OpenAPI document, in which runs are not below threads."""
 
     name: ClassVar = "agent-protocol"
     title: ClassVar = "Agent Protocol"
@@ -27,10 +27,17 @@ class AgentProtocol(Threads):
     async def _list_runs(self, thread: str) -> Exchange:
         return await self._ask("POST", self._url("runs", "search"), {"thread_id": thread, "limit": 100})
 
-    def _body(self, handle: Handle, said: Input) -> dict[str, Any]:
-        asked = {"input": said.data} if said.data is not None else {"messages": [message_of(said)]}
-        # Who hangs up ends the run otherwise: on_disconnect is "cancel" where nothing is said.
-        return {**self._agent_member(handle.agent), **asked, "thread_id": handle.thread, "on_disconnect": "continue"}
+    def _body(self, handle: Handle, caller_input: Input) -> dict[str, Any]:
+        run_input = (
+            {"input": caller_input.data} if caller_input.data is not None else {"messages": [message_of(caller_input)]}
+        )
+        # By default, `on_disconnect` is "cancel": a disconnected client would end the run.
+        return {
+            **self._agent_member(handle.agent),
+            **run_input,
+            "thread_id": handle.thread,
+            "on_disconnect": "continue",
+        }
 
     def _values(self, ending: Any) -> tuple[Any, Sequence[Any]]:
         return dig(ending, "values"), as_list(dig(ending, "messages"))

@@ -9,9 +9,9 @@ from babelgate.conformance.across.driver import Broken, Driver, Observation, rea
 from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
 from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig, parse_json
 
-_STEPS: Final = 50
-"""That are asked for in one turn."""
-_PAGE: Final = 100
+_MAX_STEPS: Final = 50
+"""Maximum number of steps in one turn."""
+_PAGE_SIZE: Final = 100
 
 
 class Aief(Driver):
@@ -26,18 +26,18 @@ class Aief(Driver):
         url = self._url(agent, *path) + query
         return await self.wire.request(method, url, sends=None, receives=None, body=body)
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
         if after is None:
-            made = read_success(await self._ask(agent, "POST", body=_body(said)))
-            thread, body = str(dig(made, "task_id")), {}
+            task = read_success(await self._ask(agent, "POST", body=_body(caller_input)))
+            thread, body = str(dig(task, "task_id")), {}
         else:
-            thread, body = after.thread, _body(said)
-        for file in said.files:
+            thread, body = after.thread, _body(caller_input)
+        for file in caller_input.files:
             await self._upload(agent, thread, file)
         return await self._work(agent, thread, body)
 
     async def _upload(self, agent: str, thread: str, file: File) -> None:
-        """RFC 7578."""
+        """Upload a file as multipart/form-data (RFC 7578)."""
         mark = f"across-{uuid4().hex}"
         head = f'Content-Disposition: form-data; name="file"; filename="{file.name}"\r\nContent-Type: {file.media_type}'
         content = f"--{mark}\r\n{head}\r\n\r\n".encode() + file.content + f"\r\n--{mark}--\r\n".encode()
@@ -46,45 +46,45 @@ class Aief(Driver):
         read_success(await self.wire.request("POST", url, sends=None, receives=None, content=content, headers=headers))
 
     async def _work(self, agent: str, thread: str, body: Any) -> Observation:
-        """Steps, up to one that asks or is the last."""
+        """Run steps until one asks or is the last."""
         steps: list[Any] = []
-        for _ in range(_STEPS):
+        for _ in range(_MAX_STEPS):
             exchange = await self._ask(agent, "POST", thread, "steps", body=body)
             steps.append(read_success(exchange))
             if _state(steps[-1]) != "working":
                 return Observation(await self._meaning(agent, thread, steps), Handle(agent, thread), exchange)
             body = {}
-        raise Broken(f"no last step among {_STEPS}")
+        raise Broken(f"no last step among {_MAX_STEPS}")
 
     async def look(self, handle: Handle) -> Observation:
-        """A task may be several of the server's, one after the other."""
-        exchange = await self._ask(handle.agent, "GET", handle.thread, "steps", query=f"?page_size={_PAGE}")
+        """Return the run as it is. An AIEF task can hold several tasks of the server, one after the other."""
+        exchange = await self._ask(handle.agent, "GET", handle.thread, "steps", query=f"?page_size={_PAGE_SIZE}")
         listed = read_success(exchange)
         steps = as_list(listed) or as_list(dig(listed, "steps"))
-        ours = [
+        own_steps = [
             each
             for each in steps
             if (not handle.task or _task(each) in ("", handle.task)) and dig(each, "status") != "created"
         ]
-        if not ours:
+        if not own_steps:
             raise Broken("no step of the run", exchange)
-        for step in ours[-1:]:  # what is lost is told of a step that is asked for
+        for step in own_steps[-1:]:  # The server declares a loss only when a step is requested by itself.
             await self._ask(handle.agent, "GET", handle.thread, "steps", str(dig(step, "step_id")))
-        return Observation(await self._meaning(handle.agent, handle.thread, ours), handle, exchange)
+        return Observation(await self._meaning(handle.agent, handle.thread, own_steps), handle, exchange)
 
-    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
-        """One question is answered at a time, and a step tells what is new."""
+    async def answer_once(self, paused: Observation, answer: Any) -> Observation:
+        """Answer one question. A step holds only new output, so it is added to the earlier output."""
         body = {"input": answer} if isinstance(answer, str) else {"additional_input": answer}
-        told = await self._work(asked.handle.agent, asked.handle.thread, body)
-        before, now = asked.meaning, told.meaning
+        observation = await self._work(paused.handle.agent, paused.handle.thread, body)
+        before, now = paused.meaning, observation.meaning
         texts, data, files = (*before.texts, *now.texts), (*before.data, *now.data), (*before.files, *now.files)
-        return replace(told, meaning=replace(now, texts=texts, data=data, files=files))
+        return replace(observation, meaning=replace(now, texts=texts, data=data, files=files))
 
     async def _meaning(self, agent: str, thread: str, steps: list[Any]) -> Meaning:
         texts, data, files = list[str](), list[Any](), list[File]()
         for step in steps:
-            said, more = _read_output(step)
-            texts += [said] if said else []
+            text, more = _read_output(step)
+            texts += [text] if text else []
             data += more
             for each in as_list(dig(step, "artifacts")):
                 if dig(each, "agent_created") is not False:
@@ -99,8 +99,12 @@ class Aief(Driver):
         return Meaning(state, tuple(texts), tuple(data), tuple(files), questions, error)
 
 
-def _body(said: Input) -> dict[str, Any]:
-    return {"input": said.text} if said.data is None else {"input": said.text, "additional_input": said.data}
+def _body(caller_input: Input) -> dict[str, Any]:
+    return (
+        {"input": caller_input.text}
+        if caller_input.data is None
+        else {"input": caller_input.text, "additional_input": caller_input.data}
+    )
 
 
 def _task(step: Any) -> str:
@@ -108,12 +112,13 @@ def _task(step: Any) -> str:
 
 
 def _state(step: Any) -> str:
-    """A task has no status: it is over with the last step. That a step asks is told beside its output."""
+    """Return the state of a step. AIEF tasks have no status: a task ends with its last step, and a question is marked
+    in the additional output."""
     if dig(step, "status") != "completed":
         return {"created": "submitted", "running": "working"}.get(str(dig(step, "status")), "working")
     if dig(step, "is_last") is not True:
-        told = str(dig(step, "additional_output", "status"))
-        return "asks" if told in ("input-required", "auth-required") else "working"
+        status = str(dig(step, "additional_output", "status"))
+        return "asks" if status in ("input-required", "auth-required") else "working"
     error = dig(step, "additional_output", "error")
     if error is None:
         return "completed"
@@ -121,25 +126,25 @@ def _state(step: Any) -> str:
 
 
 def _questions(step: Any) -> list[Question]:
-    told = as_list(dig(step, "additional_output", "questions"))
+    questions = as_list(dig(step, "additional_output", "questions"))
     found = [
         Question(str(dig(each, "message")), dig(each, "value"), dig(each, "schema"), str(dig(each, "id")))
-        for each in told
+        for each in questions
     ]
     return found or [Question(str(dig(step, "output") or ""))]
 
 
 def _read_output(step: Any) -> tuple[str, list[Any]]:
-    """The text of a step, and its data. Where nothing was said, the output repeats what stands beside it."""
+    """Return the text of a step, and its data. Output that only repeats the additional output is no text."""
     text = str(dig(step, "output") or "")
-    beside = dig(step, "additional_output")
-    one = dig(beside, "output")
-    data = as_list(dig(beside, "data")) or ([] if one is None else [one])
+    additional = dig(step, "additional_output")
+    one = dig(additional, "output")
+    data = as_list(dig(additional, "data")) or ([] if one is None else [one])
     if _state(step) == "asks":
         text = text.removesuffix(_questions(step)[0].text).removesuffix("\n")
     if data and _json(text) in (data[0], data):
         text = ""
-    if text == dig(beside, "error", "message"):
+    if text == dig(additional, "error", "message"):
         text = ""
     return text, data
 

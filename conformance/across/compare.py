@@ -1,4 +1,4 @@
-"""In what two protocols differ: by aspects, each with the losses that excuse it."""
+"""Comparison of protocols by aspects, each with the losses that excuse a difference."""
 
 import json
 import re
@@ -14,7 +14,7 @@ ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "state": ("cancel",),
     "states": ("stream",),
     "conversation": ("history",),
-    # Where data has no form of its own, it may be said in words.
+    # A protocol without a form for data may show it as text.
     "text": ("text", "data", "structured-output"),
     "data": ("data", "structured-output"),
     "files": ("artifact", "artifact-append", "file-bytes", "file-url", "upload"),
@@ -24,7 +24,7 @@ ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "schemas": ("answer-schema",),
     "error": ("fault",),
 }
-"""What is compared, and the features whose declared loss excuses a difference in it (Babelgate-Loss)."""
+"""Compared aspects, each with the features whose declared loss (Babelgate-Loss) excuses a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Difference:
     here: Any
     there: Any
     declared: str = ""
-    """The loss that one of the two declared, and nothing if this is one that nobody said a word of."""
+    """Loss that one of the two protocols declared. Empty if neither declared one."""
 
 
 def aspects_of(shot: Shot) -> Mapping[str, Any]:
-    """What can be compared of it; None where the protocol does not tell it."""
+    """Return the comparable aspects of a shot, with None for those that the protocol does not show."""
     meaning = shot.meaning
     if meaning is None:
         return {"answer": shot.fault}
@@ -64,22 +64,25 @@ def _types(files: Sequence[File]) -> Any:
 
 
 def differences(here: Shot, there: Shot) -> Iterator[Difference]:
-    ours, theirs = aspects_of(here), aspects_of(there)
-    if ours["answer"] or theirs["answer"]:
-        if bool(ours["answer"]) != bool(theirs["answer"]):
-            yield Difference("answer", ours["answer"] or "played", theirs["answer"] or "played")
+    here_aspects, there_aspects = aspects_of(here), aspects_of(there)
+    if here_aspects["answer"] or there_aspects["answer"]:
+        if bool(here_aspects["answer"]) != bool(there_aspects["answer"]):
+            yield Difference("answer", here_aspects["answer"] or "played", there_aspects["answer"] or "played")
         return
     for aspect in ASPECTS:
-        one, other = _comparable(aspect, ours, theirs)
+        one, other = _comparable(aspect, here_aspects, there_aspects)
         is_same = _COMPARISONS.get(aspect, _is_same)
         if one is None or other is None or is_same(one, other):
             continue
         yield Difference(aspect, one, other, declared_loss(here, aspect) or declared_loss(there, aspect))
 
 
-def _comparable(aspect: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """What belongs to a question or a file is compared for those that both have: that one is missing is told once."""
-    one, other = ours[aspect], theirs[aspect]
+def _comparable(aspect: str, here: Mapping[str, Any], there: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the two values of an aspect, without parts that one of them lacks.
+
+    A missing question or file is reported once, and not again for its data, schema or media type.
+    """
+    one, other = here[aspect], there[aspect]
     if aspect in ("question-data", "schemas"):
         both = min(len(one), len(other))
         return one[:both], other[:both]
@@ -90,7 +93,7 @@ def _comparable(aspect: str, ours: Mapping[str, Any], theirs: Mapping[str, Any])
 
 
 def _content(file: File) -> bytes:
-    """Of JSON, what it says and not how it is spaced."""
+    """Return the content of a file, with JSON in canonical form, so that whitespace does not count."""
     if file.media_type != "application/json" and not file.name.endswith(".json"):
         return file.content
     try:
@@ -100,12 +103,15 @@ def _content(file: File) -> bytes:
 
 
 def _is_same_text(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Not every protocol has messages: one that has none says one after the other, or each on a line of its own."""
+    """Return True if the texts are equal. A protocol without messages joins them, with or without line breaks."""
     return "".join(one) == "".join(other) or "\n".join(one) == "\n".join(other)
 
 
 def _is_same_error(one: str, other: str) -> bool:
-    """LangGraph has the class of an exception in a member of its own; others have it before the message, or not."""
+    """Return True if two errors are equal, with or without the class of an exception in front.
+
+    LangGraph has the class in a separate member. Other protocols put it before the message, or omit it.
+    """
     return other in (one, _CLASS.sub("", one)) or one == _CLASS.sub("", other)
 
 
@@ -114,7 +120,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _canonical(value: Any) -> str:
-    """As JSON, which has true beside 1, and one kind of numbers."""
+    """Return the value as canonical JSON, which tells true from 1 but not 1.0 from 1."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return json.dumps(json.loads(text, parse_float=lambda number: _whole(float(number))), sort_keys=True)
 
@@ -124,13 +130,13 @@ def _whole(number: float) -> float | int:
 
 
 def declared_loss(shot: Shot, aspect: str) -> str:
-    """What the server said of a loss that explains a difference in this aspect."""
-    told = ", ".join(f"{name}, {shot.losses[name]}" for name in ASPECTS[aspect] if name in shot.losses)
-    return f"{shot.protocol} declares {told}" if told else ""
+    """Return the loss that the server declared and that explains a difference in this aspect, or an empty string."""
+    losses = ", ".join(f"{name}, {shot.losses[name]}" for name in ASPECTS[aspect] if name in shot.losses)
+    return f"{shot.protocol} declares {losses}" if losses else ""
 
 
 def show(value: Any) -> str:
-    """One value of an aspect, for people."""
+    """Return one value of an aspect as text for people."""
     match value:
         case str():
             return repr(value)

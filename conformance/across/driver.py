@@ -1,4 +1,4 @@
-"""What the client of a protocol can do, as scenarios want it done, and what all drivers need for it."""
+"""Interface of the protocol drivers that scenarios use, and what all drivers share."""
 
 import asyncio
 import re
@@ -16,20 +16,22 @@ from babelgate.conformance.across.model import File, Handle, Input, Meaning
 from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
 from babelgate.conformance.wire.http import Stream, Wire
 
-_DECLINED: Final = (405, 415, 501)
-"""Statuses of what a server does not do at all: an operation, a media type."""
-_AT_REST: Final = frozenset({"asks", "completed", "failed", "cancelled"})
-_MOST_QUESTIONS: Final = 10
-"""That are answered one after the other."""
-LOOK_EVERY: Final = 0.05
-"""Seconds: not every protocol has something to wait on."""
+_UNSUPPORTED: Final = (405, 415, 501)
+"""Statuses of an unsupported operation or media type."""
+_IDLE_STATES: Final = frozenset({"asks", "completed", "failed", "cancelled"})
+_MAX_QUESTIONS: Final = 10
+"""Maximum number of questions that are answered one after the other."""
+POLL_INTERVAL: Final = 0.05
+"""Seconds between two looks at a run. Polling, because not every protocol has something to wait on."""
 _LOSS: Final = re.compile(r'([A-Za-z0-9_.*-]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
-"""A member of an RFC 8941 dictionary whose values are strings."""
+"""Member of an RFC 8941 dictionary whose values are strings."""
 
 
 class Broken(Exception):
-    """The protocol did not do what a scenario needs. `is_declined`: the server said in the protocol's own words that it
-    does not do such a thing."""
+    """Error for a protocol that did not do what a scenario needs.
+
+    `is_declined`: the server said in the terms of the protocol that it does not support this.
+    """
 
     def __init__(self, why: str, exchange: Exchange | None = None, *, is_declined: bool = False) -> None:
         super().__init__(why if exchange is None else f"{why}: {exchange}")
@@ -41,20 +43,20 @@ class Observation:
     meaning: Meaning
     handle: Handle
     exchange: Exchange | None = None
-    """That told it, where there were others for it, too."""
+    """Exchange that carried the result, if there were several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a protocol is served. A URL with `{agent}` in it has an address for each agent."""
+    """Address at which a protocol is served. A URL that contains `{agent}` has an address for each agent."""
 
     url: str
     agent: str = ""
-    """That is meant where no trigger names another."""
+    """Name of the default agent, for triggers that name none."""
 
     @property
     def own_url(self) -> str:
-        """The URL with the name of the default agent in it."""
+        """URL with the name of the default agent."""
         return self.of("")
 
     def of(self, agent: str) -> str:
@@ -62,7 +64,7 @@ class Place:
 
 
 class Live(ABC):
-    """A stream while it is read."""
+    """Stream while it is read."""
 
     def __init__(self, stream: Stream, agent: str) -> None:
         self.stream = stream
@@ -76,7 +78,7 @@ class Live(ABC):
     def read_so_far(self) -> Observation: ...
 
     async def next(self) -> bool:
-        """Read one event; False at the end. Raises Broken."""
+        """Read one event. Return False at the end. Raises Broken if the event is not JSON."""
         frame = await self.stream.next()
         if frame is None:
             return False
@@ -92,12 +94,14 @@ class Live(ABC):
         return self.now()
 
     def now(self) -> Observation:
-        """What it has told so far, with the states in their order."""
-        told = self.read_so_far()
-        return Observation(replace(told.meaning, states=tuple(self.states)), told.handle, self.stream.exchange)
+        """Return what the stream has shown so far, with its states in order."""
+        observation = self.read_so_far()
+        return Observation(
+            replace(observation.meaning, states=tuple(self.states)), observation.handle, self.stream.exchange
+        )
 
     def at(self, state: str) -> None:
-        """A state was told. That nothing is done yet is no news: not every protocol says so."""
+        """Record a state. `submitted` is ignored, because not every protocol reports it."""
         if state != "submitted" and (not self.states or self.states[-1] != state):
             self.states.append(state)
 
@@ -106,39 +110,41 @@ class Driver(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     lacks: ClassVar[Mapping[str, str]] = {}
-    """What scenarios need and the protocol has no words for, and why. `look`: to look at a run again; `shared`: to look
-    at one that another protocol made; `conversation`: to tell whether two turns are of one."""
+    """Reasons for missing abilities, by what scenarios need. `look`: look at a run again. `shared`: look at a run of
+    another protocol. `conversation`: tell whether two turns belong to the same one."""
 
     def __init__(self, wire: Wire, place: Place) -> None:
         self.wire = wire
         self.place = place
 
     @abstractmethod
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
-        """A run that is waited for; `after`: of the same conversation. Raises Broken."""
+    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+        """Send an input and wait for the run. `after`: an earlier run of the same conversation. Raises Broken."""
 
     @abstractmethod
     async def look(self, handle: Handle) -> Observation:
-        """The run as it is. Raises Broken."""
+        """Return the run as it is. Raises Broken."""
 
     @abstractmethod
-    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
-        """To the questions that are open, or the first of them. Raises Broken."""
+    async def answer_once(self, paused: Observation, answer: Any) -> Observation:
+        """Answer the open questions, or the first of them. Raises Broken."""
 
-    async def answer(self, asked: Observation, answer: Any) -> Observation:
-        """The same answer to each question that is open, or that follows from an answer."""
-        told = asked
-        for _ in range(_MOST_QUESTIONS):
-            if not told.meaning.questions:
+    async def answer(self, paused: Observation, answer: Any) -> Observation:
+        """Give the same answer to all open questions, and to those that follow from an answer."""
+        observation = paused
+        for _ in range(_MAX_QUESTIONS):
+            if not observation.meaning.questions:
                 break
-            told = await self.answer_once(told, answer)
-        return told
+            observation = await self.answer_once(observation, answer)
+        return observation
 
-    async def fetch_files(self, told: Observation) -> Observation:
-        """Those of the server's own, of which it has told the URLs alone; a URL of elsewhere is what such a file is.
-        Raises Broken."""
-        files = [await self._fetch(file) if file.url else file for file in told.meaning.files]
-        return replace(told, meaning=replace(told.meaning, files=tuple(files)))
+    async def fetch_files(self, observation: Observation) -> Observation:
+        """Return the observation with the content of its files.
+
+        Files that the server serves itself are downloaded. For a URL elsewhere, the URL is the content. Raises Broken.
+        """
+        files = [await self._fetch(file) if file.url else file for file in observation.meaning.files]
+        return replace(observation, meaning=replace(observation.meaning, files=tuple(files)))
 
     async def _fetch(self, file: File) -> File:
         if urlsplit(file.url)[:2] != urlsplit(self.place.url)[:2]:
@@ -148,37 +154,38 @@ class Driver(ABC):
             raise Broken("a file that cannot be had", exchange)
         return replace(file, content=exchange.content, url="")
 
-    def stream(self, agent: str, said: Input) -> AbstractAsyncContextManager[Live]:
-        """A run that is followed. Raises Broken."""
+    def stream(self, agent: str, caller_input: Input) -> AbstractAsyncContextManager[Live]:
+        """Start a run and yield its stream. Raises Broken."""
         raise Broken(self.lacks["stream"])
 
     async def cancel(self, handle: Handle) -> None:
-        """Raises Broken."""
+        """Cancel a run. Raises Broken."""
         raise Broken(self.lacks["cancel"])
 
-    async def tell(self, agent: str, said: Input) -> Observation:
-        """All that is told of a run, by a stream where the protocol has streams."""
+    async def tell(self, agent: str, caller_input: Input) -> Observation:
+        """Return everything that the protocol shows of a run, by a stream if it has streams. Raises Broken."""
         if "stream" in self.lacks:
-            return await self.send(agent, said)
-        async with self.stream(agent, said) as live:
+            return await self.send(agent, caller_input)
+        async with self.stream(agent, caller_input) as live:
             return await live.rest()
 
     async def wait_for_end(self, handle: Handle) -> Observation:
-        """The run once it has ended or asks. Raises Broken if it does not within the time that an answer may take."""
+        """Return the run after it has ended or asked. Raises Broken if it does neither within the timeout of an
+        answer."""
         deadline = time.monotonic() + self.wire.timeout
         while True:
-            told = await self.look(handle)
-            if told.meaning.state in _AT_REST:
-                return told
+            observation = await self.look(handle)
+            if observation.meaning.state in _IDLE_STATES:
+                return observation
             if time.monotonic() > deadline:
-                raise Broken(f"the run is {told.meaning.state} after {self.wire.timeout:g} s")
-            await asyncio.sleep(LOOK_EVERY)
+                raise Broken(f"the run is {observation.meaning.state} after {self.wire.timeout:g} s")
+            await asyncio.sleep(POLL_INTERVAL)
 
-    async def leave(self, agent: str, said: Input) -> Handle:
-        """A run whose caller goes away. Raises Broken."""
+    async def leave(self, agent: str, caller_input: Input) -> Handle:
+        """Start a run, disconnect, and return its handle. Raises Broken."""
         if "stream" in self.lacks:
-            return (await self.send(agent, said)).handle
-        async with self.stream(agent, said) as live:
+            return (await self.send(agent, caller_input)).handle
+        async with self.stream(agent, caller_input) as live:
             while not (live.read_so_far().handle.task or live.read_so_far().handle.run):
                 if not await live.next():
                     raise Broken("a stream that does not say whose it is", live.stream.exchange)
@@ -186,23 +193,23 @@ class Driver(ABC):
 
 
 def read_success(exchange: Exchange) -> Any:
-    """The JSON of an answer. Raises Broken."""
+    """Return the JSON of a response. Raises Broken if the status is not a success, or if the body is not JSON."""
     if exchange.status is None or not 200 <= exchange.status < 300:
-        raise Broken("a refusal", exchange, is_declined=exchange.status in _DECLINED)
+        raise Broken("a refusal", exchange, is_declined=exchange.status in _UNSUPPORTED)
     if exchange.content and not exchange.is_json:
         raise Broken("an answer that is no JSON", exchange)
     return exchange.json
 
 
 def check_stream(exchange: Exchange) -> None:
-    """Raises Broken."""
+    """Raise Broken unless the response is an event stream."""
     if not exchange.is_stream:
         read_success(exchange)
         raise Broken("an answer that is no stream", exchange)
 
 
 def decode_base64(content: Any, exchange: Exchange | None = None) -> bytes:
-    """Of base64. Raises Broken."""
+    """Return the decoded bytes. Raises Broken if the content is not base64."""
     try:
         return b64decode(str(content), validate=True)
     except (NotBase64, ValueError):
@@ -210,7 +217,7 @@ def decode_base64(content: Any, exchange: Exchange | None = None) -> bytes:
 
 
 def find_shared_ids(agent: str, exchanges: Sequence[Exchange]) -> Handle | None:
-    """By which ids the run is known in all protocols of the server, if it says so."""
+    """Return the ids by which all protocols of the server know the run, or None if the server does not report them."""
     for exchange in reversed(exchanges):
         thread, task = exchange.header("Babelgate-Thread"), exchange.header("Babelgate-Task")
         if thread and task:
@@ -219,8 +226,10 @@ def find_shared_ids(agent: str, exchanges: Sequence[Exchange]) -> Handle | None:
 
 
 def losses_of(exchanges: Sequence[Exchange]) -> dict[str, str]:
-    """That the server declared in these exchanges: in the header Babelgate-Loss, and in the member `loss` of a member
-    `babelgate`, wherever in a message the protocol has a place for it."""
+    """Return the losses that the server declared in these exchanges, by feature.
+
+    They are in the header Babelgate-Loss, and in the member `loss` of each `babelgate` member of a message.
+    """
     found: dict[str, str] = {}
     for exchange in exchanges:
         found |= {

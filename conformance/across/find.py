@@ -1,4 +1,4 @@
-"""Which protocols are served at the URLs that were given."""
+"""Detection of the protocols that are served at some URLs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -35,8 +35,11 @@ class Found:
 
 
 async def find(wire: Wire, urls: Sequence[str], agents: Sequence[str]) -> Sequence[Found]:
-    """One of each protocol, in the order of DRIVERS. `agents`: names by which triggers know some. `{agent}` in a URL
-    stands for such a name. Raises Unanswered if nobody answers at any of the URLs."""
+    """Return the protocols found, at most one server for each, in the order of DRIVERS.
+
+    `agents`: agent names that triggers use. `{agent}` in a URL is replaced by such a name. Raises Unanswered if no
+    server answers at any of the URLs.
+    """
     looking = _Looking(wire, agents)
     for url in urls:
         await looking.at(url.rstrip("/"))
@@ -80,7 +83,7 @@ class _Looking:
         self.found.setdefault(kind.name, Found(kind(self.wire, place), str(exchange)))
 
     def _note_agents(self, agents: Sequence[str], agent: str) -> str:
-        """The agent that is meant where no trigger names one."""
+        """Add agent names, and return the default agent."""
         self.agents += [each for each in agents if each not in self.agents]
         return agent or (agents[0] if agents else "")
 
@@ -97,7 +100,7 @@ class _Looking:
         names = [str(dig(each, "graph_id")) for each in as_list(assistants and assistants.json)]
         if assistants is not None and names:
             self._add(LangGraph, Place(url, self._note_agents(names, agent)), assistants)
-        # Where both are at one place, the one speaks as LangGraph there.
+        # Where both answer at one address, they speak LangGraph there.
         for base in (f"{url}/agent-protocol", *(() if names else (url,))):
             agents = await self._ask("POST", f"{base}/agents/search", {"limit": 100})
             ids = [str(dig(each, "agent_id")) for each in as_list(agents and agents.json)]
@@ -118,11 +121,11 @@ class _Looking:
                 return
 
     def _names(self, base: str, agent: str) -> Sequence[str]:
-        """Whose addresses are tried."""
+        """Return the agent names whose addresses are tried."""
         return [each for each in dict.fromkeys((agent, *self.agents)) if each] if _AGENT in base else [agent]
 
     async def _card(self, base: str, name: str) -> Exchange | None:
-        """Below the agent's own address, or at the origin of a server with one agent."""
+        """Return the agent card below the agent's own address, or at the origin of a server with one agent."""
         places = (base.replace(_AGENT, name), *(() if _AGENT in base else (_origin(base),)))
         for place in dict.fromkeys(f"{each}{_CARD}" for each in places):
             card = await self._ask("GET", place, **{"A2A-Version": "1.0"})
@@ -139,7 +142,10 @@ class _Looking:
                     return
 
     async def _openai(self, url: str, agent: str) -> None:
-        """Both are at one base URL. Not every server lists its models: what it is shows in how it refuses nothing."""
+        """Find both OpenAI APIs below one base URL.
+
+        Not every server lists its models. Such a server is recognized by the form of its error for an empty request.
+        """
         for base in dict.fromkeys((base_of(url), f"{url}/v1")):
             listed = await self._ask("GET", f"{base}/models")
             names = [str(dig(each, "id")) for each in as_list(dig(listed and listed.json, "data"))]
@@ -165,7 +171,7 @@ def _text(exchange: Exchange) -> str:
 
 
 def _template(endpoint: str, base: str, name: str) -> str:
-    """The endpoints of a server's agents, from that of one of them."""
+    """Return the endpoint pattern for all agents of a server, derived from the endpoint of one of them."""
     if not name or _AGENT not in base:
         return endpoint
     return endpoint.replace(f"/{name}", f"/{_AGENT}")
@@ -177,7 +183,7 @@ def _origin(url: str) -> str:
 
 
 def _split_agent(url: str) -> tuple[str, str]:
-    """Of a URL that names an agent of a server with several, the server's and the name."""
+    """Return the URL of the server and the name of the agent, for a URL that names one of several agents."""
     for mark in ("/a2a/", "/agent/", "/agents/"):
         base, found, rest = url.partition(mark)
         if found and rest:

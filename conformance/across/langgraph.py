@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
 from babelgate.conformance.across.driver import (
-    LOOK_EVERY,
+    POLL_INTERVAL,
     Broken,
     Driver,
     Live,
@@ -32,19 +32,19 @@ _STATES: Final = {
     "timeout": "failed",
     "interrupted": "cancelled",
 }
-"""Of a run that does not ask."""
+"""States of a run that is not asking, by its status."""
 
 
 @dataclass
 class MessageContents:
-    """What messages of the agent say, whole or in pieces, and what stands beside them."""
+    """Texts, data and files of the agent's messages, which are added whole or in pieces."""
 
     by_message: dict[str, str] = field(default_factory=dict[str, str])
     data: list[Any] = field(default_factory=list[Any])
     files: list[File] = field(default_factory=list[File])
 
     def add(self, message: Any) -> None:
-        """A message, or the next piece of one."""
+        """Add a message, or the next piece of one."""
         id, content = str(dig(message, "id") or ""), dig(message, "content")
         if isinstance(content, str):
             self.by_message[id] = self.by_message.get(id, "") + content
@@ -62,7 +62,8 @@ class MessageContents:
         return tuple(filter(None, self.by_message.values()))
 
     def with_members(self, values: Any) -> Sequence[Any]:
-        """The data, with the state's members beside the messages: a structured answer, which may be said as well."""
+        """Return the data and the state's members other than the messages: a structured answer, which a message may
+        repeat."""
         members = {
             k: v for k, v in (as_object(values) or {}).items() if k not in ("messages", "__interrupt__", "__error__")
         }
@@ -70,18 +71,18 @@ class MessageContents:
 
 
 class Threads(Driver):
-    """What LangGraph Platform and the Agent Protocol have in common."""
+    """Driver base with what LangGraph Platform and the Agent Protocol have in common."""
 
     agent_key: ClassVar[str]
     speaker: ClassVar[tuple[str, Sequence[str]]]
-    """The member of a message that says whose it is, and its values for the agent's."""
+    """Member of a message that names its author, and the values of it that mean the agent."""
     modes: ClassVar[Sequence[str]]
-    """Of a stream."""
+    """Modes of a stream."""
     path_of_end: ClassVar[str]
-    """Where the end of a run is awaited."""
+    """Path below a run at which its end is awaited."""
 
     def _runs(self, handle: Handle, *way: str) -> str:
-        """The URL of new runs."""
+        """Return the URL for creating runs, or one below it."""
         raise NotImplementedError
 
     def _run(self, handle: Handle, *way: str) -> str:
@@ -90,11 +91,11 @@ class Threads(Driver):
     async def _list_runs(self, thread: str) -> Exchange:
         raise NotImplementedError
 
-    def _body(self, handle: Handle, said: Input) -> dict[str, Any]:
+    def _body(self, handle: Handle, caller_input: Input) -> dict[str, Any]:
         raise NotImplementedError
 
     def _values(self, ending: Any) -> tuple[Any, Sequence[Any]]:
-        """The members and the messages of what a run ended with."""
+        """Return the state members and the messages that a run ended with."""
         raise NotImplementedError
 
     def _url(self, *path: str) -> str:
@@ -110,12 +111,12 @@ class Threads(Driver):
     async def _thread(self, agent: str, after: Handle | None) -> Handle:
         if after is not None:
             return Handle(agent, thread=after.thread)
-        made = read_success(await self._ask("POST", self._url("threads"), {}))
-        return Handle(agent, thread=str(dig(made, "thread_id")))
+        thread = read_success(await self._ask("POST", self._url("threads"), {}))
+        return Handle(agent, thread=str(dig(thread, "thread_id")))
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
         handle = await self._thread(agent, after)
-        return await self._wait(handle, self._body(handle, said))
+        return await self._wait(handle, self._body(handle, caller_input))
 
     async def _wait(self, handle: Handle, body: Any) -> Observation:
         exchange = await self._ask("POST", self._runs(handle, "wait"), body)
@@ -123,12 +124,14 @@ class Threads(Driver):
         handle = Handle(handle.agent, handle.thread)
         run = await self._find_run(handle)
         handle = replace(handle, run=str(dig(run, "run_id")))
-        # Headers go before a run that is waited for has ended: what it lost is told to who joins it afterwards.
+        # A waiting response sends its headers before the run has ended, so its losses are declared only to a later
+        # join.
         await self._ask("GET", self._run(handle, self.path_of_end))
         return Observation(self._meaning(str(dig(run, "status")), ending), handle, exchange)
 
     async def _find_run(self, handle: Handle) -> Any:
-        """The run, or the newest one of the thread, or of the task if the server tells tasks."""
+        """Return the run of the handle. Without a run id it is the newest of the task, if the server reports tasks, or
+        else of the thread."""
         exchange = await self._list_runs(handle.thread)
         runs = [run for run in as_list(read_success(exchange)) if not handle.task or _task(run) in ("", handle.task)]
         runs = [run for run in runs if handle.run in ("", dig(run, "run_id"))]
@@ -144,59 +147,62 @@ class Threads(Driver):
         return Observation(self._meaning(str(dig(run, "status")), ending), handle, exchange)
 
     async def _with_messages(self, handle: Handle, ending: Any) -> Any:
-        """A run that failed ends with its error alone. What was said until then is in the state of the thread."""
+        """Return the end of a run with its output. A failed run ends with only its error, and its output is in the
+        thread state."""
         if dig(ending, "__error__") is None or dig(ending, "messages") is not None:
             return ending
         state = read_success(await self._ask("GET", self._url("threads", handle.thread, "state")))
         return {**(as_object(dig(state, "values")) or {}), **ending}
 
-    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
-        """One answer is bare; of several, each names its question."""
-        questions = asked.meaning.questions
+    async def answer_once(self, paused: Observation, answer: Any) -> Observation:
+        """Answer a question with the bare value. If several questions are open, each answer names its question."""
+        questions = paused.meaning.questions
         resume = {each.id: answer for each in questions} if len(questions) > 1 else answer
-        body = {**self._body(asked.handle, Input("")), "command": {"resume": resume}}
-        return await self._wait(asked.handle, {k: v for k, v in body.items() if k not in ("input", "messages")})
+        body = {**self._body(paused.handle, Input("")), "command": {"resume": resume}}
+        return await self._wait(paused.handle, {k: v for k, v in body.items() if k not in ("input", "messages")})
 
     async def cancel(self, handle: Handle) -> None:
         read_success(await self._ask("POST", self._run(handle, "cancel") + "?wait=true"))
 
     @asynccontextmanager
-    async def stream(self, agent: str, said: Input) -> AsyncGenerator[Live]:
+    async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
         handle = await self._thread(agent, None)
-        body = {**self._body(handle, said), "stream_mode": list(self.modes)}
+        body = {**self._body(handle, caller_input), "stream_mode": list(self.modes)}
         url = self._runs(handle, "stream")
         async with self.wire.stream("POST", url, sends=None, receives=None, events="", body=body) as stream:
             check_stream(stream.exchange)
             yield _Live(stream, self, handle)
 
-    async def tell(self, agent: str, said: Input) -> Observation:
-        async with self.stream(agent, said) as live:
+    async def tell(self, agent: str, caller_input: Input) -> Observation:
+        async with self.stream(agent, caller_input) as live:
             return await self._with_end(await live.rest())
 
-    async def _with_end(self, told: Observation) -> Observation:
-        """A stream does not say how its run has ended: its client asks then."""
-        status = str(dig(await self._find_run(told.handle), "status"))
+    async def _with_end(self, observation: Observation) -> Observation:
+        """Return the observation with the final state, which a stream does not report and its client has to query."""
+        status = str(dig(await self._find_run(observation.handle), "status"))
         deadline = time.monotonic() + self.wire.timeout
         while status in ("pending", "running") and time.monotonic() < deadline:
-            await asyncio.sleep(LOOK_EVERY)
-            status = str(dig(await self._find_run(told.handle), "status"))
-        state = "asks" if told.meaning.questions else _STATES.get(status, status)
-        states = (*(told.meaning.states or ()), state)
-        return Observation(replace(told.meaning, state=state, states=states), told.handle, told.exchange)
+            await asyncio.sleep(POLL_INTERVAL)
+            status = str(dig(await self._find_run(observation.handle), "status"))
+        state = "asks" if observation.meaning.questions else _STATES.get(status, status)
+        states = (*(observation.meaning.states or ()), state)
+        return Observation(
+            replace(observation.meaning, state=state, states=states), observation.handle, observation.exchange
+        )
 
     def _meaning(self, status: str, ending: Any) -> Meaning:
-        """Of a run by its status and what it ended with, or of one that is at work."""
+        """Return the meaning of a run, from its status and its final or current output."""
         members, messages = self._values(ending)
-        said = MessageContents()
+        contents = MessageContents()
         for message in self._answers(messages):
-            said.add(message)
+            contents.add(message)
         questions = tuple(map(question_of, as_list(dig(ending, "__interrupt__"))))
         error = dig(ending, "__error__")
         return Meaning(
             "asks" if questions and status in ("success", "interrupted") else _STATES.get(status, status),
-            said.texts,
-            said.with_members(members),
-            tuple(said.files),
+            contents.texts,
+            contents.with_members(members),
+            tuple(contents.files),
             questions,
             str(dig(error, "message") or error or ""),
         )
@@ -206,10 +212,10 @@ class Threads(Driver):
         return dig(message, key) in values
 
     def _answers(self, messages: Sequence[Any]) -> list[Any]:
-        """Those of the agent since its caller's last words."""
+        """Return the agent's messages since the last message of its caller."""
         key, _ = self.speaker
-        theirs = [at for at, each in enumerate(messages) if dig(each, key) in ("human", "user")]
-        newest = messages[theirs[-1] + 1 :] if theirs else messages
+        caller_indices = [at for at, each in enumerate(messages) if dig(each, key) in ("human", "user")]
+        newest = messages[caller_indices[-1] + 1 :] if caller_indices else messages
         return [each for each in newest if self.is_answer(each)]
 
 
@@ -219,7 +225,7 @@ class _Live(Live):
         self._driver = driver
         self._handle = handle
         self._run = ""
-        self._said = MessageContents()
+        self._contents = MessageContents()
         self._values: Any = None
         self._error = ""
 
@@ -232,13 +238,13 @@ class _Live(Live):
             case "messages":
                 chunk = dig(event, 0)
                 if self._driver.is_answer(chunk):
-                    self._said.add(chunk)
+                    self._contents.add(chunk)
             case "values":
                 self._values = event
             case "custom" if dig(event, "artifact") is not None:
                 name = str(dig(event, "artifact", "name") or "")
                 for block in as_list(dig(event, "artifact", "content")):
-                    self._said.files += _files(block, name)
+                    self._contents.files += _files(block, name)
             case "error":
                 self._error = str(dig(event, "message") or event)
             case _:
@@ -248,9 +254,9 @@ class _Live(Live):
         questions = tuple(map(question_of, as_list(dig(self._values, "__interrupt__"))))
         meaning = Meaning(
             "working",
-            self._said.texts,
-            self._said.with_members(self._values),
-            tuple(self._said.files),
+            self._contents.texts,
+            self._contents.with_members(self._values),
+            tuple(self._contents.files),
             questions,
             self._error,
         )
@@ -274,22 +280,22 @@ class LangGraph(Threads):
     async def _list_runs(self, thread: str) -> Exchange:
         return await self._ask("GET", self._url("threads", thread, "runs") + "?limit=100")
 
-    def _body(self, handle: Handle, said: Input) -> dict[str, Any]:
-        asked = said.data if said.data is not None else {"messages": [message_of(said)]}
-        return {**self._agent_member(handle.agent), "input": asked}
+    def _body(self, handle: Handle, caller_input: Input) -> dict[str, Any]:
+        run_input = caller_input.data if caller_input.data is not None else {"messages": [message_of(caller_input)]}
+        return {**self._agent_member(handle.agent), "input": run_input}
 
     def _values(self, ending: Any) -> tuple[Any, Sequence[Any]]:
         return ending, as_list(dig(ending, "messages"))
 
 
-def message_of(said: Input) -> dict[str, Any]:
-    if not said.files:
-        return {"role": "user", "content": said.text}
-    return {"role": "user", "content": [{"type": "text", "text": said.text}, *map(_block, said.files)]}
+def message_of(caller_input: Input) -> dict[str, Any]:
+    if not caller_input.files:
+        return {"role": "user", "content": caller_input.text}
+    return {"role": "user", "content": [{"type": "text", "text": caller_input.text}, *map(_block, caller_input.files)]}
 
 
 _WORDS: Final = ("question", "message", "prompt", "text", "description", "action")
-"""Members of an interrupt's value that usually hold the words of a question. LangGraph defines none."""
+"""Members of an interrupt's value that usually hold the text of a question. LangGraph defines none."""
 
 
 def _words_in(value: Any) -> Iterator[str]:
@@ -316,17 +322,17 @@ def _block(file: File) -> Mapping[str, Any]:
 
 
 def _files(block: Any, name: str) -> list[File]:
-    """The file that a block is, if it is one; `name`: of the artifact."""
-    told = dig(block, "extras", "filename") or dig(block, "metadata", "filename") or dig(block, "filename") or name
+    """Return the file in a block, if there is one. `name`: name of the artifact, used if the block has none."""
+    filename = dig(block, "extras", "filename") or dig(block, "metadata", "filename") or dig(block, "filename") or name
     kind = str(dig(block, "mime_type") or "") or None
     if dig(block, "base64") is not None:
-        return [File(str(told), decode_base64(dig(block, "base64")), kind)]
+        return [File(str(filename), decode_base64(dig(block, "base64")), kind)]
     if dig(block, "url") is not None:
-        return [File(str(told), b"", kind, str(dig(block, "url")))]
-    if dig(block, "file_id") is not None:  # all that is told of it
-        return [File(str(told), str(dig(block, "file_id")).encode(), kind)]
+        return [File(str(filename), b"", kind, str(dig(block, "url")))]
+    if dig(block, "file_id") is not None:  # The id is all that the server reports of the file.
+        return [File(str(filename), str(dig(block, "file_id")).encode(), kind)]
     if dig(block, "type") == "json":
-        return [File(str(told), json.dumps(dig(block, "json")).encode(), "application/json")]
+        return [File(str(filename), json.dumps(dig(block, "json")).encode(), "application/json")]
     if dig(block, "type") == "text":
-        return [File(str(told), str(dig(block, "text")).encode(), "text/plain")]
+        return [File(str(filename), str(dig(block, "text")).encode(), "text/plain")]
     return []

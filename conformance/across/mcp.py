@@ -8,7 +8,7 @@ from babelgate.conformance.across.model import File, Handle, Input, Meaning
 from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, Reply, Session
 from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
 
-_ASKS: Final = "a tool asks by elicitation, of which the judge has none"
+_NO_ELICITATION: Final = "a tool asks by elicitation, of which the judge has none"
 
 
 class Mcp(Driver):
@@ -17,9 +17,9 @@ class Mcp(Driver):
     lacks: ClassVar = {
         "stream": "the result of a call comes in one piece",
         "turns": "calls of a tool make no conversation",
-        "question": _ASKS,
-        "questions": _ASKS,
-        "approval": _ASKS,
+        "question": _NO_ELICITATION,
+        "questions": _NO_ELICITATION,
+        "approval": _NO_ELICITATION,
         "files": "a call holds no files",
         "cancel": "a call that is cancelled is not answered, so that nothing tells its end",
         "return": "a call cannot be looked at again",
@@ -27,12 +27,12 @@ class Mcp(Driver):
         "shared": "it has no ids for runs of other protocols",
     }
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._tools: dict[str, Any] = {}
 
     async def _enter(self) -> Session:
-        """A session of its own for each call, as scenarios are played side by side."""
+        """Open a session. Each call has its own, because scenarios are played concurrently."""
         fresh = Session(self.wire, self.place.of(""), None, VERSION, itertools.count(1))
         hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})
         version = dig(hello.result, "protocolVersion")
@@ -42,14 +42,14 @@ class Mcp(Driver):
         await session.tell("notifications/initialized")
         return session
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
         session = await self._enter()
         name, tool = await self._tool(session, agent or self.place.agent)
-        reply = await session.ask("tools/call", {"name": name, "arguments": _arguments(tool, said)})
+        reply = await session.ask("tools/call", {"name": name, "arguments": _arguments(tool, caller_input)})
         return Observation(_read_result(reply), Handle(agent), reply.exchange)
 
     async def _tool(self, session: Session, name: str) -> tuple[str, Any]:
-        """The tool of a name, or the first. Raises Broken."""
+        """Return the tool of a name, or without a name the first one. Raises Broken if it does not exist."""
         if not self._tools:
             listed = await session.ask("tools/list")
             self._tools = {str(dig(each, "name")): each for each in as_list(dig(listed.result, "tools"))}
@@ -61,27 +61,30 @@ class Mcp(Driver):
     async def look(self, handle: Handle) -> Observation:
         raise Broken(self.lacks["look"])
 
-    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
-        raise Broken(_ASKS)
+    async def answer_once(self, paused: Observation, answer: Any) -> Observation:
+        raise Broken(_NO_ELICITATION)
 
 
-def _arguments(tool: Any, said: Input) -> dict[str, Any]:
-    """The data that the trigger gives, or its text for each text that the tool needs."""
-    if (data := as_object(said.data)) is not None:
+def _arguments(tool: Any, caller_input: Input) -> dict[str, Any]:
+    """Return the arguments for a tool: the data of the trigger, or its text for each text that the tool requires."""
+    if (data := as_object(caller_input.data)) is not None:
         return data
     properties = as_object(dig(tool, "inputSchema", "properties")) or {}
     needed = [str(name) for name in as_list(dig(tool, "inputSchema", "required"))]
-    return {name: said.text for name in needed if dig(properties, name, "type") == "string"}
+    return {name: caller_input.text for name in needed if dig(properties, name, "type") == "string"}
 
 
 def _read_result(reply: Reply) -> Meaning:
-    """Raises Broken. A structured result is told once more as text; what is told as text alone is text."""
+    """Return the meaning of a tool's result. Raises Broken if the call was answered with a protocol error.
+
+    A text that repeats the structured result is dropped; all other texts are part of the answer.
+    """
     if reply.error is not None:
         raise Broken(f"an error of the protocol ({dig(reply.error, 'message')})", reply.exchange)
     content = as_list(dig(reply.result, "content"))
     texts = [str(dig(each, "text") or "") for each in content if dig(each, "type") == "text"]
     if dig(reply.result, "isError") is True:
-        # Of several texts the last says what went wrong, after what was said before.
+        # The last text is the error. The texts before it are output of the tool.
         return Meaning("failed", tuple(texts[:-1]), error="".join(texts[-1:]))
     structured = as_object(dig(reply.result, "structuredContent"))
     data = () if structured is None or structured.keys() == {"result"} else (structured,)

@@ -1,4 +1,5 @@
-"""What a run meant to its caller, in no protocol's words. Drivers read it from the wire; `compare` compares it."""
+"""Result of a run for its caller, independent of the protocol. Drivers read it from the wire, and `compare` compares
+it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,38 +13,38 @@ class File:
     name: str
     content: bytes
     media_type: str | None = None
-    """None where the protocol has none."""
+    """Media type, or None if the protocol does not report it."""
     url: str = ""
-    """Where it is, if that is told instead of its content."""
+    """URL of the content, if the protocol reports that instead of the content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     text: str
     value: Any = None
-    """Data that goes with it."""
+    """Data that belongs to the question."""
     schema: Any = None
-    """Of the answer."""
+    """JSON Schema of the answer."""
     id: str = field(default="", compare=False)
-    """Where the protocol has one."""
+    """Id of the question, if the protocol has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What a caller says."""
+    """Input from a caller."""
 
     text: str
     files: Sequence[File] = ()
     data: Any = None
-    """Structured input instead of the text, for agents that want it."""
+    """Structured input that replaces the text, for agents that need it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A run, by the ids that its protocol has for it, or by those that are the same in all protocols of the server."""
+    """Run, identified by the ids of its protocol or by ids that are valid in all protocols of the server."""
 
     agent: str
-    """As triggers name it; nothing: the server's only or first one."""
+    """Name of the agent, as in triggers. Empty means the server's only or first agent."""
     thread: str = ""
     task: str = ""
     run: str = ""
@@ -52,18 +53,18 @@ class Handle:
 @dataclass(frozen=True, slots=True)
 class Meaning:
     state: str
-    """submitted, working, asks, completed, failed or cancelled; else the protocol's own word."""
+    """State: submitted, working, asks, completed, failed or cancelled, or else the protocol's own word."""
     texts: Sequence[str] = ()
-    """By message, where the protocol has messages."""
+    """Texts of the answer, one for each message if the protocol has messages."""
     data: Sequence[Any] = ()
     files: Sequence[File] = ()
     questions: Sequence[Question] = ()
-    """That are open."""
+    """Open questions."""
     error: str = ""
     states: Sequence[str] | None = None
-    """In the order in which a stream told them; None where there was no stream."""
+    """States in the order in which a stream showed them, or None without a stream."""
     conversation: str = ""
-    """Of a second turn: `the same`, or `another` than that of the first."""
+    """Conversation of a second turn, compared with the first: `the same` or `another`."""
 
     @property
     def text(self) -> str:
@@ -72,18 +73,18 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """What one protocol told at one moment, and how."""
+    """Result that one protocol showed at one moment, with the exchanges that carried it."""
 
     protocol: str
     meaning: Meaning | None
-    """None: it could not be had, and `fault` says why."""
+    """Result, or None if it could not be read; `fault` says why."""
     exchanges: Sequence[Exchange] = ()
     telling: Exchange | None = None
-    """The one of them that says most of it; None: the last."""
+    """Exchange that carries most of the result. None means the last one."""
     losses: Mapping[str, str] = field(default_factory=dict[str, str])
-    """That the server declared, by feature."""
+    """Losses that the server declared, by feature."""
     fault: str = ""
     is_declined: bool = False
-    """The server said that it does not do such a thing, and did not fail at it."""
+    """True if the server answered that it does not support this; False if it failed."""
     shared: Handle | None = None
-    """By which ids the run is known in the server's other protocols, if it says so."""
+    """Ids of the run in the server's other protocols, if it reports them."""

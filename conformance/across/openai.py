@@ -1,4 +1,4 @@
-"""OpenAI's API: chat completions, and responses as Open Responses has them. An agent is a model, and is sent texts."""
+"""OpenAI's APIs: chat completions, and responses as in Open Responses. An agent is a model, and receives texts."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -12,15 +12,16 @@ from babelgate.conformance.across.model import Handle, Input, Meaning, Question
 from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
 from babelgate.conformance.wire.http import Stream
 
-_ASK: Final = "ask_caller"
+_ASK_TOOL: Final = "ask_caller"
 _HEADERS: Final[Mapping[str, str]] = {"Babelgate-Questions": "calls"}
-"""Has a Babelgate ask by calls of `ask_caller`, which show a question as such. Other servers ignore the header."""
+"""Header that makes a Babelgate ask by calls of `ask_caller`, which mark a question as such. Other servers ignore
+it."""
 _DONE: Final = "[DONE]"
-_ASKS: Final = "a question is an answer like any other: nothing waits for its caller"
+_NO_QUESTIONS: Final = "a question is an answer like any other: nothing waits for its caller"
 _LACKS: Final[Mapping[str, str]] = {
-    "question": _ASKS,
-    "questions": _ASKS,
-    "approval": _ASKS,
+    "question": _NO_QUESTIONS,
+    "questions": _NO_QUESTIONS,
+    "approval": _NO_QUESTIONS,
     "files": "an answer holds no files",
     "data": "an answer is text, from which data is not told apart",
     "shared": "it has no ids for runs of other protocols",
@@ -40,17 +41,17 @@ class _OpenAi(Driver):
         return await self.wire.request("POST", self._url(), sends=None, receives=None, body=body, headers=_HEADERS)
 
     @asynccontextmanager
-    async def _streamed(self, body: Mapping[str, Any]) -> AsyncGenerator[Stream]:
-        sent = {**body, "stream": True}
+    async def _open_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Stream]:
+        streamed = {**body, "stream": True}
         async with self.wire.stream(
-            "POST", self._url(), sends=None, receives=None, events="", body=sent, headers=_HEADERS
+            "POST", self._url(), sends=None, receives=None, events="", body=streamed, headers=_HEADERS
         ) as stream:
             if not _failure(stream.exchange):
                 check_stream(stream.exchange)
             yield stream
 
-    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
-        raise Broken(_ASKS)
+    async def answer_once(self, paused: Observation, answer: Any) -> Observation:
+        raise Broken(_NO_QUESTIONS)
 
 
 class Chat(_OpenAi):
@@ -65,17 +66,17 @@ class Chat(_OpenAi):
         "return": "an answer is not kept",
     }
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._turns: dict[str, Sequence[Any]] = {}
-        """What was said in a conversation, by a name of ours."""
+        """Messages of each conversation, by a name that this driver assigns."""
 
     def _body(self, agent: str, messages: Sequence[Any]) -> dict[str, Any]:
         return {"model": self._model(agent), "messages": list(messages)}
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
         before = self._turns[after.thread] if after is not None else ()
-        messages = (*before, {"role": "user", "content": _text_of(said)})
+        messages = (*before, {"role": "user", "content": _text_of(caller_input)})
         exchange = await self._post(self._body(agent, messages))
         handle = Handle(agent, after.thread if after is not None else uuid4().hex)
         if error := _failure(exchange):
@@ -87,15 +88,17 @@ class Chat(_OpenAi):
         texts = (content,) if isinstance(content, str) and content else ()
         self._turns[handle.thread] = (*messages, {"role": "assistant", "content": content})
         calls = [dig(call, "function") for call in as_list(dig(choice, "message", "tool_calls"))]
-        meaning = Meaning(_finished(dig(choice, "finish_reason")), texts, questions=_questions(calls))
+        meaning = Meaning(_state_of_reason(dig(choice, "finish_reason")), texts, questions=_questions(calls))
         return Observation(meaning, handle, exchange)
 
     async def look(self, handle: Handle) -> Observation:
         raise Broken(self.lacks["look"])
 
     @asynccontextmanager
-    async def stream(self, agent: str, said: Input) -> AsyncGenerator[Live]:
-        async with self._streamed(self._body(agent, [{"role": "user", "content": _text_of(said)}])) as stream:
+    async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
+        async with self._open_stream(
+            self._body(agent, [{"role": "user", "content": _text_of(caller_input)}])
+        ) as stream:
             yield _LiveChat(stream, agent)
 
 
@@ -104,7 +107,7 @@ class _LiveChat(Live):
         super().__init__(stream, agent)
         self._text = ""
         self._calls: dict[Any, dict[str, str]] = {}
-        """Name and arguments, by index."""
+        """Names and arguments of tool calls, by index."""
         self._error = _failure(stream.exchange)
         self._state = "failed" if self._error else "working"
 
@@ -113,16 +116,16 @@ class _LiveChat(Live):
             return
         chunk = frame.json
         if (error := dig(chunk, "error")) is not None:
-            self._state, self._error = "failed", _said(error)
+            self._state, self._error = "failed", _error_message(error)
         for choice in as_list(dig(chunk, "choices")):
             content, reason = dig(choice, "delta", "content"), dig(choice, "finish_reason")
             self._text += content if isinstance(content, str) else ""
             for call in as_list(dig(choice, "delta", "tool_calls")):
-                told = self._calls.setdefault(dig(call, "index"), {"name": "", "arguments": ""})
-                for name in told:
-                    told[name] += str(dig(call, "function", name) or "")
+                call_parts = self._calls.setdefault(dig(call, "index"), {"name": "", "arguments": ""})
+                for name in call_parts:
+                    call_parts[name] += str(dig(call, "function", name) or "")
             if reason is not None and self._state == "working":
-                self._state = _finished(reason)
+                self._state = _state_of_reason(reason)
 
     def read_so_far(self) -> Observation:
         texts = (self._text,) if self._text else ()
@@ -130,9 +133,9 @@ class _LiveChat(Live):
         return Observation(Meaning(self._state, texts, questions=questions, error=self._error), Handle(self.agent))
 
     def now(self) -> Observation:
-        """Its stream tells no states."""
-        told = super().now()
-        return replace(told, meaning=replace(told.meaning, states=None))
+        """Return what the stream has shown so far. Chat streams report no states."""
+        observation = super().now()
+        return replace(observation, meaning=replace(observation.meaning, states=None))
 
 
 class Responses(_OpenAi):
@@ -145,25 +148,25 @@ class Responses(_OpenAi):
         "return": "a response ends with its connection",
     }
 
-    def _body(self, agent: str, said: Input, after: Handle | None) -> dict[str, Any]:
+    def _body(self, agent: str, caller_input: Input, after: Handle | None) -> dict[str, Any]:
         earlier = {"previous_response_id": after.run} if after is not None else {}
-        return {"model": self._model(agent), "input": _text_of(said), "store": True, **earlier}
+        return {"model": self._model(agent), "input": _text_of(caller_input), "store": True, **earlier}
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
-        exchange = await self._post(self._body(agent, said, after))
+    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+        exchange = await self._post(self._body(agent, caller_input, after))
         if error := _failure(exchange):
             return Observation(Meaning("failed", error=error), Handle(agent), exchange)
         return _read_response(agent, read_success(exchange), exchange, after)
 
     async def look(self, handle: Handle) -> Observation:
         exchange = await self.wire.request("GET", self._url(handle.run), sends=None, receives=None)
-        if exchange.status == 404:  # to keep responses is left to the server
+        if exchange.status == 404:  # Servers need not store responses.
             raise Broken("the response is not kept", exchange, is_declined=True)
         return _read_response(handle.agent, read_success(exchange), exchange)
 
     @asynccontextmanager
-    async def stream(self, agent: str, said: Input) -> AsyncGenerator[Live]:
-        async with self._streamed(self._body(agent, said, None)) as stream:
+    async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
+        async with self._open_stream(self._body(agent, caller_input, None)) as stream:
             yield _LiveResponse(stream, agent)
 
 
@@ -172,7 +175,7 @@ class _LiveResponse(Live):
         super().__init__(stream, agent)
         self._response: Any = {}
         self._texts: dict[tuple[str, int], str] = {}
-        """By item and part, in the order in which they began."""
+        """Texts by item and part, in the order in which they began."""
         self._error = _failure(stream.exchange)
 
     def read(self, frame: Frame) -> None:
@@ -184,7 +187,7 @@ class _LiveResponse(Live):
                 at = (str(dig(event, "item_id")), int(dig(event, "content_index") or 0))
                 self._texts[at] = self._texts.get(at, "") + str(dig(event, "delta") or "")
             case "error":
-                self._error = _said(dig(event, "error") or event)
+                self._error = _error_message(dig(event, "error") or event)
             case _ if dig(event, "response") is not None:
                 self._response = dig(event, "response")
                 self.at(_state(self._response))
@@ -192,48 +195,56 @@ class _LiveResponse(Live):
                 pass
 
     def read_so_far(self) -> Observation:
-        """What was said in pieces, and not what the last event repeats of it."""
-        told = _read_response(self.agent, self._response, self.stream.exchange)
+        """Return the streamed texts, without the output that the last event repeats."""
+        observation = _read_response(self.agent, self._response, self.stream.exchange)
         texts: dict[str, str] = {}
         for (item, _), text in self._texts.items():
             texts[item] = texts.get(item, "") + text
-        state = "failed" if self._error else told.meaning.state
-        error = told.meaning.error or self._error
-        return replace(told, meaning=replace(told.meaning, state=state, error=error, texts=tuple(texts.values())))
+        state = "failed" if self._error else observation.meaning.state
+        error = observation.meaning.error or self._error
+        return replace(
+            observation, meaning=replace(observation.meaning, state=state, error=error, texts=tuple(texts.values()))
+        )
 
 
-def _text_of(said: Input) -> Any:
-    """There is no structured input: agents that want it get what they are told in words."""
-    if said.files:
+def _text_of(caller_input: Input) -> Any:
+    """Return the text of an input. The API has no structured input, so agents that need it receive it as text."""
+    if caller_input.files:
         raise Broken(_LACKS["files"])
-    return said.text
+    return caller_input.text
 
 
 def _failure(exchange: Exchange) -> str:
-    """What a server that failed at the answer says of it, or nothing: the API has no answer that has failed."""
+    """Return the error of a response with a server error, or an empty string. The API has no response for a failed
+    run."""
     if (exchange.status or 0) < 500 or exchange.status == 501:
         return ""
-    return _said(dig(exchange.json, "error")) or f"status {exchange.status}"
+    return _error_message(dig(exchange.json, "error")) or f"status {exchange.status}"
 
 
-def _said(error: Any) -> str:
+def _error_message(error: Any) -> str:
     return str(dig(error, "message") or "")
 
 
-def _finished(reason: Any) -> str:
+def _state_of_reason(reason: Any) -> str:
     return {"stop": "completed", "tool_calls": "asks"}.get(reason, str(reason))
 
 
 def _questions(calls: Iterable[Any]) -> tuple[Question, ...]:
-    """The API has calls of the caller's tools. A gateway like Babelgate asks by one of a tool of its own."""
+    """Return the questions among tool calls.
+
+    The API knows only calls of the caller's tools. A gateway like Babelgate asks by calling its own tool.
+    """
     found: list[Question] = []
     for call in calls:
         try:
-            told = parse_json(str(dig(call, "arguments"))) if dig(call, "name") == _ASK else None
+            arguments = parse_json(str(dig(call, "arguments"))) if dig(call, "name") == _ASK_TOOL else None
         except NotJson:
             continue
-        if told is not None:
-            found.append(Question(str(dig(told, "question") or ""), dig(told, "value"), dig(told, "schema")))
+        if arguments is not None:
+            found.append(
+                Question(str(dig(arguments, "question") or ""), dig(arguments, "value"), dig(arguments, "schema"))
+            )
     return tuple(found)
 
 
@@ -254,6 +265,6 @@ def _read_response(agent: str, response: Any, exchange: Exchange, after: Handle 
     is_next = after is not None and dig(response, "previous_response_id") == after.run
     thread = after.thread if after is not None and is_next else id
     calls = [item for item in as_list(dig(response, "output")) if dig(item, "type") == "function_call"]
-    questions, error = _questions(calls), _said(dig(response, "error"))
+    questions, error = _questions(calls), _error_message(dig(response, "error"))
     meaning = Meaning(_state(response), tuple(filter(None, texts)), questions=questions, error=error)
     return Observation(meaning, Handle(agent, thread, run=id), exchange)

@@ -1,4 +1,5 @@
-"""Plays every scenario through every protocol, and looks at each run through the others if the server shares runs."""
+"""Player of the scenarios: each through every protocol. If the server shares runs, it also reads each run through the
+others."""
 
 import asyncio
 import time
@@ -19,27 +20,29 @@ from babelgate.conformance.wire.credentials import credentials_by_origin, hide_c
 from babelgate.conformance.wire.exchange import Exchange
 from babelgate.conformance.wire.http import EXCHANGES, Unanswered, Wire
 
-_AT_A_TIME: Final = 6
-"""Scenarios of all protocols together."""
+_CONCURRENCY: Final = 6
+"""Maximum number of scenarios that run concurrently, over all protocols."""
 
 
 class NothingToCompare(Exception):
-    """Less than two protocols are spoken, or no scenario is called as was asked; the message says which."""
+    """Error for a comparison that is impossible: fewer than two protocols answered, or no scenario matches the filter.
+    The message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One scenario."""
+    """Results of one scenario."""
 
     scenario: Scenario
     shots: Mapping[str, Mapping[str, Shot]]
-    """What each protocol told of its own run: by protocol, then by moment."""
-    seen: Mapping[tuple[str, str], Mapping[str, Shot]]
-    """What the second protocol told of the first one's run, in the same way. Only where runs are shared."""
+    """Shots of each protocol's own run, by protocol and moment."""
+    cross_shots: Mapping[tuple[str, str], Mapping[str, Shot]]
+    """Shots of a run that the first protocol made, read through the second, by moment. Only if the server shares
+    runs."""
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Protocols that have no words for it, and why."""
+    """Protocols that cannot express the scenario, each with the reason."""
     skipped: str = ""
-    """Why nobody has played it."""
+    """Reason why the scenario was not played."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ async def play(
     only: Sequence[str] = (),
     observe: Callable[[str], None] = lambda _: None,
 ) -> Record:
-    """Raises NothingToCompare, and Unanswered if nobody is there."""
+    """Play the scenarios and return the record. Raises NothingToCompare, and Unanswered if no server answers."""
     started = time.monotonic()
     secrets = secrets_of(urls, [options.headers])
     options = replace(options, credentials=credentials_by_origin(urls))
@@ -84,9 +87,9 @@ async def play(
     ) as wire:
         found = await find(wire, urls, [*agents])
         if len(found) < 2:
-            told = " and ".join(each.driver.title for each in found) or "no protocol that can be compared"
-            raise NothingToCompare(f"{', '.join(urls)}: it speaks {told}; two are needed")
-        gate = asyncio.Semaphore(_AT_A_TIME)
+            titles = " and ".join(each.driver.title for each in found) or "no protocol that can be compared"
+            raise NothingToCompare(f"{', '.join(urls)}: it speaks {titles}; two are needed")
+        gate = asyncio.Semaphore(_CONCURRENCY)
         played: list[Played] = []
         for scenario in chosen:
             observe(scenario.name)
@@ -111,12 +114,16 @@ async def _play_scenario(
         for part in parts:
             tasks.create_task(part.play(), name=f"{scenario.name} by {part.driver.name}")
     shots = {part.driver.name: part.shots for part in parts}
-    seen = {(part.driver.name, other): told for part in parts for other, told in part.seen.items()}
-    return Played(scenario, shots, seen, lacks)
+    cross_shots = {
+        (part.driver.name, other): shots_through_other
+        for part in parts
+        for other, shots_through_other in part.cross_shots.items()
+    }
+    return Played(scenario, shots, cross_shots, lacks)
 
 
 class _Part:
-    """One scenario through one protocol."""
+    """Play of one scenario through one protocol."""
 
     def __init__(
         self, scenario: Scenario, driver: Driver, others: Sequence[Driver], trigger: Trigger, gate: asyncio.Semaphore
@@ -127,7 +134,7 @@ class _Part:
         self.trigger = trigger
         self.gate = gate
         self.shots: dict[str, Shot] = {}
-        self.seen: dict[str, dict[str, Shot]] = {}
+        self.cross_shots: dict[str, dict[str, Shot]] = {}
 
     async def play(self) -> None:
         async with self.gate:
@@ -138,17 +145,19 @@ class _Part:
                     async for moment in moments:
                         await self._take(moment, exchanges)
                         exchanges.clear()
-            except Exception as error:  # a server may say anything, and the others are compared all the same
+            except (
+                Exception
+            ) as error:  # A server may send anything. The other protocols are compared even if one fails.
                 self.shots["the rest"] = _fault(self.driver, error, exchanges)
 
     async def _take(self, moment: Moment, exchanges: list[Exchange]) -> None:
-        shot = _take_shot(self.driver, await self.driver.fetch_files(moment.told), exchanges)
+        shot = _take_shot(self.driver, await self.driver.fetch_files(moment.observation), exchanges)
         self.shots[moment.name] = shot
         if moment.is_at_rest and shot.shared is not None:
             for other in self.others:
                 if "shared" in other.lacks:
                     continue
-                self.seen.setdefault(other.name, {})[moment.name] = await _look_through(other, shot.shared)
+                self.cross_shots.setdefault(other.name, {})[moment.name] = await _look_through(other, shot.shared)
 
 
 async def _look_through(driver: Driver, handle: Handle) -> Shot:
@@ -162,10 +171,15 @@ async def _look_through(driver: Driver, handle: Handle) -> Shot:
         EXCHANGES.reset(token)
 
 
-def _take_shot(driver: Driver, told: Observation, exchanges: Sequence[Exchange]) -> Shot:
-    kept = list(exchanges)
+def _take_shot(driver: Driver, observation: Observation, exchanges: Sequence[Exchange]) -> Shot:
+    evidence = list(exchanges)
     return Shot(
-        driver.name, told.meaning, kept, told.exchange, losses_of(kept), shared=find_shared_ids(told.handle.agent, kept)
+        driver.name,
+        observation.meaning,
+        evidence,
+        observation.exchange,
+        losses_of(evidence),
+        shared=find_shared_ids(observation.handle.agent, evidence),
     )
 
 

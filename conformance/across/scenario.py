@@ -1,4 +1,4 @@
-"""What is played through each protocol: for every scenario the moments at which is looked at what its caller knows."""
+"""Scenarios that are played through each protocol, and the moments at which their results are compared."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
@@ -10,15 +10,15 @@ from babelgate.conformance.trigger import Trigger
 from babelgate.conformance.wire.http import Unanswered
 
 _FILE: Final = File("across.bin", b"\x00\x01\xfe\xff across\r\n", "application/octet-stream")
-"""Bytes that are no text, which some protocols have to encode."""
+"""Bytes that are not text, which some protocols have to encode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     name: str
-    told: Observation
+    observation: Observation
     is_at_rest: bool = True
-    """Nothing changes until the scenario goes on, so other protocols can be asked for the same run."""
+    """True if nothing changes until the scenario continues, so that other protocols can read the same run."""
 
 
 Play = Callable[[Driver, Trigger], AsyncGenerator[Moment]]
@@ -28,11 +28,11 @@ Play = Callable[[Driver, Trigger], AsyncGenerator[Moment]]
 class Scenario:
     name: str
     behaviour: str
-    """That the agent is brought to."""
+    """Behaviour that the agent has to show."""
     about: str
     play: Play
     needs: str = ""
-    """What a protocol has to have for it."""
+    """Ability that the protocol needs."""
 
 
 def _input_of(trigger: Trigger) -> Input:
@@ -44,10 +44,10 @@ async def _plain(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
 
 
 async def _stream(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
-    told = await driver.tell(trigger.agent, _input_of(trigger))
-    yield Moment("stream", told)
+    observation = await driver.tell(trigger.agent, _input_of(trigger))
+    yield Moment("stream", observation)
     if "look" not in driver.lacks:
-        yield Moment("afterwards", await driver.look(told.handle), is_at_rest=False)
+        yield Moment("afterwards", await driver.look(observation.handle), is_at_rest=False)
 
 
 async def _turns(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
@@ -55,14 +55,14 @@ async def _turns(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
     yield Moment("first turn", first, is_at_rest=False)
     second = await driver.send(trigger.agent, _input_of(trigger), first.handle)
     is_same = bool(first.handle.thread) and first.handle.thread == second.handle.thread
-    told = "" if "conversation" in driver.lacks else "the same" if is_same else "another"
-    yield Moment("second turn", replace(second, meaning=replace(second.meaning, conversation=told)))
+    conversation = "" if "conversation" in driver.lacks else "the same" if is_same else "another"
+    yield Moment("second turn", replace(second, meaning=replace(second.meaning, conversation=conversation)))
 
 
 async def _question(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
-    asked = await driver.send(trigger.agent, _input_of(trigger))
-    yield Moment("asked", asked)
-    yield Moment("answered", await driver.answer(asked, trigger.answer))
+    paused = await driver.send(trigger.agent, _input_of(trigger))
+    yield Moment("asked", paused)
+    yield Moment("answered", await driver.answer(paused, trigger.answer))
 
 
 async def _files(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
@@ -79,7 +79,7 @@ async def _cancel(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
             while not live.read_so_far().meaning.text and await live.next():
                 pass
         except Unanswered:
-            pass  # an agent that says nothing at first can be cancelled all the same
+            pass  # An agent that sends no output at first can still be cancelled.
         handle = live.now().handle
         await driver.cancel(handle)
     yield Moment("cancelled", await driver.wait_for_end(handle))

@@ -1,4 +1,4 @@
-"""What a record comes to: where protocols agree, what is lost with a word said of it, and what without."""
+"""Verdict on a record: where protocols agree, and which losses are declared or undeclared."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,19 +13,20 @@ _PREFIX = "across/"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Two protocols do not say the same."""
+    """Difference between two protocols, as found in one scenario."""
 
     scenario: str
     moment: str
     here: Shot
-    """What most protocols say; of a run that is looked at through another protocol, what its caller was told."""
+    """Shot that most protocols agree with. For a run that is read through another protocol: the shot of the
+    protocol that made it."""
     there: Shot
-    """What this one says."""
+    """Shot that differs."""
     difference: Difference
     is_shared: bool
-    """It is one run, seen through two protocols, and not one of each."""
-    known: str = ""
-    """Why it is as expected, of the baseline."""
+    """True if both shots are of one run, read through two protocols; False if each protocol made its own."""
+    reason: str = ""
+    """Reason from the baseline, if the difference is expected."""
 
     @property
     def id(self) -> str:
@@ -34,12 +35,12 @@ class Finding:
 
     @property
     def is_against(self) -> bool:
-        return not self.difference.declared and not self.known
+        return not self.difference.declared and not self.reason
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Two protocols: at how many moments they were compared, and in how much they differ."""
+    """Numbers of compared moments, and of differences, between one protocol and another."""
 
     compared: int = 0
     declared: int = 0
@@ -54,11 +55,11 @@ class Verdict:
     record: Record
     findings: Sequence[Finding]
     pairs: Mapping[tuple[str, str], Cell]
-    """Each protocol by itself, compared with each other."""
+    """Comparisons of each protocol's own runs with those of each other protocol."""
     shared: Mapping[tuple[str, str], Cell]
-    """Runs made through the first and looked at through the second."""
+    """Comparisons of runs made through the first protocol and read through the second."""
     stale: Sequence[str] = ()
-    """Entries of the baseline for which there is no difference any more."""
+    """Baseline entries without a difference."""
     played: int = field(default=0)
 
     @property
@@ -70,7 +71,7 @@ class Verdict:
         return self.played > 0 and not self.against and not self.stale
 
     def mark(self, scenario: Played, protocol: str) -> str:
-        """Of a scenario in a protocol, for a table."""
+        """Return the mark of a scenario in a protocol, for a table."""
         if scenario.skipped:
             return "?"
         if protocol in scenario.lacks:
@@ -86,7 +87,7 @@ class Verdict:
 def judge(record: Record, baseline: Mapping[str, str] | None = None) -> Verdict:
     entries = {id: why for id, why in (baseline or {}).items() if id.startswith(_PREFIX)}
     findings = [
-        replace(each, known=entries.get(each.id, ""))
+        replace(each, reason=entries.get(each.id, ""))
         for played in record.played
         for each in (*_compare_alone(played, record.protocols), *_compare_shared(played))
     ]
@@ -96,8 +97,8 @@ def judge(record: Record, baseline: Mapping[str, str] | None = None) -> Verdict:
         for one, other in combinations(record.protocols, 2):
             cell = _cell(played.shots.get(one, {}), played.shots.get(other, {}))
             pairs[one, other] = pairs[other, one] = pairs.get((one, other), Cell()) + cell
-        for (made, seen), shots in played.seen.items():
-            shared[made, seen] = shared.get((made, seen), Cell()) + _cell(played.shots[made], shots)
+        for (maker, reader), shots in played.cross_shots.items():
+            shared[maker, reader] = shared.get((maker, reader), Cell()) + _cell(played.shots[maker], shots)
     there = {each.id for each in findings}
     played_names = {each.scenario.name for each in record.played}
     stale = [id for id in entries if id not in there and _scenario_of(id) in played_names]
@@ -117,22 +118,22 @@ def _cell(here: Mapping[str, Shot], there: Mapping[str, Shot]) -> Cell:
 
 
 def _compare_alone(played: Played, protocols: Sequence[str]) -> Iterator[Finding]:
-    """Each protocol by itself: against the one that most agree with."""
+    """Compare each protocol's own runs with the protocol that most others agree with."""
     moments = dict.fromkeys(moment for shots in played.shots.values() for moment in shots)
     for moment in moments:
         shots = [played.shots[name][moment] for name in protocols if moment in played.shots.get(name, {})]
         yield from _faults(played, moment, shots)
-        told = [shot for shot in shots if not shot.fault]
+        readable = [shot for shot in shots if not shot.fault]
         found: dict[str, dict[tuple[str, str], Difference]] = {aspect: {} for aspect in ASPECTS}
-        for one, other in product(told, repeat=2):
+        for one, other in product(readable, repeat=2):
             for difference in differences(one, other):
                 found[difference.aspect][one.protocol, other.protocol] = difference
         for each in found.values():
-            yield from _of_aspect(played, moment, told, each)
+            yield from _of_aspect(played, moment, readable, each)
 
 
 def _faults(played: Played, moment: str, shots: Sequence[Shot]) -> Iterator[Finding]:
-    """What could not be had is wrong, also where all protocols fail at it."""
+    """Yield a finding for each result that could not be read, even if all protocols failed."""
     for shot in shots:
         if shot.fault:
             well = (each for each in played.shots.values() if not any(one.fault for one in each.values()))
@@ -145,7 +146,7 @@ def _faults(played: Played, moment: str, shots: Sequence[Shot]) -> Iterator[Find
 def _of_aspect(
     played: Played, moment: str, shots: Sequence[Shot], found: Mapping[tuple[str, str], Difference]
 ) -> Iterator[Finding]:
-    """`found`: in one aspect, which two protocols differ, in both orders."""
+    """Yield the findings in one aspect. `found`: differences of each two protocols, in both orders."""
     if not found:
         return
     name = played.scenario.name
@@ -157,7 +158,7 @@ def _of_aspect(
         if difference is not None:
             named |= set() if difference.declared else {there.protocol}
             yield Finding(name, moment, here, there, difference, is_shared=False)
-    # Two that differ from each other without a word said of it, whatever the reference has declared.
+    # Two protocols can differ from each other without a declared loss even if the reference declared one.
     for one, other in combinations(shots, 2):
         difference = found.get((one.protocol, other.protocol))
         if difference is not None and not difference.declared and not named & {one.protocol, other.protocol}:
@@ -165,8 +166,8 @@ def _of_aspect(
 
 
 def _compare_shared(played: Played) -> Iterator[Finding]:
-    for (made, _), shots in played.seen.items():
+    for (maker, _), shots in played.cross_shots.items():
         for moment, there in shots.items():
-            here = played.shots[made][moment]
+            here = played.shots[maker][moment]
             for difference in differences(here, there):
                 yield Finding(played.scenario.name, moment, here, there, difference, is_shared=True)

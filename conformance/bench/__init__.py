@@ -1,7 +1,9 @@
-"""The bench: gives the same tasks to several agents through AIEF's `/ap/v1`, and says how they compare.
+"""Benchmark: gives the same tasks to several agents through AIEF's `/ap/v1` and compares their results.
 
-`task` is what people write, `suite` reads and checks it. `attempt` puts one task to one agent over `server`, and judges
-what came back by `check`; whatever of that is foreign code or a foreign pattern runs in the `sandbox`. `run` makes all
-attempts, `journal` keeps them, `summary` turns them into figures with the `stats` that belong to them, and `report`
-shows those. `session` is all of it together.
+- `task` defines the format of task files, and `suite` reads and checks them.
+- `attempt` gives one task to one agent through `server`, and judges the result by `check`.
+- `sandbox` runs foreign code and patterns of a check.
+- `run` makes all attempts, and `journal` records them.
+- `summary` computes figures with `stats`, and `report` shows them.
+- `session` combines all of these.
 """

@@ -1,8 +1,8 @@
-"""The challenge files of agbenchmark 0.0.10, read where the package lies: what it asks, judged by its own rules.
+"""Reader for the challenge files of agbenchmark 0.0.10, which are judged by agbenchmark's own rules.
 
-A challenge is a folder with `data.json`, `artifacts_in` that the agent is given, and `custom_python` that is put beside
-its files when it is done. Of the four kinds of checks (`ground.eval.type`), `file`, `python` and `pytest` are read;
-`llm` asks a model, and is left out with a note.
+A challenge is a folder with `data.json`, with `artifacts_in` for the agent, and with `custom_python`, which is added to
+its files when it is done. Of the four kinds of checks (`ground.eval.type`), `file`, `python` and `pytest` are
+supported. `llm` needs a model, and is left out with a note.
 """
 
 import json
@@ -18,12 +18,12 @@ from babelgate.conformance.bench.suite import LoadedTask, Suite, SuiteError, Upl
 from babelgate.conformance.bench.task import FILE_LIMIT, Check, Task
 
 _IGNORED: Final = ("deprecated", "library")
-"""Folders below `challenges` that agbenchmark itself leaves out (`generate_test.challenge_should_be_ignored`). Named as
-the path, they are read."""
+"""Folders below `challenges` that agbenchmark itself leaves out (`generate_test.challenge_should_be_ignored`). They are
+read if the path names them."""
 _STEPS: Final = 10_000
-"""It counts no steps: the time is its only bound."""
+"""Maximum number of steps. agbenchmark counts none: only time limits a challenge."""
 _TIMEOUT: Final = 60
-"""Seconds for a check; and for a challenge whose `cutoff` is 0 (`generate_test.create_single_test`)."""
+"""Timeout for a check, in seconds, and for a challenge whose `cutoff` is 0 (`generate_test.create_single_test`)."""
 _MEMORY: Final = 2048
 
 _CODE: Final = """
@@ -64,8 +64,11 @@ def why(text):
         return repr(missing[0]) + " is not in " + repr(text[:200])
     return repr(wrong[0]) + " is in " + repr(text[:200]) if wrong else None
 """
-"""The rules of `Challenge.get_artifacts_out` and `Challenge.scoring`: a pattern that begins with a point is a suffix,
-one content that has all words is enough, and a program that says `error` on stderr has failed."""
+"""Python check by the rules of `Challenge.get_artifacts_out` and `Challenge.scoring`.
+
+A pattern that begins with a period is a suffix. One content that has all words is enough. A program that prints `error`
+on stderr has failed.
+"""
 
 
 def _none_to_empty(value: object) -> object:
@@ -109,7 +112,7 @@ class _Found:
 
 
 def load_agbenchmark(source: str) -> Suite:
-    """`source` = the package's folder, or `challenges` or any folder below it. Raises SuiteError."""
+    """Read the challenges below the package's folder, its `challenges`, or any folder below. Raises SuiteError."""
     root = Path(source)
     if not root.is_dir():
         raise SuiteError(f"{source}: there is no such folder: name that of the package agbenchmark, or its challenges")
@@ -134,8 +137,8 @@ def load_agbenchmark(source: str) -> Suite:
     if not read:
         raise SuiteError(f"{source}: there is no challenge of agbenchmark in it (data.json)")
     needs = {name: _needs(found.challenge, read) for name, found in read.items()}
-    _refuse_circles(source, {name: known for name, (known, _) in needs.items()})
-    tasks = [replace(_build_task(read[name], known), notes=tuple(lost)) for name, (known, lost) in needs.items()]
+    _refuse_circles(source, {name: needed for name, (needed, _) in needs.items()})
+    tasks = [replace(_build_task(read[name], needed), notes=tuple(lost)) for name, (needed, lost) in needs.items()]
     return Suite("agbenchmark", source, tuple(tasks), "The challenges of agbenchmark 0.0.10.", tuple(notes))
 
 
@@ -150,14 +153,16 @@ def _read(path: Path, problems: list[str]) -> _Found | None:
     return None
 
 
-def _needs(challenge: _Challenge, known: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The challenges that it depends on, and notes of those that there are none of. Some are named with an underscore
-    too many (`TestRevenueRetrieval_1.0`), and others are of the past."""
-    by_letters = {_letters(name): name for name in known}
+def _needs(challenge: _Challenge, challenges: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the challenges that a challenge depends on, and notes on those that do not exist.
+
+    Some are written with an extra underscore (`TestRevenueRetrieval_1.0`), and others no longer exist.
+    """
+    by_letters = {_letters(name): name for name in challenges}
     needs: list[str] = []
     notes: list[str] = []
     for wanted in challenge.dependencies:
-        name = wanted if wanted in known else by_letters.get(_letters(wanted))
+        name = wanted if wanted in challenges else by_letters.get(_letters(wanted))
         if name is None:
             notes.append(f"it depends on {wanted}, which is not among the challenges: it is tried all the same")
         else:
@@ -174,8 +179,8 @@ def _refuse_circles(source: str, needs: Mapping[str, Sequence[str]]) -> None:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         circle: list[str] = error.args[1]
-        said = " → ".join(reversed(circle))
-        raise SuiteError(f"{source}: these challenges depend on each other in a circle: {said}") from None
+        path = " → ".join(reversed(circle))
+        raise SuiteError(f"{source}: these challenges depend on each other in a circle: {path}") from None
 
 
 def _build_task(found: _Found, needs: Sequence[str]) -> LoadedTask:
@@ -205,7 +210,7 @@ def _build_task(found: _Found, needs: Sequence[str]) -> LoadedTask:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Those right in it; agbenchmark looks no deeper."""
+    """Yield the files directly in the folder, which is as deep as agbenchmark looks."""
     for path in sorted(folder.glob("*")):
         if path.is_file() and path.stat().st_size <= FILE_LIMIT:
             yield path.name, path.read_bytes()

@@ -1,4 +1,4 @@
-"""One attempt: an agent at a task, from the creation of the task to the verdict of its checks."""
+"""Attempt: one agent performs one task, from its creation to the verdicts of the checks."""
 
 import asyncio
 import hashlib
@@ -15,38 +15,39 @@ from babelgate.conformance.bench.sandbox import Matcher
 from babelgate.conformance.bench.server import Artifact, Server, ServerError, Step
 from babelgate.conformance.bench.suite import LoadedTask
 
-_KEPT: Final = 4000
-"""Characters of an output that go into the record."""
-_TRANSFER: Final = 300.0
-"""Seconds for what stands outside of a task's own timeout: uploads before its steps, downloads after them."""
+_MAX_OUTPUT: Final = 4000
+"""Maximum number of characters of an output in the record."""
+_TRANSFER_TIMEOUT: Final = 300.0
+"""Timeout in seconds for the uploads before the steps, and for the downloads after them. They do not count towards the
+timeout of the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An agent under its name in the bench."""
+    """Agent with its name in the benchmark."""
 
     name: str
     server: Server
 
 
 def seed_of(seed: int, task: str, repetition: int) -> int:
-    """Of an attempt: the same for every agent, so that they are compared on equal terms."""
-    made = hashlib.sha256(f"{seed}/{task}/{repetition}".encode()).digest()
-    return int.from_bytes(made[:4])
+    """Return the seed of an attempt, which is the same for every agent."""
+    digest = hashlib.sha256(f"{seed}/{task}/{repetition}".encode()).digest()
+    return int.from_bytes(digest[:4])
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What is known so far; an attempt that is cut off has this much."""
+class _State:
+    """State of an attempt so far, which an interrupted attempt reports."""
 
     task_id: str = ""
     steps: list[Step] = field(default_factory=list[Step])
     seconds: list[float] = field(default_factory=list[float])
     first_output: float | None = None
     uploads: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """By the id that the server gave them."""
+    """Content of the uploads, by artifact id."""
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """The agent's, by path."""
+    """Content of the agent's files, by path."""
 
     @property
     def error(self) -> str | None:
@@ -57,8 +58,8 @@ class _Seen:
         return add_usages(normal(step.usage) for step in self.steps)
 
 
-class _Over(Exception):
-    """There is no verdict to come."""
+class _NoVerdict(Exception):
+    """Signal that ends an attempt without a verdict."""
 
     def __init__(self, outcome: Outcome, why: str) -> None:
         super().__init__(why)
@@ -67,110 +68,112 @@ class _Over(Exception):
 
 
 async def attempt(
-    contender: Contender, asked: LoadedTask, repetition: int, seed: int, matcher: Matcher, prices: Prices
+    contender: Contender, loaded: LoadedTask, repetition: int, seed: int, matcher: Matcher, prices: Prices
 ) -> Attempt:
-    """Never raises for what an agent or its server does."""
-    task, seen = asked.task, _Seen()
-    own = seed_of(seed, task.name, repetition)
+    """Make an attempt and return its record. Raises nothing for errors of an agent or its server."""
+    task, state = loaded.task, _State()
+    attempt_seed = seed_of(seed, task.name, repetition)
     started = datetime.now(UTC)
     verdicts: Sequence[Verdict] = ()
     try:
-        await _perform(contender.server, asked, own, seen)
-        verdicts = await _judge_attempt(asked, seen, own, matcher)
-        outcome, why = _outcome(asked, verdicts, seen.error)
-    except _Over as over:
+        await _perform(contender.server, loaded, attempt_seed, state)
+        verdicts = await _judge_attempt(loaded, state, attempt_seed, matcher)
+        outcome, why = _outcome(loaded, verdicts, state.error)
+    except _NoVerdict as over:
         outcome, why = over.outcome, over.why
-    usage = seen.usage
+    usage = state.usage
     return Attempt(
         agent=contender.name,
         task=task.name,
         repetition=repetition,
-        seed=own,
+        seed=attempt_seed,
         outcome=outcome,
         why=why[:1000],
         checks=tuple(VerdictRecord(check=each.check, passed=each.passed, why=each.why[:1000]) for each in verdicts),
         started_at=started.isoformat(timespec="milliseconds"),
-        seconds=round(sum(seen.seconds), 6),
-        first_output=None if seen.first_output is None else round(seen.first_output, 6),
-        step_seconds=tuple(round(each, 6) for each in seen.seconds),
-        artifacts=tuple(sorted(seen.files)),
+        seconds=round(sum(state.seconds), 6),
+        first_output=None if state.first_output is None else round(state.first_output, 6),
+        step_seconds=tuple(round(each, 6) for each in state.seconds),
+        artifacts=tuple(sorted(state.files)),
         usage=usage,
         cost=prices.cost(contender.name, usage),
-        outputs=tuple(step.output[:_KEPT] for step in seen.steps),
-        task_id=seen.task_id,
+        outputs=tuple(step.output[:_MAX_OUTPUT] for step in state.steps),
+        task_id=state.task_id,
     )
 
 
-async def _perform(server: Server, asked: LoadedTask, seed: int, seen: _Seen) -> None:
-    task = asked.task
+async def _perform(server: Server, loaded: LoadedTask, seed: int, state: _State) -> None:
+    task = loaded.task
     more = {**task.additional_input, **({"seed": seed} if task.seed else {})}
     try:
-        async with asyncio.timeout(_TRANSFER):
-            seen.task_id = await server.create(task.input, more)
-            for upload in asked.uploads:
-                seen.uploads[await server.upload(seen.task_id, upload)] = upload.data
+        async with asyncio.timeout(_TRANSFER_TIMEOUT):
+            state.task_id = await server.create(task.input, more)
+            for upload in loaded.uploads:
+                state.uploads[await server.upload(state.task_id, upload)] = upload.data
         async with asyncio.timeout(task.timeout):
-            await _steps(server, asked, seen)
-        async with asyncio.timeout(_TRANSFER):
-            await _files(server, seen)
+            await _steps(server, loaded, state)
+        async with asyncio.timeout(_TRANSFER_TIMEOUT):
+            await _files(server, state)
     except TimeoutError:
-        bound = task.timeout if seen.task_id else _TRANSFER
-        raise _Over("timeout", f"it did not end within {bound:g} seconds") from None
+        bound = task.timeout if state.task_id else _TRANSFER_TIMEOUT
+        raise _NoVerdict("timeout", f"it did not end within {bound:g} seconds") from None
     except ServerError as error:
-        raise _Over("unreachable", str(error)) from None
+        raise _NoVerdict("unreachable", str(error)) from None
 
 
-async def _steps(server: Server, asked: LoadedTask, seen: _Seen) -> None:
-    task, begun = asked.task, time.monotonic()
+async def _steps(server: Server, loaded: LoadedTask, state: _State) -> None:
+    task, begun = loaded.task, time.monotonic()
     replies = iter(task.replies)
-    while len(seen.steps) < task.steps:
-        asks = bool(seen.steps) and seen.steps[-1].asks is not False
+    while len(state.steps) < task.steps:
+        asks = bool(state.steps) and state.steps[-1].asks is not False
         reply = next(replies, None) if asks else None
         at = time.monotonic()
         try:
             if reply is None:
-                step = await server.step(seen.task_id, None, {})
+                step = await server.step(state.task_id, None, {})
             else:
-                step = await server.step(seen.task_id, reply.input, reply.additional_input)
+                step = await server.step(state.task_id, reply.input, reply.additional_input)
         finally:
-            seen.seconds.append(time.monotonic() - at)
-        seen.steps.append(step)
-        if seen.first_output is None and (step.output or step.artifacts):
-            seen.first_output = time.monotonic() - begun
+            state.seconds.append(time.monotonic() - at)
+        state.steps.append(step)
+        if state.first_output is None and (step.output or step.artifacts):
+            state.first_output = time.monotonic() - begun
         if step.is_last:
             return
-    raise _Over("limit", f"it was not done after {task.steps} steps")
+    raise _NoVerdict("limit", f"it was not done after {task.steps} steps")
 
 
-async def _files(server: Server, seen: _Seen) -> None:
-    """Those that the agent made, and those of ours that it changed. Servers that keep files by their name list an
-    upload under its own id with what the agent put in its place."""
-    listed: Sequence[Artifact] = await server.artifacts(seen.task_id)
+async def _files(server: Server, state: _State) -> None:
+    """Download the files that the agent created or changed.
+
+    A server that identifies files by name lists an upload under its old id after the agent has replaced its content.
+    """
+    listed: Sequence[Artifact] = await server.artifacts(state.task_id)
     for artifact in listed:
-        data = await server.download(seen.task_id, artifact.artifact_id)
-        if seen.uploads.get(artifact.artifact_id) != data:
-            seen.files[artifact.path] = data
+        data = await server.download(state.task_id, artifact.artifact_id)
+        if state.uploads.get(artifact.artifact_id) != data:
+            state.files[artifact.path] = data
 
 
-async def _judge_attempt(asked: LoadedTask, seen: _Seen, seed: int, matcher: Matcher) -> Sequence[Verdict]:
+async def _judge_attempt(loaded: LoadedTask, state: _State, seed: int, matcher: Matcher) -> Sequence[Verdict]:
     evidence = Evidence(
-        task=asked.task.name,
-        input=asked.task.input,
-        outputs=[step.output for step in seen.steps],
-        steps=[step.raw for step in seen.steps],
-        error=seen.error,
-        artifacts=seen.files,
-        uploads={upload.path: upload.data for upload in asked.uploads},
+        task=loaded.task.name,
+        input=loaded.task.input,
+        outputs=[step.output for step in state.steps],
+        steps=[step.raw for step in state.steps],
+        error=state.error,
+        artifacts=state.files,
+        uploads={upload.path: upload.data for upload in loaded.uploads},
         seed=seed,
     )
-    return [await judge(check, evidence, asked.resources, matcher) for check in asked.task.checks]
+    return [await judge(check, evidence, loaded.resources, matcher) for check in loaded.task.checks]
 
 
-def _outcome(asked: LoadedTask, verdicts: Sequence[Verdict], error: str | None) -> tuple[Outcome, str]:
+def _outcome(loaded: LoadedTask, verdicts: Sequence[Verdict], error: str | None) -> tuple[Outcome, str]:
     broken = next((each for each in verdicts if each.broken), None)
     if broken is not None:
         return "broken", f"{broken.check}: {broken.why}"
-    if error is not None and not any(check.subject == "error" for check in asked.task.checks):
+    if error is not None and not any(check.subject == "error" for check in loaded.task.checks):
         return "error", error
     failed = next((each for each in verdicts if not each.passed), None)
     if failed is not None:

@@ -1,4 +1,4 @@
-"""The checks of a task, on what an attempt brought."""
+"""Checks of a task, applied to the result of an attempt."""
 
 import fnmatch
 import hashlib
@@ -14,26 +14,26 @@ from jsonschema.exceptions import SchemaError
 from babelgate.conformance.bench.sandbox import Finding, Matcher, TooLong, run_check, run_program, safe_path
 from babelgate.conformance.bench.task import Check
 
-_SHOWN: Final = 80
-"""Characters of a text in a title or a reason."""
+_MAX_TEXT: Final = 80
+"""Maximum number of characters of a text in a title or a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What came back from an agent."""
+    """Result of an agent, for the checks."""
 
     task: str
     input: str | None
     outputs: Sequence[str]
-    """Of every step."""
+    """Output of each step."""
     steps: Sequence[Mapping[str, Any]] = ()
-    """As they came over the wire."""
+    """Steps as received."""
     error: str | None = None
-    """Why the agent failed, in its words."""
+    """Error message of an agent that failed."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """The agent's files by path."""
+    """Content of the agent's files, by path."""
     uploads: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """What it was given."""
+    """Content of the uploaded files, by path."""
     seed: int = 0
 
 
@@ -43,11 +43,11 @@ class Verdict:
     passed: bool
     why: str = ""
     broken: bool = False
-    """The check itself is wrong."""
+    """True if the check itself is invalid."""
 
 
 def title_of(check: Check) -> str:
-    """What a check is called where it has no name."""
+    """Return the name of a check, or if it has none a title that describes it."""
     if check.name:
         return check.name
     match check.subject:
@@ -68,33 +68,33 @@ def title_of(check: Check) -> str:
             subject = "error"
         case _:
             subject = "output" if check.output in (None, "last") else f"output ({check.output})"
-    held = list(_predicates(check))
-    if held:
-        return f"{subject} {' and '.join(held)}"
+    predicates = list(_predicates(check))
+    if predicates:
+        return f"{subject} {' and '.join(predicates)}"
     return "the agent fails" if check.subject == "error" else f"{subject} ends well"
 
 
 def _predicates(check: Check) -> "list[str]":
-    told: list[str] = []
+    predicates: list[str] = []
     if check.contains:
-        told.append(f"contains {', '.join(map(_quote, check.contains))}")
+        predicates.append(f"contains {', '.join(map(_quote, check.contains))}")
     if check.excludes:
-        told.append(f"has no {', '.join(map(_quote, check.excludes))}")
+        predicates.append(f"has no {', '.join(map(_quote, check.excludes))}")
     if check.equals is not None:
-        told.append(f"equals {_quote(check.equals)}")
+        predicates.append(f"equals {_quote(check.equals)}")
     if check.equals_file is not None:
-        told.append(f"equals {check.equals_file}")
+        predicates.append(f"equals {check.equals_file}")
     if check.regex is not None:
-        told.append(f"matches /{_short(check.regex)}/")
+        predicates.append(f"matches /{_short(check.regex)}/")
     if check.json_schema is not None:
-        told.append("fits its schema")
+        predicates.append("fits its schema")
     if "json_equals" in check.model_fields_set:
-        told.append(f"is {_short(json.dumps(check.json_equals, ensure_ascii=False))}")
-    return told
+        predicates.append(f"is {_short(json.dumps(check.json_equals, ensure_ascii=False))}")
+    return predicates
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
 
 
 def _quote(text: str) -> str:
@@ -102,7 +102,7 @@ def _quote(text: str) -> str:
 
 
 def mistake_in(check: Check, resources: Mapping[str, bytes]) -> tuple[str, str] | None:
-    """The key and what is wrong with it, of what could never hold or never run."""
+    """Return the key and the error of a check that can never hold or never run, or None for a valid check."""
     if check.regex is not None:
         try:
             re.compile(check.regex)
@@ -125,7 +125,7 @@ def mistake_in(check: Check, resources: Mapping[str, bytes]) -> tuple[str, str] 
 
 
 def _schema(check: Check, resources: Mapping[str, bytes]) -> Any:
-    """Raises ValueError."""
+    """Return the JSON schema of a check. Raises ValueError if its file is not JSON."""
     if isinstance(check.json_schema, str):
         return json.loads(resources.get(check.json_schema) or b"{}")
     return check.json_schema
@@ -135,7 +135,7 @@ async def judge(check: Check, evidence: Evidence, resources: Mapping[str, bytes]
     judging = _Judging(check, evidence, resources, matcher)
     try:
         finding = await judging.find()
-    except ValueError as error:  # a pattern or a schema that only shows its fault when it is used
+    except ValueError as error:  # Some patterns and schemas show their error only when they are used.
         finding = Finding(False, f"the check is wrong: {error}", broken=True)
     return Verdict(title_of(check), finding.passed, finding.why, finding.broken)
 
@@ -165,13 +165,13 @@ class _Judging:
             case _:
                 return await self._output()
 
-    def _steps(self, taken: int) -> Finding:
-        count = self.check.steps
-        assert count is not None
-        if count.at_least is not None and taken < count.at_least:
-            return Finding(False, f"it took {taken}")
-        if count.at_most is not None and taken > count.at_most:
-            return Finding(False, f"it took {taken}")
+    def _steps(self, count: int) -> Finding:
+        limits = self.check.steps
+        assert limits is not None
+        if limits.at_least is not None and count < limits.at_least:
+            return Finding(False, f"it took {count}")
+        if limits.at_most is not None and count > limits.at_most:
+            return Finding(False, f"it took {count}")
         return Finding(True)
 
     async def _output(self) -> Finding:
@@ -185,17 +185,17 @@ class _Judging:
         return await self._holds(outputs[which - 1 if isinstance(which, int) else -1].encode())
 
     async def _artifact(self, pattern: str) -> Finding:
-        """By its whole path, or where the pattern names no folder by its name alone."""
-        made = self.evidence.artifacts
+        """Check the files that match a pattern. A pattern without a folder is also matched with the name alone."""
+        artifacts = self.evidence.artifacts
         fitting = [
             path
-            for path in made
+            for path in artifacts
             if fnmatch.fnmatchcase(path, pattern)
             or ("/" not in pattern and fnmatch.fnmatchcase(path.rpartition("/")[2], pattern))
         ]
         if not fitting:
-            return Finding(False, f"there is no such file; there are {', '.join(made) or 'none'}")
-        found = {path: await self._holds(made[path]) for path in fitting}
+            return Finding(False, f"there is no such file; there are {', '.join(artifacts) or 'none'}")
+        found = {path: await self._holds(artifacts[path]) for path in fitting}
         if self.check.every:
             wrong = next((path for path in fitting if not found[path].passed), None)
             return Finding(True) if wrong is None else _of(wrong, found[wrong])
@@ -213,8 +213,8 @@ class _Judging:
         except TooLong as error:
             return Finding(False, str(error))
         if printed.code != 0:
-            said = (printed.stderr.strip() or printed.stdout.strip()).splitlines()
-            return Finding(False, f"it ended with exit code {printed.code}{': ' + said[-1][:500] if said else ''}")
+            lines = (printed.stderr.strip() or printed.stdout.strip()).splitlines()
+            return Finding(False, f"it ended with exit code {printed.code}{': ' + lines[-1][:500] if lines else ''}")
         return await self._holds(printed.stdout.encode())
 
     async def _python(self) -> Finding:
@@ -240,12 +240,15 @@ class _Judging:
         )
 
     def _workspace(self) -> Mapping[str, bytes]:
-        """What the agent was given, below what it made, below what the check brings along."""
+        """Return the files for a program or a Python check.
+
+        The agent's files replace uploads of the same path, and the files of the check replace both.
+        """
         hidden = {path.rpartition("/")[2]: self.resources[path] for path in self.check.files}
         return {**self.evidence.uploads, **self.evidence.artifacts, **hidden}
 
     async def _holds(self, data: bytes) -> Finding:
-        """Whether all that the check says is so of this."""
+        """Apply all predicates of the check to a content."""
         check = self.check
         if check.equals_file is not None and data != self.resources[check.equals_file]:
             wanted = self.resources[check.equals_file]
@@ -286,14 +289,14 @@ class _Judging:
         return None if found else f"it is {_describe_text(text)}"
 
     async def _json(self, text: str) -> str | None:
-        given = self.check.model_fields_set
-        if self.check.json_schema is None and "json_equals" not in given:
+        fields = self.check.model_fields_set
+        if self.check.json_schema is None and "json_equals" not in fields:
             return None
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return f"it is no JSON: {_describe_text(text)}"
-        if "json_equals" in given and not _same(value, self.check.json_equals):
+        if "json_equals" in fields and not _same(value, self.check.json_equals):
             return f"it is {_describe_text(text)}"
         if self.check.json_schema is not None:
             return await self.matcher.mismatch(_schema(self.check, self.resources), value)
@@ -313,7 +316,7 @@ def _bytes(data: bytes) -> str:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """As JSON: 1 and 1.0 are one number, and True is none."""
+    """Return True if two values are equal as JSON, where 1 equals 1.0 but not true."""
     return json.dumps(_plain(one), sort_keys=True) == json.dumps(_plain(other), sort_keys=True)
 
 

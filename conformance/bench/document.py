@@ -1,4 +1,4 @@
-"""YAML with the line of everything in it, so that a mistake can be shown where it stands."""
+"""YAML reader that records the line of each value, so that errors can name it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,15 +7,16 @@ from typing import Any, Final
 
 import yaml
 
-_LIMIT: Final = 16 * 2**20
-"""Bytes of a file."""
-_VALUES: Final = 200_000
-"""Values in a file, with those behind its aliases counted each time: nine lines of YAML can mean a billion."""
-_DEPTH: Final = 100
+_MAX_BYTES: Final = 16 * 2**20
+"""Maximum size of a file, in bytes."""
+_MAX_VALUES: Final = 200_000
+"""Maximum number of values in a file, counting aliased values each time. Nine lines of YAML can expand to a billion
+values."""
+_MAX_DEPTH: Final = 100
 
 
 class Unreadable(Exception):
-    """One line: the file, the line in it, and what is wrong."""
+    """Error with a one-line message: the file, the line in it, and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,10 @@ class Document:
     path: Path
     value: Any
     lines: Mapping[tuple[str, ...], int]
-    """The line, from 1, of every value, by the keys and indices that lead to it."""
+    """Line number of each value, from 1, by the keys and indices that lead to it."""
 
     def where(self, keys: Sequence[object]) -> str:
-        """`file:line`, of a value or of the nearest one around it."""
+        """Return `file:line` of a value, or of the nearest enclosing value that exists."""
         steps = tuple(map(str, keys))
         while steps and steps not in self.lines:
             steps = steps[:-1]
@@ -34,13 +35,13 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Raises Unreadable."""
+    """Read a YAML file. Raises Unreadable."""
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"{path}: it cannot be read: {error.strerror}") from None
-    if len(raw) > _LIMIT:
-        raise Unreadable(f"{path}: it is larger than {_LIMIT // 2**20} MB: put long texts into files of their own")
+    if len(raw) > _MAX_BYTES:
+        raise Unreadable(f"{path}: it is larger than {_MAX_BYTES // 2**20} MB: put long texts into files of their own")
     try:
         node = yaml.compose(raw.decode(), yaml.SafeLoader)
     except UnicodeDecodeError:
@@ -64,7 +65,7 @@ class _Builder:
     def build(self, node: yaml.Node, keys: tuple[str, ...]) -> Any:
         line: int = node.start_mark.line + 1
         self.lines[keys] = line
-        if len(self.lines) > _VALUES or len(keys) > _DEPTH:
+        if len(self.lines) > _MAX_VALUES or len(keys) > _MAX_DEPTH:
             raise Unreadable(f"{self._path}:{line}: there are more values in it than anybody would write")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, keys)
@@ -73,19 +74,19 @@ class _Builder:
         try:
             return self._scalars.construct_object(node, deep=True)
         except (yaml.YAMLError, ValueError) as error:
-            said = getattr(error, "problem", None) or str(error)
-            raise Unreadable(f"{self._path}:{line}: it is not YAML: {said}") from None
+            problem = getattr(error, "problem", None) or str(error)
+            raise Unreadable(f"{self._path}:{line}: it is not YAML: {problem}") from None
 
     def _mapping(self, node: yaml.MappingNode, keys: tuple[str, ...]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key: Any = self.build(key_node, (*keys, "?"))
             if not isinstance(key, str):
                 key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
-            if key in made:
+            if key in mapping:
                 line = key_node.start_mark.line + 1
                 raise Unreadable(f"{self._path}:{line}: the key {key} stands twice: take one of them out")
-            made[key] = self.build(value_node, (*keys, key))
-            # Of a key, the line where it stands: its value may begin on the next one.
+            mapping[key] = self.build(value_node, (*keys, key))
+            # The line of a key is where the key is: its value may begin on the next line.
             self.lines[(*keys, key)] = key_node.start_mark.line + 1
-        return made
+        return mapping

@@ -1,8 +1,8 @@
-"""Sandbox, child process of `sandbox`: runs what a check runs of its author's or of the agent's. It begins as
-`python -I jail.py`, takes its bounds upon itself, and only then reads what to do.
+"""Child process of `sandbox` that runs the code of a check's author or of an agent.
 
-On Linux the kernel refuses sockets to this process and to every program that it starts (seccomp, which needs no
-privileges). Elsewhere Python's audit hook does, which a library in C or another program can get around.
+It starts as `python -I jail.py`, sets its own limits, and only then reads what to run. On Linux the kernel refuses
+sockets to this process and its child processes (seccomp, which needs no privileges). On other systems Python's audit
+hook refuses them, which a C library or another program can bypass.
 """
 
 import contextlib
@@ -21,20 +21,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-# This file runs by its path: nothing of ours can be imported here.
+# This file is run by its path, so no module of the project can be imported here.
 
 _SOCKETS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""Of each machine: its AUDIT_ARCH (linux/audit.h) and the number of socket(2)."""
+"""AUDIT_ARCH (linux/audit.h) and the number of socket(2), by machine."""
 _IO_URING_SETUP = 425
-"""It opens sockets, too, without socket(2)."""
+"""Number of io_uring_setup(2), which can open sockets without socket(2)."""
 _X32 = 0x40000000
-"""Numbers from here on are a second table of the same calls."""
+"""First number of the x32 system calls, a second table of the same calls."""
 _ALLOW, _DENY = 0x7FFF0000, 0x00050000 | 13
-"""SECCOMP_RET_ALLOW; SECCOMP_RET_ERRNO with EACCES."""
+"""SECCOMP_RET_ALLOW, and SECCOMP_RET_ERRNO with EACCES."""
 
 
 def _filter(arch: int, socket: int) -> bytes:
-    """The program for the kernel (linux/bpf_common.h): struct sock_filter {code, jt, jf, k} each."""
+    """Return the filter program for the kernel (linux/bpf_common.h): a sequence of struct sock_filter {code, jt, jf,
+    k}."""
     load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
     program = [
         (load, 0, 0, 4),  # seccomp_data.arch
@@ -50,7 +51,7 @@ def _filter(arch: int, socket: int) -> bytes:
 
 
 def _forbid_sockets() -> str:
-    """How it was done: `kernel` or `hook`."""
+    """Forbid sockets, and return who refuses them: `kernel` or `hook`."""
     arch, socket = _SOCKETS.get(platform.machine(), (0, 0))
     if sys.platform == "linux" and arch:
         code = _filter(arch, socket)
@@ -70,19 +71,19 @@ def _forbid_sockets() -> str:
 
 
 def _set_limits(memory: int, seconds: int) -> None:
-    """`memory` in bytes; `seconds` of CPU time, beside the clock that the parent looks at."""
+    """Limit the memory, in bytes, and the CPU time, in seconds. The parent limits the elapsed time."""
     bounds = (
         (resource.RLIMIT_AS, memory, memory),
-        (resource.RLIMIT_CPU, seconds, seconds + 1),  # SIGXCPU at the first, which tells the parent why
+        (resource.RLIMIT_CPU, seconds, seconds + 1),  # SIGXCPU at the soft limit tells the parent the cause.
         (resource.RLIMIT_FSIZE, 2**28, 2**28),
         (resource.RLIMIT_CORE, 0, 0),
     )
     for kind, soft, hard in bounds:
-        with contextlib.suppress(ValueError, OSError):  # a lower bound is there already
+        with contextlib.suppress(ValueError, OSError):  # A lower limit may already be set.
             resource.setrlimit(kind, (soft, hard))
 
 
-# What can be asked for
+# Functions that a question can call
 
 
 def match(pattern: str, text: str, ignore_case: bool) -> bool:
@@ -91,8 +92,8 @@ def match(pattern: str, text: str, ignore_case: bool) -> bool:
 
 
 def mismatch(schema: Any, value: Any) -> str | None:
-    """Why a value does not fit a schema, in one line."""
-    from jsonschema import Draft202012Validator  # only those that need it wait for its import
+    """Return why a value does not match a schema, in one line, or None if it does."""
+    from jsonschema import Draft202012Validator  # Imported only when needed, because the import is slow.
 
     validator: Any = Draft202012Validator(schema)
     error: Any = min(validator.iter_errors(value), key=_depth, default=None)
@@ -106,15 +107,16 @@ def _depth(error: Any) -> int:
 
 
 def check(source: str, name: str, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Call the author's `check(run)`. Nothing or True is a pass, a text is why not, and so is what it raises."""
+    """Call the author's `check(run)` and return the verdict. None or True is a pass, and a text or an exception is the
+    reason for a failure."""
     names: dict[str, Any] = {"__name__": "check", "__file__": name}
     sys.path.insert(0, str(Path.cwd()))
     try:
         exec(compile(source, name, "exec"), names)
         function = names["check"]
     except BaseException as error:
-        said = "it defines no function check(run)" if isinstance(error, KeyError) else _last_line(error)
-        return {"broken": True, "why": said}
+        reason = "it defines no function check(run)" if isinstance(error, KeyError) else _last_line(error)
+        return {"broken": True, "why": reason}
     files = {path: Path(path) for path in run["artifacts"]}
     try:
         found = function(SimpleNamespace(**{**run, "artifacts": files}))
@@ -134,20 +136,20 @@ def _last_line(error: BaseException) -> str:
     return f"{lines[-1].strip()}{at}"[:1000]
 
 
-def serve(told: io.TextIOBase) -> None:
-    """One answer a line, until there are no more questions."""
+def serve(output: io.TextIOBase) -> None:
+    """Answer questions, one JSON object per line, until the input ends."""
     for line in sys.stdin:
-        asked: dict[str, Any] = json.loads(line)
+        question: dict[str, Any] = json.loads(line)
         answer: dict[str, Any] = {}
         try:
-            if asked["do"] == "match":
-                answer["found"] = match(asked["pattern"], asked["text"], asked["ignore_case"])
+            if question["do"] == "match":
+                answer["found"] = match(question["pattern"], question["text"], question["ignore_case"])
             else:
-                answer["why"] = mismatch(asked["schema"], asked["value"])
+                answer["why"] = mismatch(question["schema"], question["value"])
         except Exception as error:
             answer["wrong"] = _last_line(error)
-        told.write(json.dumps(answer) + "\n")
-        told.flush()
+        output.write(json.dumps(answer) + "\n")
+        output.flush()
 
 
 def main() -> None:
@@ -156,17 +158,17 @@ def main() -> None:
     isolation = _forbid_sockets()
     if "program" in bounds:
         os.execv(sys.executable, [sys.executable, *bounds["program"]])
-    # What a check prints must not be taken for an answer.
-    told = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # The check must not be able to print an answer, so its stdout is redirected to stderr.
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    told.write(json.dumps({"isolation": isolation}) + "\n")
-    told.flush()
+    output.write(json.dumps({"isolation": isolation}) + "\n")
+    output.flush()
     if "source" in bounds:
         answer = check(bounds["source"], bounds["name"], bounds["run"])
-        told.write(json.dumps(answer) + "\n")
-        told.flush()
-        os._exit(0)  # threads that the check left behind are not waited for
-    serve(told)
+        output.write(json.dumps(answer) + "\n")
+        output.flush()
+        os._exit(0)  # Threads that the check left behind are not awaited.
+    serve(output)
 
 
 if __name__ == "__main__":

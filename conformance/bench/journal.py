@@ -1,5 +1,7 @@
-"""The journal of a bench: one JSON object a line, the header first, then every attempt when it is over. A bench that
-was stopped, or killed, goes on from it."""
+"""Journal of a benchmark: one JSON object per line, first the header, then each finished attempt.
+
+A benchmark that was stopped or killed resumes from its journal.
+"""
 
 import json
 import os
@@ -14,7 +16,7 @@ from babelgate.conformance.bench.result import FORMAT, Attempt, Header, Report
 
 
 class JournalError(Exception):
-    """One line: which file, and what is wrong with it."""
+    """Error with a one-line message: the file, and what is wrong with it."""
 
 
 class Journal:
@@ -23,7 +25,7 @@ class Journal:
         self._file = file
 
     def add(self, record: Header | Attempt) -> None:
-        """On the disk when it returns: what it says was paid for."""
+        """Append a record and wait until it is on disk, because an attempt may have cost money."""
         self._file.write(record.model_dump_json().encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -39,7 +41,7 @@ class Journal:
     @classmethod
     @contextmanager
     def resume(cls, path: Path) -> "Generator[Journal]":
-        """To go on behind its last whole line."""
+        """Open the journal to append after its last complete line."""
         with path.open("r+b") as file:
             whole = file.read().rfind(b"\n") + 1
             file.truncate(whole)
@@ -48,7 +50,8 @@ class Journal:
 
 
 def read_journal(path: Path) -> tuple[Header, list[Attempt]]:
-    """A last line that was cut off is left out. Raises JournalError."""
+    """Return the header and the latest record of each attempt. An incomplete last line is ignored. Raises
+    JournalError."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError as error:
@@ -64,18 +67,18 @@ def read_journal(path: Path) -> tuple[Header, list[Attempt]]:
 
 
 def read_report(path: Path) -> Report:
-    """A result file, or the folder that one is in. Raises JournalError."""
+    """Read a result file, or the one in a folder. Raises JournalError."""
     file = path / "result.json" if path.is_dir() else path
     try:
-        told = json.loads(file.read_bytes())
+        content = json.loads(file.read_bytes())
     except OSError as error:
         raise JournalError(f"{file}: it cannot be read: {error.strerror}") from None
     except ValueError:
         raise JournalError(f"{file}: it is no result of a bench: it is not JSON") from None
-    if isinstance(told, dict):
-        _check_format(file, told.get("format"))  # type: ignore[arg-type]
+    if isinstance(content, dict):
+        _check_format(file, content.get("format"))  # type: ignore[arg-type]
     try:
-        return Report.model_validate(told)
+        return Report.model_validate(content)
     except ValidationError as error:
         raise JournalError(f"{file}: it is no result of a bench: {_first(error)}") from None
 
@@ -98,7 +101,7 @@ def _first(error: ValidationError) -> str:
 
 
 def write_file(path: Path, text: str | Iterable[str]) -> None:
-    """Whole or not at all: whoever reads it meanwhile has the one before."""
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_text(text if isinstance(text, str) else "".join(text), encoding="utf-8")
-    beside.replace(path)
+    """Write a file atomically: readers see either the old or the new content."""
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(text if isinstance(text, str) else "".join(text), encoding="utf-8")
+    temporary.replace(path)

@@ -1,8 +1,8 @@
-"""What an attempt used, and what that costs.
+"""Usage of an attempt, and its cost.
 
-Agents tell usage in many words: those of OpenAI's two APIs, of LangChain and of Anthropic are known. One that tells a
-cost of its own is believed; otherwise a price table turns tokens into money; without either the cost is unknown, which
-is not the same as nothing.
+Agents report usage under various names: those of OpenAI's two APIs, LangChain and Anthropic are supported. A cost that
+the agent reports is used as it is. Otherwise the cost follows from the tokens and a price table. Without either, the
+cost is unknown and not zero.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +24,11 @@ _MILLION: Final = 1_000_000
 
 
 class PriceError(Exception):
-    """One line: what is wrong with a price."""
+    """Error with a one-line message: what is wrong with a price."""
 
 
 class Price(BaseModel):
-    """Of a million tokens."""
+    """Price of a million tokens."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -39,11 +39,11 @@ class Price(BaseModel):
 @dataclass(frozen=True, slots=True)
 class Prices:
     agents: Mapping[str, Price]
-    """By the agent's name; `*` is for all others."""
+    """Prices by agent name. `*` applies to all other agents."""
     currency: str = "USD"
 
     def cost(self, agent: str, usage: Mapping[str, float]) -> float | None:
-        """None where it is unknown."""
+        """Return the cost of the usage, or None if it is unknown."""
         if "cost" in usage:
             return usage["cost"]
         price = self.agents.get(agent) or self.agents.get("*")
@@ -54,7 +54,7 @@ class Prices:
 
 
 def normal(usage: Mapping[str, Any]) -> dict[str, float]:
-    """In one set of words. Where usage is told by model, it is added up."""
+    """Return the usage under standard names. Usage that is reported by model is summed."""
     found: dict[str, float] = {}
     for name, words in _WORDS.items():
         number = next((usage[word] for word in words if _is_number(usage.get(word))), None)
@@ -81,7 +81,7 @@ def add_usages(usages: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def parse_price(text: str) -> tuple[str, Price]:
-    """`agent=3/15`: a million tokens of input for 3, of output for 15. Raises PriceError."""
+    """Parse a price such as `agent=3/15`: a million tokens of input cost 3, of output 15. Raises PriceError."""
     name, equals, numbers = text.rpartition("=")
     bounds = numbers.split("/")
     try:
@@ -102,7 +102,7 @@ class _PriceFile(BaseModel):
 
 
 def read_prices(path: Path) -> Prices:
-    """A YAML file: `currency: EUR` and `agents: {planner: {input: 3, output: 15}}`. Raises PriceError."""
+    """Read prices from YAML: `currency: EUR` and `agents: {planner: {input: 3, output: 15}}`. Raises PriceError."""
     try:
         document = read_document(path)
     except Unreadable as error:

@@ -1,6 +1,6 @@
-"""What a bench writes down: the header of a journal, a record of every attempt, and the result that is made of them.
+"""Records of a benchmark: the header of a journal, each attempt, and the result.
 
-The published JSON schema (`result.schema.json`) is made from these models.
+The published JSON schema (`result.schema.json`) is generated from these models.
 """
 
 from typing import Annotated, Any, Literal
@@ -8,12 +8,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 FORMAT = 1
-"""Of these files. A reader refuses a newer one."""
+"""Version of the format of these files. Newer versions are refused."""
 
 Outcome = Literal["passed", "failed", "error", "timeout", "limit", "unreachable", "skipped", "broken"]
-"""`error`: the agent said that it failed; `limit`: it was not done after all its steps; `unreachable`: its server did
-not answer, or not as its protocol says; `skipped`: a task that it depends on was not passed; `broken`: a check is
-wrong, so that nothing is said of the agent."""
+"""Outcome of an attempt.
+
+- `error`: the agent reported that it failed.
+- `limit`: the agent was not done after the maximum number of steps.
+- `unreachable`: the server did not answer, or not as its protocol requires.
+- `skipped`: a task that this one depends on was not passed.
+- `broken`: a check is invalid, so the agent was not judged.
+"""
 
 
 class Record(BaseModel):
@@ -125,7 +130,7 @@ class Attempt(Record):
 
     @property
     def is_judged(self) -> bool:
-        """Whether it says anything of the agent."""
+        """True if the attempt says something about the agent."""
         return self.outcome != "broken"
 
 
@@ -240,7 +245,7 @@ class Report(Record):
 
 
 def result_schema() -> dict[str, Any]:
-    """The JSON schema of a result file."""
-    made = Report.model_json_schema(mode="serialization")
-    made["title"] = "A result of babelgate bench"
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+    """Return the JSON schema of a result file."""
+    schema = Report.model_json_schema(mode="serialization")
+    schema["title"] = "A result of babelgate bench"
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,5 +1,7 @@
-"""The run of a bench: every agent at every task as often as was asked, a few at a time, until all is done or a budget
-is used up. What is over is in the journal at once."""
+"""Run of a benchmark: each agent attempts each task the requested number of times, a few attempts concurrently.
+
+It ends when all is done or a budget is used up. Each finished attempt is recorded in the journal at once.
+"""
 
 import asyncio
 import random
@@ -15,19 +17,19 @@ from babelgate.conformance.bench.sandbox import Matcher
 from babelgate.conformance.bench.suite import LoadedTask, Suite
 
 Place = tuple[str, str, int]
-"""Of an attempt in a bench: agent, task, repetition."""
+"""Identity of an attempt in a benchmark: agent, task, repetition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When it is used up, no further attempt begins."""
+    """Limits after which no further attempt begins."""
 
     seconds: float | None = None
     tokens: float | None = None
     cost: float | None = None
 
     def reached_bound(self, seconds: float, attempts: Iterable[Attempt]) -> str | None:
-        """Which of the bounds has been reached, in words."""
+        """Return a description of the limit that was reached, or None."""
         if self.seconds is not None and seconds >= self.seconds:
             return f"the budget of {self.seconds:g} seconds is used up"
         if self.tokens is not None and sum(each.usage.get("total_tokens", 0) for each in attempts) >= self.tokens:
@@ -39,35 +41,37 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is known when something has begun or ended."""
+    """Progress of the run, reported when an attempt begins or ends."""
 
     total: int
     done: int
     running: int
     left: float | None
-    """Seconds that the rest is likely to take; None before anything is known."""
+    """Estimated number of seconds until the end. None before the first attempt has ended."""
     latest: Attempt | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An attempt that is to be made."""
+    """Attempt that is still to be made."""
 
     contender: Contender
-    asked: LoadedTask
+    loaded: LoadedTask
     repetition: int
 
     @property
     def place(self) -> Place:
-        return self.contender.name, self.asked.task.name, self.repetition
+        return self.contender.name, self.loaded.task.name, self.repetition
 
 
 def schedule(suite: Suite, contenders: Sequence[Contender], settings: Settings) -> list[Unit]:
-    """Task by task in an order that follows from the seed, with all agents at a task next to each other: what changes
-    while the bench runs (the load, a quota) meets all of them alike."""
-    turns = [(asked, repetition) for repetition in range(settings.repetitions) for asked in suite.tasks]
+    """Return all attempts in an order that follows from the seed.
+
+    All agents attempt a task one after the other, so that a change of load or quota affects them alike.
+    """
+    turns = [(loaded, repetition) for repetition in range(settings.repetitions) for loaded in suite.tasks]
     random.Random(settings.seed).shuffle(turns)
-    return [Unit(contender, asked, repetition) for asked, repetition in turns for contender in contenders]
+    return [Unit(contender, loaded, repetition) for loaded, repetition in turns for contender in contenders]
 
 
 async def run(
@@ -82,8 +86,10 @@ async def run(
     tell: Callable[[Progress], None],
     done: Sequence[Attempt] = (),
 ) -> str:
-    """Make the attempts that are not `done`; why some were not made, or nothing. A cancellation leaves those that are
-    under way unmade."""
+    """Make all attempts that are not in `done`. Return why some were not made, or an empty string.
+
+    If it is cancelled, the running attempts are not recorded.
+    """
     running = _Run(suite, settings, prices, matcher, budget, keep, tell)
     return await running.go(schedule(suite, contenders, settings), done)
 
@@ -119,32 +125,32 @@ class _Run:
 
     async def _work(self) -> None:
         while (unit := await self._next()) is not None:
-            made = await self._make_attempt(unit)
+            record = await self._make_attempt(unit)
             async with self.changed:
                 self.active -= 1
-                self._add(made)
+                self._add(record)
                 self.changed.notify_all()
 
     async def _next(self) -> Unit | None:
-        """The next attempt whose dependencies are decided; None when there is nothing more to do."""
+        """Return the next attempt whose dependencies are decided, or None if nothing is left to do."""
         async with self.changed:
             while self.waiting:
                 spent = self.budget.reached_bound(time.monotonic() - self.begun, self.over.values())
                 if spent is not None:
                     self.stopped = f"{spent}: {len(self.waiting)} attempts were not made"
-                    self.changed.notify_all()  # others may wait for what is not going to be
+                    self.changed.notify_all()  # Other workers may wait for attempts that will not be made.
                     return None
                 unit = self._ready()
                 if unit is not None:
                     self.active += 1
                     return unit
-                if self.waiting:  # else the last of them were skipped, and nobody is left to say so
+                if self.waiting:  # Otherwise the last attempts were skipped, and no worker is left to notify this one.
                     await self.changed.wait()
             self.changed.notify_all()
             return None
 
     def _ready(self) -> Unit | None:
-        """Those that are to be skipped are done with on the way."""
+        """Return an attempt that can begin, or None. Attempts whose dependencies failed are recorded as skipped."""
         skipped = True
         while skipped:
             skipped = False
@@ -163,7 +169,7 @@ class _Run:
     def _needs(self, unit: Unit) -> Sequence[Place]:
         if self.settings.ignore_dependencies:
             return ()
-        return [(unit.contender.name, name, unit.repetition) for name in unit.asked.task.depends_on]
+        return [(unit.contender.name, name, unit.repetition) for name in unit.loaded.task.depends_on]
 
     def _skip(self, unit: Unit, failed: Attempt) -> Attempt:
         agent, task, repetition = unit.place
@@ -172,18 +178,23 @@ class _Run:
         return Attempt(agent=agent, task=task, repetition=repetition, seed=seed, outcome="skipped", why=why)
 
     async def _make_attempt(self, unit: Unit) -> Attempt:
-        return await attempt(unit.contender, unit.asked, unit.repetition, self.settings.seed, self.matcher, self.prices)
+        return await attempt(
+            unit.contender, unit.loaded, unit.repetition, self.settings.seed, self.matcher, self.prices
+        )
 
-    def _add(self, made: Attempt) -> None:
-        self.keep(made)
-        self.over[made.agent, made.task, made.repetition] = made
-        self._say(made)
+    def _add(self, record: Attempt) -> None:
+        self.keep(record)
+        self.over[record.agent, record.task, record.repetition] = record
+        self._say(record)
 
     def _say(self, latest: Attempt | None = None) -> None:
         self.tell(Progress(self.total, len(self.over), self.active, self._remaining_seconds(), latest))
 
     def _remaining_seconds(self) -> float | None:
-        """By how long the same tasks took so far, or all of them where one is new."""
+        """Return the estimated seconds until the end, or None before the first attempt has ended.
+
+        The estimate is the mean time of the same tasks so far, or of all tasks if a task is new.
+        """
         seconds: dict[str, list[float]] = {}
         for each in self.over.values():
             if each.step_seconds:
@@ -192,5 +203,5 @@ class _Run:
             return None
         means: Mapping[str, float] = {task: sum(each) / len(each) for task, each in seconds.items()}
         usual = sum(means.values()) / len(means)
-        work = sum(means.get(unit.asked.task.name, usual) for unit in self.waiting) + usual * self.active / 2
+        work = sum(means.get(unit.loaded.task.name, usual) for unit in self.waiting) + usual * self.active / 2
         return work / max(1, min(self.settings.concurrency, len(self.waiting) + self.active))

@@ -1,8 +1,8 @@
-"""Sandbox (resource limits): what a check runs of foreign code or foreign patterns, in a process of its own, with
-bounds on time and memory, without network, without the environment of the bench, in a folder that is thrown away.
+"""Sandbox for the foreign code and foreign patterns of a check.
 
-It keeps mistakes and runaway loops from doing harm. It is no prison for code that wants to do harm: such a program
-still reads what its user may read.
+They run in a separate process with limits on time and memory. It has no network, none of the benchmark's environment
+variables, and a temporary folder. The sandbox contains mistakes and runaway loops. It does not stop malicious code,
+which can still read what the user can read.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 _JAIL: Final = Path(__file__).parent / "jail.py"
-_START: Final = 30.0
-"""Seconds that a process may take to start, on a machine that is busy."""
-_SLACK: Final = 5.0
-"""Seconds more for a program that does not compute but sleeps: it is counted from before its start."""
-_MATCH: Final = 5.0
-"""Seconds for one pattern, one schema."""
+_START_TIMEOUT: Final = 30.0
+"""Timeout in seconds for the start of a process on a busy machine."""
+_EXTRA_SECONDS: Final = 5.0
+"""Seconds added to the timeout of a program, which is measured from before its start."""
+_MATCH_TIMEOUT: Final = 5.0
+"""Timeout in seconds for one pattern or one schema."""
 _MATCH_MEMORY: Final = 2 * 2**30
-_FOR_EVER: Final = 2**30
-_PRINTED: Final = 2**20
-"""Bytes of what a program prints that are kept."""
+_UNLIMITED_SECONDS: Final = 2**30
+_MAX_OUTPUT: Final = 2**20
+"""Maximum number of bytes of a program's output that are kept."""
 
 
 class TooLong(Exception):
-    """It did not end in time."""
+    """Error for code that did not end in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Finding:
     passed: bool
     why: str = ""
     broken: bool = False
-    """The check itself is wrong: nothing is said of the agent."""
+    """True if the check itself is invalid, so that the agent is not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +52,21 @@ class Printed:
 
 
 def safe_path(path: str) -> str | None:
-    """A path below a folder, from what an agent calls its file; None if there is none in it."""
+    """Return a safe relative path for the name that an agent gave to a file, or None if nothing safe remains."""
     parts = [part for part in PurePosixPath(path.replace("\\", "/")).parts if part not in ("/", "..", ".")]
-    kept = [part[:200] for part in parts if "\0" not in part and not part.endswith(":")]
-    return "/".join(kept) or None
+    safe_parts = [part[:200] for part in parts if "\0" not in part and not part.endswith(":")]
+    return "/".join(safe_parts) or None
 
 
 def _environment(folder: str) -> dict[str, str]:
-    """No keys, no proxies, nothing of whoever runs the bench. `python` is this one."""
+    """Return an environment without keys, proxies or other variables of the user. `python` is this interpreter."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.defpath))
     return {"PATH": path, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @asynccontextmanager
 async def _jailed_process(folder: str, bounds: Mapping[str, Any], stdout: Any, stderr: Any) -> AsyncGenerator[Process]:
-    """Started, with its bounds told; at the end it is gone, and what it started with it."""
+    """Start a process, send it its limits, and kill it with all its child processes at the end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
@@ -86,7 +86,9 @@ async def _jailed_process(folder: str, bounds: Mapping[str, Any], stdout: Any, s
             await process.stdin.drain()
         yield process
     finally:
-        with suppress(ProcessLookupError):  # its own session: nobody else is in it
+        with suppress(
+            ProcessLookupError
+        ):  # The process has its own session, so the group contains only it and its children.
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
@@ -97,16 +99,16 @@ def _workspace(files: Mapping[str, bytes]) -> Generator[str]:
         for name, data in files.items():
             if (safe := safe_path(name)) is not None:
                 path = Path(folder, safe)
-                with suppress(OSError):  # a file where another's folder is: the first one stays
+                with suppress(OSError):  # A file whose path needs a folder where a file exists is left out.
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(data)
         yield folder
 
 
 def _read_output(file: IO[bytes]) -> str:
-    """The beginning of what was printed; how much there may be of it is bounded by the child."""
+    """Return the beginning of the output. The child process limits its total size."""
     file.seek(0)
-    return file.read(_PRINTED).decode(errors="replace")
+    return file.read(_MAX_OUTPUT).decode(errors="replace")
 
 
 def _too_long(seconds: float) -> str:
@@ -116,13 +118,13 @@ def _too_long(seconds: float) -> str:
 async def run_check(
     source: str, name: str, run: Mapping[str, Any], files: Mapping[str, bytes], *, seconds: float, memory: int
 ) -> Finding:
-    """The function `check` of a Python source, of what a run gave. `memory` in bytes. Raises TimeoutError."""
+    """Call the function `check` of a Python source with the result of a run. `memory` is in bytes."""
     bounds = {"memory": memory, "seconds": ceil(seconds) + 1, "source": source, "name": name, "run": dict(run)}
     with _workspace(files) as folder, tempfile.TemporaryFile() as errors:
         async with _jailed_process(folder, bounds, PIPE, errors) as process:
             assert process.stdout is not None
             try:
-                async with asyncio.timeout(_START):
+                async with asyncio.timeout(_START_TIMEOUT):
                     await process.stdout.readline()
                 async with asyncio.timeout(seconds):
                     line = await process.stdout.readline()
@@ -131,40 +133,43 @@ async def run_check(
             except TimeoutError:
                 return Finding(False, _too_long(seconds))
         if not line:
-            said = _read_output(errors).strip().splitlines()
-            return Finding(False, f"it ended without a verdict{': ' + said[-1][:500] if said else ''}")
+            lines = _read_output(errors).strip().splitlines()
+            return Finding(False, f"it ended without a verdict{': ' + lines[-1][:500] if lines else ''}")
     answer: dict[str, Any] = json.loads(line)
     return Finding(bool(answer.get("passed")), str(answer.get("why", "")), bool(answer.get("broken")))
 
 
 async def run_program(arguments: Sequence[str], files: Mapping[str, bytes], *, seconds: float, memory: int) -> Printed:
-    """`python arguments…` among the files. Raises TooLong."""
+    """Run `python arguments…` in a folder with the files. Raises TooLong."""
     bounds = {"memory": memory, "seconds": ceil(seconds), "program": list(arguments)}
-    with _workspace(files) as folder, tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
-        async with _jailed_process(folder, bounds, said, errors) as process:
+    with _workspace(files) as folder, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        async with _jailed_process(folder, bounds, output, errors) as process:
             assert process.stdin is not None
             process.stdin.close()
             try:
-                async with asyncio.timeout(_SLACK + seconds):
+                async with asyncio.timeout(_EXTRA_SECONDS + seconds):
                     code = await process.wait()
             except TimeoutError:
                 code = -signal.SIGXCPU
         if code == -signal.SIGXCPU:
             raise TooLong(_too_long(seconds))
-        return Printed(code, _read_output(said), _read_output(errors))
+        return Printed(code, _read_output(output), _read_output(errors))
 
 
 class Matcher:
-    """Regular expressions and JSON schemas of task files, each with a bound on its time: some take longer than the age
-    of the universe on a text that is made for them. One process serves until one of them does not come back."""
+    """Evaluator for the regular expressions and JSON schemas of task files, with a time limit.
 
-    def __init__(self, seconds: float = _MATCH) -> None:
+    Some expressions take longer than the age of the universe on a text made for them. One process serves all of them,
+    until it exceeds the limit and is replaced.
+    """
+
+    def __init__(self, seconds: float = _MATCH_TIMEOUT) -> None:
         self._seconds = seconds
         self._turn = asyncio.Lock()
         self._process: Process | None = None
         self._stack = AsyncExitStack()
         self.isolation = ""
-        """`kernel` or `hook`: who refuses sockets to the process."""
+        """Part that refuses sockets to the process: `kernel` or `hook`."""
 
     async def __aenter__(self) -> "Matcher":
         async with self._turn:
@@ -175,12 +180,13 @@ class Matcher:
         await self._stop()
 
     async def find(self, pattern: str, text: str, *, ignore_case: bool = False) -> bool:
-        """Raises TooLong, and ValueError for what is no pattern."""
+        """Return True if the pattern matches in the text. Raises TooLong, and ValueError if the pattern is invalid."""
         answer = await self._ask({"do": "match", "pattern": pattern, "text": text, "ignore_case": ignore_case})
         return bool(answer["found"])
 
     async def mismatch(self, schema: Any, value: Any) -> str | None:
-        """Why a value is not valid; None if it is. Raises TooLong, and ValueError for what is no schema."""
+        """Return why a value is not valid, or None if it is. Raises TooLong, and ValueError if the schema is
+        invalid."""
         return (await self._ask({"do": "mismatch", "schema": schema, "value": value}))["why"]
 
     async def _ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,10 +215,10 @@ class Matcher:
 
     async def _start(self) -> Process:
         folder = self._stack.enter_context(_workspace({}))
-        bounds = {"memory": _MATCH_MEMORY, "seconds": _FOR_EVER}
+        bounds = {"memory": _MATCH_MEMORY, "seconds": _UNLIMITED_SECONDS}
         process = await self._stack.enter_async_context(_jailed_process(folder, bounds, PIPE, DEVNULL))
         assert process.stdout is not None
-        async with asyncio.timeout(_START):
+        async with asyncio.timeout(_START_TIMEOUT):
             self.isolation = json.loads(await process.stdout.readline())["isolation"]
         self._process = process
         return process

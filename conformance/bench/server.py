@@ -1,7 +1,7 @@
-"""A server of AIEF's Agent Protocol, as the bench calls it: OpenAPI v1, and what the servers in the world make of it.
+"""Client for a server of AIEF's Agent Protocol (OpenAPI v1), including the deviations of existing servers.
 
-The answer to a POST is the truth: what servers say of their steps later is often wrong (the Python SDK 1.0.2 answers a
-GET of any step with the first one, the JavaScript SDK 1.0.5 a list of steps with 500).
+The client relies on the response to a POST, because what servers report about steps later is often wrong. The Python
+SDK 1.0.2 answers a GET of any step with the first one. The JavaScript SDK 1.0.5 answers a list of steps with 500.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -18,18 +18,22 @@ from babelgate.conformance.bench.suite import Upload
 
 Kind = Literal["unreachable", "protocol", "refused"]
 
-_ANSWER: Final = 32 * 2**20
-"""Bytes of a JSON answer."""
-_FILE: Final = 64 * 2**20
-"""Bytes of one artifact."""
-_PAGES: Final = 100
-_PAGE: Final = 100
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_MAX_JSON: Final = 32 * 2**20
+"""Maximum size of a JSON response, in bytes."""
+_MAX_FILE: Final = 64 * 2**20
+"""Maximum size of one artifact, in bytes."""
+_MAX_PAGES: Final = 100
+_PAGE_SIZE: Final = 100
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ServerError(Exception):
-    """An answer that is none. `unreachable`: there was none at all; `refused`: a `status` that is no success;
-    `protocol`: what came is not what the protocol says."""
+    """Error of a server.
+
+    - `unreachable`: there was no response.
+    - `refused`: the response has a `status` that is not a success.
+    - `protocol`: the response does not match the protocol.
+    """
 
     def __init__(self, kind: Kind, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -42,45 +46,46 @@ class Step:
     output: str
     is_last: bool
     error: str | None
-    """Why the agent failed: `additional_output.error` of a gateway like this project's; the protocol has no word."""
+    """Error of an agent that failed, from `additional_output.error` of a gateway like this project's. The protocol has
+    no field for it."""
     usage: Mapping[str, Any]
     artifacts: int
     raw: Mapping[str, Any]
     asks: bool | None = None
-    """Whether the agent waits for an answer, where the server says so: a gateway like this project's does. The protocol
-    has no word for it."""
+    """True if the agent waits for an answer, False if not, None if the server does not report it. A gateway like this
+    project's does. The protocol has no field for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
     artifact_id: str
     path: str
-    """Without a way out of a folder."""
+    """Path relative to the folder of the task, without `..`."""
 
 
 class Server:
-    """One agent."""
+    """Client for one agent."""
 
-    def __init__(self, url: str, http: httpx.AsyncClient, headers: Mapping[str, str] = _NOTHING) -> None:
-        """`url` = what `/ap/v1` stands behind."""
+    def __init__(self, url: str, http: httpx.AsyncClient, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+        """Create a client. `url`: the part of the address before `/ap/v1`."""
         self.url = url.rstrip("/")
         self._tasks = f"{self.url}/ap/v1/agent/tasks"
         self._http = http
         self._headers = dict(headers)
 
     async def create(self, input: str | None, more: Mapping[str, Any]) -> str:
-        """The id of a new task."""
-        # Always with a body: the JavaScript SDK answers 415 without one, and 400 to a null.
+        """Create a task and return its id. Raises ServerError."""
+        # The body is never omitted: the JavaScript SDK answers 415 without one, and 400 to a null.
         body = {**({} if input is None else {"input": input}), "additional_input": dict(more)}
-        made = await self._json("POST", self._tasks, json=body)
-        return _text(made, "task_id", "the task")
+        task = await self._json("POST", self._tasks, json=body)
+        return _text(task, "task_id", "the task")
 
     async def upload(self, task_id: str, file: Upload) -> str:
-        """The id of the artifact."""
+        """Upload a file and return the id of the artifact. Raises ServerError."""
         fields = {} if file.folder is None else {"relative_path": file.folder}
         content = {"file": (file.name, file.data, "application/octet-stream")}
-        made = await self._json("POST", f"{self._tasks}/{task_id}/artifacts", data=fields, files=content)
-        return _text(made, "artifact_id", "the artifact")
+        artifact = await self._json("POST", f"{self._tasks}/{task_id}/artifacts", data=fields, files=content)
+        return _text(artifact, "artifact_id", "the artifact")
 
     async def step(self, task_id: str, input: str | None, more: Mapping[str, Any]) -> Step:
         body = {**({} if input is None else {"input": input}), **({"additional_input": dict(more)} if more else {})}
@@ -89,34 +94,36 @@ class Server:
         except ServerError as error:
             if error.status != HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
-            # How both SDKs say that the agent raised: the protocol has no state for it.
+            # Both SDKs answer 500 if the agent raised an exception: the protocol has no state for it.
             return Step("", is_last=True, error=str(error), usage={}, artifacts=0, raw={})
 
     async def artifacts(self, task_id: str) -> Sequence[Artifact]:
-        """All of them, page by page. The Python SDK answers with a bare list, whatever page is asked for.
-        Raises ServerError."""
+        """Return all artifacts, read page by page. Raises ServerError.
+
+        The Python SDK answers every page with the same bare list.
+        """
         found: dict[str, Artifact] = {}
-        for page in range(1, _PAGES + 1):
+        for page in range(1, _MAX_PAGES + 1):
             answer = await self._value(
-                "GET", f"{self._tasks}/{task_id}/artifacts", params={"current_page": page, "page_size": _PAGE}
+                "GET", f"{self._tasks}/{task_id}/artifacts", params={"current_page": page, "page_size": _PAGE_SIZE}
             )
-            told = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {"artifacts": answer}
-            if not isinstance(told.get("artifacts"), list):
+            listing = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {"artifacts": answer}
+            if not isinstance(listing.get("artifacts"), list):
                 raise ServerError("protocol", "the list of artifacts is none")
             before = len(found)
-            for each in cast("list[Any]", told["artifacts"]):
+            for each in cast("list[Any]", listing["artifacts"]):
                 artifact = _artifact(each)
                 found[artifact.artifact_id] = artifact
             if len(found) == before:
-                break  # an empty page, or the same one again
+                break  # The page is empty, or the same one again.
         return tuple(found.values())
 
     async def download(self, task_id: str, artifact_id: str) -> bytes:
         async with self._answer("GET", f"{self._tasks}/{task_id}/artifacts/{artifact_id}") as response:
-            return await _read(response, _FILE)
+            return await _read(response, _MAX_FILE)
 
     async def about(self) -> Mapping[str, Any]:
-        """What the server says of itself, as far as it does (the page is of the unreleased v2)."""
+        """Return what the server reports about itself, or nothing. The page belongs to the unreleased v2."""
         try:
             found = await self._json("GET", f"{self.url}/ap/v2/agent/info")
         except ServerError:
@@ -124,15 +131,15 @@ class Server:
         return {key: found[key] for key in ("name", "version", "description") if isinstance(found.get(key), str)}
 
     async def is_answering(self) -> bool:
-        """Whether it answers as this protocol does."""
+        """Return True if the server speaks this protocol."""
         try:
             found = await self._value("GET", self._tasks, params={"current_page": 1, "page_size": 1})
         except ServerError:
             return False
-        told = cast("dict[str, Any]", found) if isinstance(found, dict) else {"tasks": found}
-        return isinstance(told.get("tasks"), list)
+        listing = cast("dict[str, Any]", found) if isinstance(found, dict) else {"tasks": found}
+        return isinstance(listing.get("tasks"), list)
 
-    # On the wire
+    # HTTP requests
 
     async def _json(self, method: str, url: str, **more: Any) -> dict[str, Any]:
         found = await self._value(method, url, **more)
@@ -142,7 +149,7 @@ class Server:
 
     async def _value(self, method: str, url: str, **more: Any) -> Any:
         async with self._answer(method, url, **more) as response:
-            raw = await _read(response, _ANSWER)
+            raw = await _read(response, _MAX_JSON)
             try:
                 return httpx.Response(200, content=raw).json()
             except (ValueError, RecursionError):
@@ -153,9 +160,9 @@ class Server:
         try:
             async with self._http.stream(method, url, headers=self._headers, **more) as response:
                 if not response.is_success:
-                    said = (await _read(response, 2**16)).decode(errors="replace")
+                    body = (await _read(response, 2**16)).decode(errors="replace")
                     status = response.status_code
-                    raise ServerError("refused", f"{status} {_phrase(response)}: {_words(said)}", status)
+                    raise ServerError("refused", f"{status} {_phrase(response)}: {_words(body)}", status)
                 yield response
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise ServerError("unreachable", f"it cannot be reached ({type(error).__name__})") from error
@@ -165,10 +172,11 @@ class Server:
 
 @asynccontextmanager
 async def reach() -> AsyncGenerator[httpx.AsyncClient]:
-    """Connections for all servers of a bench. What bounds a step is its task's timeout."""
+    """Yield an HTTP client for all servers of a benchmark. It has no read timeout: the timeout of a task limits its
+    steps."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=4.0)
-    async with httpx.AsyncClient(timeout=httpx.Timeout(None, connect=10.0), limits=limits) as made:
-        yield made
+    async with httpx.AsyncClient(timeout=httpx.Timeout(None, connect=10.0), limits=limits) as client:
+        yield client
 
 
 async def _read(response: httpx.Response, limit: int) -> bytes:
@@ -188,40 +196,41 @@ def _phrase(response: httpx.Response) -> str:
 
 
 def _words(body: str) -> str:
-    """What an error body says: `{"message"}` (OpenAPI v1), `{"error"}` (JavaScript SDK), `{"detail"}`, or text."""
+    """Return the message in an error body: `{"message"}` (OpenAPI v1), `{"error"}` (JavaScript SDK), `{"detail"}`, or
+    text."""
     try:
-        told: Any = httpx.Response(200, text=body).json()
+        value: Any = httpx.Response(200, text=body).json()
     except ValueError:
-        told = None
-    if isinstance(told, dict):
-        object_ = cast("dict[str, Any]", told)
-        said = next((object_[key] for key in ("message", "error", "detail") if key in object_), body)
-        body = said if isinstance(said, str) else str(said)
+        value = None
+    if isinstance(value, dict):
+        object_ = cast("dict[str, Any]", value)
+        message = next((object_[key] for key in ("message", "error", "detail") if key in object_), body)
+        body = message if isinstance(message, str) else str(message)
     return " ".join(body.split())[:300] or "nothing more is said"
 
 
-def _text(told: Mapping[str, Any], key: str, what: str) -> str:
-    value = told.get(key)
-    if not isinstance(value, str) or not value or "/" in value:
+def _text(members: Mapping[str, Any], key: str, what: str) -> str:
+    text = members.get(key)
+    if not isinstance(text, str) or not text or "/" in text:
         raise ServerError("protocol", f"{what} has no {key}")
-    return value
+    return text
 
 
-def _step(told: Mapping[str, Any]) -> Step:
-    is_last = told.get("is_last", False)
+def _step(step: Mapping[str, Any]) -> Step:
+    is_last = step.get("is_last", False)
     if not isinstance(is_last, bool):
         raise ServerError("protocol", "is_last of the step is no boolean")
-    output = told.get("output")
-    more = told.get("additional_output")
+    output = step.get("output")
+    more = step.get("additional_output")
     about: dict[str, Any] = cast("dict[str, Any]", more) if isinstance(more, dict) else {}
-    usage, artifacts = about.get("usage"), told.get("artifacts")
+    usage, artifacts = about.get("usage"), step.get("artifacts")
     return Step(
         output=output if isinstance(output, str) else "",
         is_last=is_last,
         error=_error(about.get("error")),
         usage=cast("dict[str, Any]", usage) if isinstance(usage, dict) else {},
         artifacts=len(cast("list[Any]", artifacts)) if isinstance(artifacts, list) else 0,
-        raw=told,
+        raw=step,
         asks=_asks(is_last, about),
     )
 
@@ -232,19 +241,19 @@ def _asks(is_last: bool, about: Mapping[str, Any]) -> bool | None:
     return False if "babelgate" in about else None
 
 
-def _error(told: Any) -> str | None:
-    if told is None or told is False or told == "":
+def _error(error: Any) -> str | None:
+    if error is None or error is False or error == "":
         return None
-    if isinstance(told, dict):
-        said = cast("dict[str, Any]", told)
-        return str(said.get("message") or said.get("code") or "the agent failed")
-    return str(told)
+    if isinstance(error, dict):
+        members = cast("dict[str, Any]", error)
+        return str(members.get("message") or members.get("code") or "the agent failed")
+    return str(error)
 
 
-def _artifact(told: Any) -> Artifact:
-    if not isinstance(told, dict):
+def _artifact(value: Any) -> Artifact:
+    if not isinstance(value, dict):
         raise ServerError("protocol", "an artifact is no object")
-    each = cast("dict[str, Any]", told)
+    each = cast("dict[str, Any]", value)
     folder, name = each.get("relative_path"), each.get("file_name")
     path = safe_path(f"{folder if isinstance(folder, str) else ''}/{name if isinstance(name, str) else ''}")
     return Artifact(_text(each, "artifact_id", "the artifact"), path or "file")

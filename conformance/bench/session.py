@@ -1,4 +1,4 @@
-"""A whole bench: from the agents and the tasks to a folder with a journal, a result and its reports."""
+"""Benchmark session: from agents and tasks to a folder with a journal, a result and its reports."""
 
 import importlib.metadata
 import os
@@ -21,7 +21,7 @@ from babelgate.conformance.bench.summary import against, summarize
 from babelgate.conformance.wire.exchange import Redactor
 
 JOURNAL: Final = "journal.jsonl"
-"""In the folder of a bench."""
+"""Name of the journal in the folder of a benchmark."""
 _INTERRUPTED: Final = "it was interrupted"
 
 
@@ -36,11 +36,11 @@ class Session:
     baseline: Report | None = None
     baseline_file: str = ""
     secrets: Sequence[str] = ()
-    """What was sent to agents' servers to be let in: if one says it again, it is not written down."""
+    """Credentials that were sent to the agents' servers. They are redacted if an agent repeats them."""
 
 
 def begin(suite: Suite, agents: Sequence[AgentAbout], settings: Settings, *, suite_format: str = "babelgate") -> Header:
-    """What goes at the head of a new journal."""
+    """Return the header of a new journal."""
     return Header(
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         suite=suite.name,
@@ -48,18 +48,18 @@ def begin(suite: Suite, agents: Sequence[AgentAbout], settings: Settings, *, sui
         suite_format=suite_format,
         suite_hash=suite.hash,
         description=suite.description,
-        notes=(*suite.notes, *(f"{asked.task.name}: {note}" for asked in suite.tasks for note in asked.notes)),
+        notes=(*suite.notes, *(f"{loaded.task.name}: {note}" for loaded in suite.tasks for note in loaded.notes)),
         tasks=tuple(
             TaskAbout(
-                name=asked.task.name,
-                hash=asked.hash,
-                category=asked.task.category,
-                difficulty=asked.task.difficulty,
-                weight=asked.task.weight,
-                depends_on=asked.task.depends_on,
-                description=asked.task.description or (asked.task.input or "")[:200],
+                name=loaded.task.name,
+                hash=loaded.hash,
+                category=loaded.task.category,
+                difficulty=loaded.task.difficulty,
+                weight=loaded.task.weight,
+                depends_on=loaded.task.depends_on,
+                description=loaded.task.description or (loaded.task.input or "")[:200],
             )
-            for asked in suite.tasks
+            for loaded in suite.tasks
         ),
         agents=tuple(agents),
         settings=settings,
@@ -83,15 +83,17 @@ def _machine() -> Machine:
 
 
 def differences(header: Header, suite: Suite) -> list[str]:
-    """Why a bench cannot go on with this suite: it would mix what was asked before with what is asked now."""
+    """Return why a benchmark cannot resume with this suite: the names of tasks that have changed."""
     before, now = ({about.name: about.hash for about in header.tasks}, {a.task.name: a.hash for a in suite.tasks})
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     return [f"the task {name} is not what it was" for name in changed]
 
 
 async def conduct(session: Session, tell: Callable[[Progress], None]) -> Report:
-    """Go on where the folder's journal ends, or begin it. Where this is cancelled, the reports of what there is are
-    written all the same. Raises JournalError."""
+    """Run the benchmark, or resume it from the journal in its folder, and return the report.
+
+    If it is cancelled, it still writes the reports on the finished attempts. Raises JournalError.
+    """
     path, redactor = session.folder / JOURNAL, Redactor(session.secrets)
     header, done, stopped = session.header, list[Attempt](), _INTERRUPTED
     async with Matcher() as matcher:
@@ -103,10 +105,10 @@ async def conduct(session: Session, tell: Callable[[Progress], None]) -> Report:
         try:
             with _journal(path, header) as journal:
 
-                def keep(made: Attempt) -> None:
-                    made = _redact(made, redactor)
-                    journal.add(made)
-                    done.append(made)
+                def keep(record: Attempt) -> None:
+                    record = _redact(record, redactor)
+                    journal.add(record)
+                    done.append(record)
 
                 def tell_redacted(progress: Progress) -> None:
                     latest = progress.latest
@@ -131,11 +133,11 @@ async def conduct(session: Session, tell: Callable[[Progress], None]) -> Report:
     return report
 
 
-def _redact(made: Attempt, redactor: Redactor) -> Attempt:
-    checks = tuple(each.model_copy(update={"why": redactor.text(each.why)}) for each in made.checks)
-    said = {"outputs": made.outputs, "artifacts": made.artifacts}
-    texts = {name: tuple(map(redactor.text, each)) for name, each in said.items()}
-    return made.model_copy(update={**texts, "checks": checks, "why": redactor.text(made.why)})
+def _redact(record: Attempt, redactor: Redactor) -> Attempt:
+    checks = tuple(each.model_copy(update={"why": redactor.text(each.why)}) for each in record.checks)
+    fields = {"outputs": record.outputs, "artifacts": record.artifacts}
+    texts = {name: tuple(map(redactor.text, each)) for name, each in fields.items()}
+    return record.model_copy(update={**texts, "checks": checks, "why": redactor.text(record.why)})
 
 
 def _journal(path: Path, header: Header):

@@ -1,4 +1,4 @@
-"""The statistics of a report, in the standard library alone. Every function is tested against published values."""
+"""Statistics of a report, with the standard library only. Every function is tested with published values."""
 
 import math
 import random
@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist, fmean, median
 from typing import Final
 
-_EXACT: Final = 20
-"""Pairs up to which all 2^n signs are gone through; beyond, as many are drawn as `_DRAWN`."""
-_DRAWN: Final = 20_000
-_TIE: Final = 1e-12
-"""Differences within this are the same: they are sums of floats."""
+_MAX_EXACT: Final = 20
+"""Maximum number of pairs for which all 2^n signs are tried. Above it, `_DRAWS` random signs are drawn."""
+_DRAWS: Final = 20_000
+_TOLERANCE: Final = 1e-12
+"""Maximum difference between equal values, which are sums of floats."""
 
 
 def wilson(passed: int, attempts: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The score interval of a proportion (Wilson 1927). At 0 of n and n of n, where the usual one has no width, it is
-    still honest."""
+    """Return the score interval of a proportion (Wilson 1927).
+
+    It is valid also for 0 of n and n of n, where the usual interval has no width.
+    """
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     rate = passed / attempts
     spread = 1 + z * z / attempts
@@ -27,13 +29,13 @@ def wilson(passed: int, attempts: int, confidence: float = 0.95) -> tuple[float,
 
 
 def pass_hat(passed: int, attempts: int, k: int) -> float:
-    """pass^k of one task: the chance that k attempts, drawn without replacement from those made, all passed
+    """Return pass^k of one task: the probability that k attempts, drawn without replacement from those made, all passed
     (Yao et al. 2024, τ-bench, equation 1)."""
     return math.comb(passed, k) / math.comb(attempts, k)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Of a sample, between its values in a straight line (type 7 of Hyndman and Fan, as in NumPy and R)."""
+    """Return a quantile of a sample, interpolated linearly (type 7 of Hyndman and Fan, as in NumPy and R)."""
     ordered = sorted(values)
     at = share * (len(ordered) - 1)
     below = math.floor(at)
@@ -42,8 +44,10 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def mcnemar(better: int, worse: int) -> float:
-    """Two-sided exact p of pairs that differ: were both alike, each would go either way with the same chance
-    (McNemar 1947, by the binomial distribution)."""
+    """Return the two-sided exact p of the pairs that differ (McNemar 1947, by the binomial distribution).
+
+    The null hypothesis is that each pair goes either way with the same probability.
+    """
     pairs = better + worse
     if pairs == 0:
         return 1.0
@@ -52,13 +56,16 @@ def mcnemar(better: int, worse: int) -> float:
 
 
 def permutation(differences: Sequence[float], seed: int = 0) -> float:
-    """Two-sided p of paired differences (Fisher's randomization test): the share of all ways to set their signs that
-    make a sum at least as far from zero. Exact up to 20 pairs that differ."""
-    told = [each for each in differences if abs(each) > _TIE]
-    if not told:
+    """Return the two-sided p of paired differences (Fisher's randomization test).
+
+    It is the share of all sign assignments whose sum is at least as far from zero. Exact for up to 20 pairs that
+    differ.
+    """
+    nonzero = [each for each in differences if abs(each) > _TOLERANCE]
+    if not nonzero:
         return 1.0
     return _sign_flip_test(
-        told, abs(sum(told)), lambda signs: abs(sum(s * d for s, d in zip(signs, told, strict=True))), seed
+        nonzero, abs(sum(nonzero)), lambda signs: abs(sum(s * d for s, d in zip(signs, nonzero, strict=True))), seed
     )
 
 
@@ -66,27 +73,30 @@ def _sign_flip_test(
     values: Sequence[float], observed: float, statistic: Callable[[Sequence[int]], float], seed: int
 ) -> float:
     count = len(values)
-    if count <= _EXACT:
+    if count <= _MAX_EXACT:
         hits = sum(
-            statistic([1 if number >> i & 1 else -1 for i in range(count)]) >= observed - _TIE
+            statistic([1 if number >> i & 1 else -1 for i in range(count)]) >= observed - _TOLERANCE
             for number in range(2**count)
         )
         return hits / 2**count
     source = random.Random(seed)
     hits = sum(
-        statistic([1 if source.random() < 0.5 else -1 for _ in range(count)]) >= observed - _TIE for _ in range(_DRAWN)
+        statistic([1 if source.random() < 0.5 else -1 for _ in range(count)]) >= observed - _TOLERANCE
+        for _ in range(_DRAWS)
     )
-    return (hits + 1) / (_DRAWN + 1)  # the observed one is among them: never zero (Phipson and Smyth 2010)
+    return (hits + 1) / (
+        _DRAWS + 1
+    )  # The observed value counts as one of the draws, so that p is never zero (Phipson and Smyth 2010).
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """From 1; what is the same has the mean of its ranks."""
+    """Return the ranks of the values, from 1. Equal values have the mean of their ranks."""
     ordered = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
     start = 0
     while start < len(ordered):
         end = start
-        while end + 1 < len(ordered) and values[ordered[end + 1]] - values[ordered[start]] <= _TIE:
+        while end + 1 < len(ordered) and values[ordered[end + 1]] - values[ordered[start]] <= _TOLERANCE:
             end += 1
         for at in range(start, end + 1):
             ranks[ordered[at]] = (start + end) / 2 + 1
@@ -95,32 +105,36 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def wilcoxon(differences: Sequence[float], seed: int = 0) -> float:
-    """Two-sided p of the signed-rank test, zeros left out (Wilcoxon 1945), by its own distribution under the ties that
-    there are, and not by the normal one."""
-    told = [each for each in differences if abs(each) > _TIE]
-    if not told:
+    """Return the two-sided p of the signed-rank test, without zeros (Wilcoxon 1945).
+
+    The distribution is the exact one for the ties in the data, and not the normal approximation.
+    """
+    nonzero = [each for each in differences if abs(each) > _TOLERANCE]
+    if not nonzero:
         return 1.0
-    ranks = _ranks([abs(each) for each in told])
-    observed = abs(sum(math.copysign(rank, each) for rank, each in zip(ranks, told, strict=True)))
+    ranks = _ranks([abs(each) for each in nonzero])
+    observed = abs(sum(math.copysign(rank, each) for rank, each in zip(ranks, nonzero, strict=True)))
     return _sign_flip_test(
         ranks, observed, lambda signs: abs(sum(s * r for s, r in zip(signs, ranks, strict=True))), seed
     )
 
 
 def rank_biserial(differences: Sequence[float]) -> float | None:
-    """Of matched pairs (Kerby 2014): the share of the ranks that speak for the first less the share of those against
-    it, from -1 to 1; None where no pair differs."""
-    told = [each for each in differences if abs(each) > _TIE]
-    if not told:
+    """Return the matched-pairs rank-biserial correlation (Kerby 2014), or None if no pair differs.
+
+    It is the share of the ranks in favour of the first minus the share against it, from -1 to 1.
+    """
+    nonzero = [each for each in differences if abs(each) > _TOLERANCE]
+    if not nonzero:
         return None
-    ranks = _ranks([abs(each) for each in told])
-    return sum(math.copysign(rank, each) for rank, each in zip(ranks, told, strict=True)) / sum(ranks)
+    ranks = _ranks([abs(each) for each in nonzero])
+    return sum(math.copysign(rank, each) for rank, each in zip(ranks, nonzero, strict=True)) / sum(ranks)
 
 
 def bootstrap_difference(
     differences: Sequence[float], seed: int = 0, draws: int = 2000, confidence: float = 0.95
 ) -> tuple[float, float]:
-    """The percentile interval of a mean of paired differences (Efron 1979), tasks being what is drawn."""
+    """Return the percentile interval of a mean of paired differences (Efron 1979), by resampling tasks."""
     source = random.Random(seed)
     means = [fmean(source.choices(differences, k=len(differences))) for _ in range(draws)]
     edge = (1 - confidence) / 2
@@ -128,15 +142,17 @@ def bootstrap_difference(
 
 
 def fisher(passed: int, attempts: int, passed_before: int, attempts_before: int) -> float:
-    """One-sided exact p that the rate fell: the chance of so few passes, or fewer, were both rates the same
-    (Fisher 1922)."""
+    """Return the one-sided exact p that the rate fell (Fisher 1922).
+
+    It is the probability of at most so many passes if both rates are the same.
+    """
     total, all_passed = attempts + attempts_before, passed + passed_before
     ways = math.comb(total, attempts)
     return sum(math.comb(all_passed, i) * math.comb(total - all_passed, attempts - i) for i in range(passed + 1)) / ways
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Adjusted for their number, so that one of many is not believed by chance (Holm 1979)."""
+    """Return the p values, adjusted for the number of comparisons (Holm 1979)."""
     adjusted = [0.0] * len(values)
     highest = 0.0
     for place, at in enumerate(sorted(range(len(values)), key=values.__getitem__)):

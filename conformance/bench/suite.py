@@ -1,6 +1,6 @@
-"""A suite: the tasks of one YAML file, of a folder of them, or of a shipped one, checked and with all their files read.
+"""Suite: the tasks of one YAML file, of a folder, or of a shipped suite, validated and with all their files read.
 
-What an attempt needs is in memory from here on, so that one hash says what was asked.
+After loading, an attempt reads no file, so that one hash identifies all inputs.
 """
 
 import difflib
@@ -20,11 +20,11 @@ from babelgate.conformance.bench.task import FILE_LIMIT, Check, SuiteFile, Task
 
 _FOLDER: Final = Path(__file__).parent / "suites"
 SHIPPED: Final = tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
-"""Names of the suites that come along."""
+"""Names of the suites that are installed with the package."""
 
 
 class SuiteError(Exception):
-    """Mistakes in task files, one line each: the file, the line, what is wrong and what to do."""
+    """Error for invalid task files. Each line of the message has the file, the line, what is wrong and what to do."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -33,7 +33,7 @@ class SuiteError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file that goes to the agent."""
+    """File that is uploaded to the agent."""
 
     name: str
     folder: str | None
@@ -46,78 +46,81 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTask:
-    """A task with the contents of its files."""
+    """Task with the contents of its files."""
 
     task: Task
     where: str
-    """`file:line`"""
+    """Place in the task file: `file:line`."""
     uploads: tuple[Upload, ...] = ()
     resources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """What its checks name, by the path that they name it by."""
+    """Files that the checks use, by the path in the task file."""
     notes: tuple[str, ...] = ()
-    """What its reader could not carry over from a foreign format."""
+    """Notes on what could not be converted from another format."""
 
     @property
     def hash(self) -> str:
-        """Of everything that makes it this task; what reports call it apart, and how much it counts, does not."""
-        told = self.task.model_dump(mode="json", exclude={"description", "category", "difficulty", "weight"})
-        made = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+        """Hash of everything that defines the task. Its description, category, difficulty and weight do not."""
+        definition = self.task.model_dump(mode="json", exclude={"description", "category", "difficulty", "weight"})
+        digest = hashlib.sha256(json.dumps(definition, sort_keys=True).encode())
         for upload in self.uploads:
-            made.update(f"\0{upload.path}\0{len(upload.data)}\0".encode() + upload.data)
+            digest.update(f"\0{upload.path}\0{len(upload.data)}\0".encode() + upload.data)
         for name, data in sorted(self.resources.items()):
-            made.update(f"\0{name}\0{len(data)}\0".encode() + data)
-        return made.hexdigest()[:16]
+            digest.update(f"\0{name}\0{len(data)}\0".encode() + data)
+        return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
     name: str
     source: str
-    """What it was asked for by."""
+    """Path or name by which the suite was requested."""
     tasks: tuple[LoadedTask, ...]
     description: str = ""
     notes: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:
-        return hashlib.sha256("".join(sorted(asked.hash for asked in self.tasks)).encode()).hexdigest()[:16]
+        return hashlib.sha256("".join(sorted(loaded.hash for loaded in self.tasks)).encode()).hexdigest()[:16]
 
     def only(self, categories: Sequence[str], names: Sequence[str]) -> "Suite":
-        """The tasks of these categories, or with these names, and those that they depend on. Raises SuiteError."""
+        """Return a suite with the tasks of these categories or names, and the tasks they depend on. Raises
+        SuiteError."""
         if not categories and not names:
             return self
-        known = {asked.task.name: asked for asked in self.tasks}
-        _refuse_unknown("--task", names, known)
-        _refuse_unknown("--category", categories, {each for asked in self.tasks for each in asked.task.category})
+        by_name = {loaded.task.name: loaded for loaded in self.tasks}
+        _refuse_unknown("--task", names, by_name)
+        _refuse_unknown("--category", categories, {each for loaded in self.tasks for each in loaded.task.category})
         wanted = [
-            asked.task.name
-            for asked in self.tasks
-            if asked.task.name in names or set(asked.task.category) & set(categories)
+            loaded.task.name
+            for loaded in self.tasks
+            if loaded.task.name in names or set(loaded.task.category) & set(categories)
         ]
-        kept: set[str] = set()
+        selected: set[str] = set()
         while wanted:
             name = wanted.pop()
-            if name not in kept:
-                kept.add(name)
-                wanted += known[name].task.depends_on
-        tasks = tuple(asked for asked in self.tasks if asked.task.name in kept)
+            if name not in selected:
+                selected.add(name)
+                wanted += by_name[name].task.depends_on
+        tasks = tuple(loaded for loaded in self.tasks if loaded.task.name in selected)
         return Suite(self.name, self.source, tasks, self.description, self.notes)
 
 
-def _refuse_unknown(option: str, given: Iterable[str], known: Iterable[str]) -> None:
-    for name in given:
-        if name not in known:
-            raise SuiteError(f"{option} {name}: the suite has none of that name; it has {', '.join(sorted(known))}")
+def _refuse_unknown(option: str, requested: Iterable[str], names: Iterable[str]) -> None:
+    for name in requested:
+        if name not in names:
+            raise SuiteError(f"{option} {name}: the suite has none of that name; it has {', '.join(sorted(names))}")
 
 
 def shipped_suite(name: str) -> Path:
-    """The file of a shipped suite."""
+    """Return the file of a shipped suite."""
     return _FOLDER / f"{name}.yaml"
 
 
 def load_suite(source: str) -> Suite:
-    """`source` = a file, a folder whose *.yaml are read in the order of their names, or the name of a shipped suite.
-    Raises SuiteError."""
+    """Load a suite from a file, a folder, or the name of a shipped suite. Raises SuiteError.
+
+    The YAML files of a folder are read in the order of their names.
+    """
     path = Path(source)
     if not path.exists() and source in SHIPPED:
         path = shipped_suite(source)
@@ -140,7 +143,7 @@ def load_suite(source: str) -> Suite:
             problems.append(str(error))
         except SuiteError as error:
             problems += error.problems
-    tasks = [asked for file, document in read for asked in _read_tasks(file, document, root, problems)]
+    tasks = [loaded for file, document in read for loaded in _read_tasks(file, document, root, problems)]
     problems += _graph_problems(tasks)
     if problems:
         raise SuiteError(*problems)
@@ -153,11 +156,11 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-# One file
+# Validation of one file
 
 
 def _validate_suite(document: Document) -> SuiteFile:
-    """Raises SuiteError."""
+    """Return the validated file. Raises SuiteError."""
     value = document.value
     if isinstance(value, dict) and "tasks" not in value and "checks" in value:
         raise SuiteError(f"{document.where(())}: a task stands below tasks:, as in tasks: [{{name: …, checks: […]}}]")
@@ -174,9 +177,9 @@ def _mistakes(error: ValidationError, document: Document) -> Iterator[str]:
         loc = [step for step in each["loc"] if not (isinstance(step, str) and ("[" in step or step[:1].isupper()))]
         loc = [step for step in loc if step not in ("str", "bool", "literal['last','all']", "constrained-int")]
         if loc[:1] == ["tasks"] and len(loc) > 2 and _of_defaults(loc, document):
-            continue  # told once, where it stands
+            continue  # The mistake is reported once, at the defaults.
         if each["type"] == "too_short" and (*map(str, loc), "0") in document.lines:
-            continue  # there is one, and its own mistake is told
+            continue  # An item exists, and its own mistake is reported.
         message = each["msg"].removeprefix("Value error, ")
         match each["type"]:
             case "extra_forbidden":
@@ -199,14 +202,14 @@ def _of_defaults(loc: Sequence[object], document: Document) -> bool:
     return tuple(map(str, loc[:3])) not in document.lines and ("defaults", str(loc[2])) in document.lines
 
 
-def _no_such_key(key: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(key, known, 1)
-    meant = f": did you mean {near[0]}?" if near else f"; there are {_names(known)}"
-    return f"there is no such key{meant}"
+def _no_such_key(key: str, keys: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key, keys, 1)
+    hint = f": did you mean {near[0]}?" if near else f"; there are {_names(keys)}"
+    return f"there is no such key{hint}"
 
 
 def _keys(loc: Sequence[object]) -> Sequence[str]:
-    """The keys that a place in a task file has."""
+    """Return the keys that are valid at a place in a task file."""
     model: Any = SuiteFile
     for step in loc:
         if isinstance(step, int) or not (isinstance(model, type) and issubclass(model, BaseModel)):
@@ -217,13 +220,13 @@ def _keys(loc: Sequence[object]) -> Sequence[str]:
 
 
 def _model_in(annotation: Any) -> Any:
-    """The first model in a type."""
+    """Return the first model in a type annotation, or None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for each in get_args(annotation) if (found := _model_in(each)) is not None), None)
 
 
-# The files of its tasks
+# Files of the tasks
 
 
 def _read_tasks(file: SuiteFile, document: Document, root: Path, problems: list[str]) -> Iterator[LoadedTask]:
@@ -249,7 +252,7 @@ def _read_tasks(file: SuiteFile, document: Document, root: Path, problems: list[
 
 
 def _named_files(check: Check) -> Iterator[tuple[str, str]]:
-    """The files that a check names, each with the key that does."""
+    """Yield the files that a check names, each with its key."""
     if check.python is not None:
         yield "python", check.python
     if check.equals_file is not None:
@@ -262,11 +265,11 @@ def _named_files(check: Check) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Of one task; what is wrong with one goes to `problems`."""
+    """Reader for the files of one task. Errors are added to `problems`."""
 
     document: Document
     root: Path
-    """Of the suite: a task reads nothing beyond it, because what it reads goes to agents."""
+    """Folder of the suite. A task may read no file outside of it, because the files are sent to agents."""
     loc: tuple[str, ...]
     problems: list[str]
 
@@ -289,7 +292,7 @@ class _Files:
 def _compile(
     task: Task, resources: Mapping[str, bytes], document: Document, loc: tuple[str, ...], problems: list[str]
 ) -> None:
-    """What a check would only find out when an agent has been paid for."""
+    """Report the invalid checks of a task, which would otherwise fail only after an agent has been paid for."""
     for index, check in enumerate(task.checks):
         wrong = mistake_in(check, resources)
         if wrong is not None:
@@ -297,25 +300,25 @@ def _compile(
             problems.append(f"{document.where((*loc, 'checks', index, key))}: checks.{index}.{key}: {message}")
 
 
-# Their graph
+# Dependencies between the tasks
 
 
 def _graph_problems(tasks: Sequence[LoadedTask]) -> Iterator[str]:
-    known: dict[str, LoadedTask] = {}
-    for asked in tasks:
-        name = asked.task.name
-        if name in known:
-            yield f"{asked.where}: there is a task {name} at {known[name].where}: give one of them another name"
-        known[name] = asked
-    for asked in tasks:
-        for need in asked.task.depends_on:
-            if need not in known:
-                near = difflib.get_close_matches(need, known, 1)
+    by_name: dict[str, LoadedTask] = {}
+    for loaded in tasks:
+        name = loaded.task.name
+        if name in by_name:
+            yield f"{loaded.where}: there is a task {name} at {by_name[name].where}: give one of them another name"
+        by_name[name] = loaded
+    for loaded in tasks:
+        for need in loaded.task.depends_on:
+            if need not in by_name:
+                near = difflib.get_close_matches(need, by_name, 1)
                 hint = f": did you mean {near[0]}?" if near else ""
-                yield f"{asked.where}: {asked.task.name} depends on {need}, and there is no such task{hint}"
+                yield f"{loaded.where}: {loaded.task.name} depends on {need}, and there is no such task{hint}"
     try:
-        TopologicalSorter({name: asked.task.depends_on for name, asked in known.items()}).prepare()
+        TopologicalSorter({name: loaded.task.depends_on for name, loaded in by_name.items()}).prepare()
     except CycleError as error:
         circle: list[str] = error.args[1]
-        at = next(known[name].where for name in circle if name in known)
+        at = next(by_name[name].where for name in circle if name in by_name)
         yield f"{at}: these tasks depend on each other in a circle: {' → '.join(reversed(circle))}"

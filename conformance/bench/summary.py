@@ -1,5 +1,8 @@
-"""From the attempts of a journal to a report: figures by agent, category and task, comparisons, and what has changed
-since an earlier result. Pure: the same attempts make the same report."""
+"""Summary of a journal as a report: figures by agent, category and task, comparisons, and changes since an earlier
+result.
+
+The computation is deterministic: the same attempts give the same report.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,14 +29,14 @@ from babelgate.conformance.bench.result import (
 )
 
 ALPHA: Final = 0.05
-"""What is less likely than this by chance is not put down to chance."""
+"""Significance level of the tests."""
 
 
 def summarize(header: Header, attempts: Sequence[Attempt], *, stopped: str = "") -> Report:
-    """`stopped` = why there are no more attempts, where there should be."""
+    """Return the report on the attempts. `stopped`: why attempts are missing, if they are."""
     expected = len(header.tasks) * len(header.agents) * header.settings.repetitions
     ordered = _sort_attempts(header, attempts)
-    told = tuple(
+    figures_by_agent = tuple(
         _agent(header, about.name, [each for each in ordered if each.agent == about.name]) for about in header.agents
     )
     return Report(
@@ -41,7 +44,7 @@ def summarize(header: Header, attempts: Sequence[Attempt], *, stopped: str = "")
         complete=len(attempts) >= expected,
         stopped=stopped,
         seconds=_span(attempts),
-        agents=told,
+        agents=figures_by_agent,
         comparisons=_comparisons(header, ordered),
         attempts=tuple(ordered),
     )
@@ -88,16 +91,16 @@ def _rate(attempts: Iterable[Attempt]) -> float | None:
 
 def _score(tasks: Iterable[TaskAbout], by_task: Mapping[str, Sequence[Attempt]]) -> float | None:
     rates = [(about.weight, _rate(by_task.get(about.name, ()))) for about in tasks]
-    told = [(weight, rate) for weight, rate in rates if rate is not None]
-    total = sum(weight for weight, _ in told)
-    return sum(weight * rate for weight, rate in told) / total if total else None
+    weighted = [(weight, rate) for weight, rate in rates if rate is not None]
+    total = sum(weight for weight, _ in weighted)
+    return sum(weight * rate for weight, rate in weighted) / total if total else None
 
 
 def figures(attempts: Sequence[Attempt]) -> Figures:
     judged = [each for each in attempts if each.is_judged]
     passed = sum(each.has_passed for each in judged)
     stepped = [each for each in attempts if each.step_seconds]
-    told = [each for each in attempts if each.usage]
+    with_usage = [each for each in attempts if each.usage]
     costs = [each.cost for each in attempts if each.cost is not None]
     return Figures(
         attempts=len(attempts),
@@ -109,8 +112,8 @@ def figures(attempts: Sequence[Attempt]) -> Figures:
         steps=fmean(len(each.step_seconds) for each in stepped) if stepped else None,
         artifacts=sum(len(each.artifacts) for each in attempts),
         times=_times(stepped),
-        tokens=add_usages({k: v for k, v in each.usage.items() if k != "cost"} for each in told),
-        told_usage=len(told),
+        tokens=add_usages({k: v for k, v in each.usage.items() if k != "cost"} for each in with_usage),
+        told_usage=len(with_usage),
         cost=sum(costs) if costs else None,
     )
 
@@ -120,7 +123,7 @@ def _interval(bounds: tuple[float, float]) -> Interval:
 
 
 def _pass_k(judged: Sequence[Attempt]) -> dict[str, float]:
-    """The mean over tasks; for each k that every task has been tried often enough."""
+    """Return the mean of pass^k over tasks, for each k up to the smallest number of attempts at a task."""
     counts = [(sum(each.has_passed for each in tried), len(tried)) for tried in _by_task(judged).values()]
     most = min((attempts for _, attempts in counts), default=0)
     return {str(k): fmean(st.pass_hat(passed, tried, k) for passed, tried in counts) for k in range(1, most + 1)}
@@ -134,13 +137,13 @@ def _times(stepped: Sequence[Attempt]) -> Times:
     return Times(p50=st.quantile(seconds, 0.5), p95=st.quantile(seconds, 0.95), first_output_p50=st.middle(first))
 
 
-# Agents side by side
+# Comparison of agents
 
 
 def _comparisons(header: Header, attempts: Sequence[Attempt]) -> tuple[Comparison, ...]:
     of = {about.name: _by_task(each for each in attempts if each.agent == about.name) for about in header.agents}
-    made = [compare(one, of[one], other, of[other], header.settings.seed) for one, other in combinations(of, 2)]
-    found = [each for each in made if each is not None]
+    comparisons = [compare(one, of[one], other, of[other], header.settings.seed) for one, other in combinations(of, 2)]
+    found = [each for each in comparisons if each is not None]
     adjusted = st.holm([each.p if each.p is not None else 1.0 for each in found])
     return tuple(
         each.model_copy(update={"p_adjusted": p, "sentence": _sentence(each, p)})
@@ -155,8 +158,10 @@ def compare(
     others: Mapping[str, Sequence[Attempt]],
     seed: int = 0,
 ) -> Comparison | None:
-    """On the tasks that both were judged at; None where there are none. The task is what is counted: attempts at the
-    same task are not independent of each other."""
+    """Compare two agents on the tasks at which both were judged, or return None if there is no such task.
+
+    The statistical unit is the task, because attempts at the same task are not independent.
+    """
     rates = {
         task: (one, other)
         for task in ones
@@ -195,7 +200,10 @@ def _time_ratio(
     tasks: Iterable[str],
     seed: int,
 ) -> tuple[float | None, float | None]:
-    """By the tasks that both passed: how long a failure takes says nothing."""
+    """Return the median ratio of the times and its p, over tasks that both agents passed.
+
+    The times of failed attempts are ignored, because they mean nothing.
+    """
     logs: list[float] = []
     for task in tasks:
         one = st.middle([each.seconds for each in ones[task] if each.has_passed and each.seconds > 0])
@@ -206,23 +214,23 @@ def _time_ratio(
     return (None, None) if middle is None else (exp(middle), st.wilcoxon(logs, seed))
 
 
-def _sentence(made: Comparison, p: float) -> str:
-    """In plain words, for whoever reads no p-values."""
-    ties = made.tasks - made.better - made.worse
-    if made.better + made.worse == 0:
-        return f"{made.first} and {made.second} are alike on all {_tasks(made.tasks)}."
-    ahead, behind, wins, losses = made.first, made.second, made.better, made.worse
-    if made.difference < 0 or (made.difference == 0 and losses > wins):
+def _sentence(comparison: Comparison, p: float) -> str:
+    """Return a comparison in words, for readers who do not know p values."""
+    ties = comparison.tasks - comparison.better - comparison.worse
+    if comparison.better + comparison.worse == 0:
+        return f"{comparison.first} and {comparison.second} are alike on all {_tasks(comparison.tasks)}."
+    ahead, behind, wins, losses = comparison.first, comparison.second, comparison.better, comparison.worse
+    if comparison.difference < 0 or (comparison.difference == 0 and losses > wins):
         ahead, behind, wins, losses = behind, ahead, losses, wins
     rest = "".join(
         (f", worse on {losses}" if losses else "", f", alike on {ties}" if ties else ""),
     )
     chance = "not explained by chance" if p < ALPHA else "which may be chance"
-    if made.difference == 0:
-        said = f"{ahead} is better on {wins} of {_tasks(made.tasks)}{rest}: no difference in all, {chance}"
-        return f"{said} (p {_p(p)}, {made.test})."
-    said = f"{ahead} is better than {behind} on {wins} of {_tasks(made.tasks)}{rest}, {chance}"
-    return f"{said} (p {_p(p)}, {made.test})."
+    if comparison.difference == 0:
+        result = f"{ahead} is better on {wins} of {_tasks(comparison.tasks)}{rest}: no difference in all, {chance}"
+        return f"{result} (p {_p(p)}, {comparison.test})."
+    result = f"{ahead} is better than {behind} on {wins} of {_tasks(comparison.tasks)}{rest}, {chance}"
+    return f"{result} (p {_p(p)}, {comparison.test})."
 
 
 def _tasks(number: int) -> str:
@@ -233,21 +241,21 @@ def _p(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.2g}"
 
 
-# Now and before
+# Comparison with an earlier result
 
 
 def against(report: Report, earlier: Report, file: str) -> Report:
-    """With what has changed since an earlier result, by the tasks that are word for word the same."""
+    """Return the report with the changes since an earlier result, for the tasks that are unchanged."""
     before = {about.name: about.hash for about in earlier.header.tasks}
     now = {about.name: about.hash for about in report.header.tasks}
     same = [name for name in now if before.get(name) == now[name]]
-    known = {about.name for about in earlier.header.agents}
+    earlier_agents = {about.name for about in earlier.header.agents}
     rows: list[Regression] = []
     for about in report.header.agents:
-        if about.name in known:
+        if about.name in earlier_agents:
             rows += _changes(about.name, same, report.attempts, earlier.attempts, report.header.settings.seed)
     missing = [name for name in now if name not in before]
-    missing += [about.name for about in report.header.agents if about.name not in known]
+    missing += [about.name for about in report.header.agents if about.name not in earlier_agents]
     baseline = Baseline(
         file=file,
         started_at=earlier.header.started_at,
@@ -262,7 +270,7 @@ def against(report: Report, earlier: Report, file: str) -> Report:
 def _changes(
     agent: str, tasks: Iterable[str], now: Iterable[Attempt], before: Iterable[Attempt], seed: int
 ) -> list[Regression]:
-    """By task, and of all tasks together."""
+    """Return the changes of all tasks together, and then of each task."""
     new, old = (
         _by_task(each for each in attempts if each.agent == agent and each.is_judged) for attempts in (now, before)
     )
@@ -289,8 +297,11 @@ def _changes(
 
 
 def _change(agent: str, task: str, now: Sequence[Attempt], before: Sequence[Attempt]) -> Regression:
-    """Where it was tried once before and once now there is nothing to be computed: another outcome is a change. So is
-    one where all passed before and none does now, or the other way round."""
+    """Return the change of one task.
+
+    With one attempt before and one now, no p can be significant, so a different outcome counts as a change. The same
+    holds if all attempts passed before and none passes now, or the reverse.
+    """
     passed, passed_before = sum(each.has_passed for each in now), sum(each.has_passed for each in before)
     rate, rate_before = passed / len(now), passed_before / len(before)
     if rate == rate_before:

@@ -1,7 +1,7 @@
-"""The task file: what a benchmark asks of an agent, and how what came back is judged.
+"""Task file: the tasks of a benchmark, and the checks of their results.
 
-The published JSON schema (`task.schema.json`) is made from these models, so the docstrings under their fields are what
-people read in their editor.
+The published JSON schema (`task.schema.json`) is generated from these models. The docstrings of their fields are what
+users read in their editor.
 """
 
 from typing import Annotated, Any, Final, Literal, cast
@@ -9,15 +9,15 @@ from typing import Annotated, Any, Final, Literal, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
 NAME: Final = r"^[A-Za-z0-9][-A-Za-z0-9_.]{0,99}$"
-"""Of a suite or a task: it becomes a part of file names and of rows in reports."""
+"""Pattern for the name of a suite or a task, which becomes part of file names and table rows."""
 FILE_LIMIT: Final = 64 * 2**20
-"""Bytes of one file of a task."""
+"""Maximum size of one file of a task, in bytes."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
 def _word_to_list(value: object) -> object:
-    """One word where a list of words is meant."""
+    """Accept a single word as a list of one word."""
     return [value] if isinstance(value, str) else value
 
 
@@ -208,26 +208,28 @@ class SuiteFile(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_defaults(cls, given: Any) -> Any:
-        """Each task with the file's defaults below its own words."""
-        if not isinstance(given, dict):
-            return given
-        file = cast("dict[str, Any]", given)
+    def _with_defaults(cls, content: Any) -> Any:
+        """Apply the defaults of the file to each task that does not override them."""
+        if not isinstance(content, dict):
+            return content
+        file = cast("dict[str, Any]", content)
         defaults, tasks = file.get("defaults"), file.get("tasks")
         if not isinstance(defaults, dict) or not isinstance(tasks, list):
             return file
-        known = {key: value for key, value in cast("dict[str, Any]", defaults).items() if key in Defaults.model_fields}
+        known_defaults = {
+            key: value for key, value in cast("dict[str, Any]", defaults).items() if key in Defaults.model_fields
+        }
         return {
             **file,
             "tasks": [
-                {**known, **cast("dict[str, Any]", task)} if isinstance(task, dict) else task
+                {**known_defaults, **cast("dict[str, Any]", task)} if isinstance(task, dict) else task
                 for task in cast("list[Any]", tasks)
             ],
         }
 
 
 def task_schema() -> dict[str, Any]:
-    """The JSON schema of a task file."""
-    made = SuiteFile.model_json_schema()
-    made["title"] = "A task file of babelgate bench"
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+    """Return the JSON schema of a task file."""
+    schema = SuiteFile.model_json_schema()
+    schema["title"] = "A task file of babelgate bench"
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,7 +1,8 @@
-"""The contract that every Agent passes, whatever is behind it: `await check_agent(make)` plays with fresh agents and
-raises `Broken`, with the rule that was broken, at the first thing that no hub can live with.
+"""Contract that every `Agent` must meet.
 
-`Dialogue` is the same play for one's own tests: one task, from its input over questions and answers to its end.
+`await check_agent(make)` plays with new agents and raises `Broken`, naming the rule, at the first violation that a hub
+cannot handle. `Dialogue` is the same play for your own tests: one task, from its input through questions and answers to
+its end.
 """
 
 from babelgate.conformance.contract.dialogue import Dialogue

@@ -1,4 +1,4 @@
-"""A dialogue: one task with an agent, from its input over questions and answers to its end, without a hub."""
+"""Dialogue: one task with an agent, from its input through questions and answers to its end, without a hub."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -36,23 +36,23 @@ Action = Literal["answer", "decline"]
 
 
 class Dialogue:
-    """One task played with an agent, each run judged; what was said is recorded and given back as `past`."""
+    """One task played with an agent. Each run is judged and recorded, and later runs receive the records as `past`."""
 
     def __init__(self, agent: Agent, *, bound: float = 30, owner: str = "default") -> None:
         self.agent = agent
         self.bound = bound
-        """Seconds that a run may take."""
+        """Maximum duration of one run, in seconds."""
         self.owner = owner
         self.thread_id, self.task_id = str(uuid4()), str(uuid4())
         self.records: list[Record] = []
         self.questions: list[InterruptRaised] = []
-        """Those that are open."""
+        """Open questions."""
         self.history: list[Message] = []
         self._record(TaskCreated(task_id=self.task_id, agent="agent"), None)
 
-    async def say(self, said: str | Message | dict[str, Any], cause: Cause = "input") -> Transcript:
-        """One run of new input: a text, a message, or data that is no message."""
-        return await self.play(self.call(said, cause))
+    async def say(self, content: str | Message | dict[str, Any], cause: Cause = "input") -> Transcript:
+        """Play one run with new input: a text, a message, or data that is no message."""
+        return await self.play(self.call(content, cause))
 
     async def answer(self, *values: Json) -> Transcript:
         """Answer all open questions, in order."""
@@ -72,12 +72,12 @@ class Dialogue:
         self.questions = []
         return await self.play(replace(call, answers=answers))
 
-    def call(self, said: str | Message | dict[str, Any] = "", cause: Cause = "input") -> Invocation:
-        """Record a run and give its call, not yet made."""
-        said = Message.of(said, "user") if isinstance(said, str) else said
-        messages = (said.replace(message_id=str(uuid4())),) if isinstance(said, Message) else ()
-        given = RunInput(messages=messages, data=None if isinstance(said, Message) else said)
-        run = RunCreated.of(given, run_id=str(uuid4()), cause=cause)
+    def call(self, content: str | Message | dict[str, Any] = "", cause: Cause = "input") -> Invocation:
+        """Record a run and return its invocation, which is not played yet."""
+        content = Message.of(content, "user") if isinstance(content, str) else content
+        messages = (content.replace(message_id=str(uuid4())),) if isinstance(content, Message) else ()
+        run_input = RunInput(messages=messages, data=None if isinstance(content, Message) else content)
+        run = RunCreated.of(run_input, run_id=str(uuid4()), cause=cause)
         self._record(run, run.run_id)
         call = Invocation(
             owner=self.owner,
@@ -86,7 +86,7 @@ class Dialogue:
             task_id=self.task_id,
             run_id=run.run_id,
             cause=cause,
-            input=given,
+            input=run_input,
             history=tuple(self.history),
             past=self.past,
         )
@@ -97,10 +97,10 @@ class Dialogue:
         return tuple(self.records)
 
     async def play(self, call: Invocation) -> Transcript:
-        """One run, to its end. Raises Broken."""
+        """Play one run to its end and return its transcript. Raises Broken."""
         self._record(RunStarted(), call.run_id)
         referee = Referee()
-        heard = referee.heard
+        transcript = referee.transcript
         bound = asyncio.timeout(self.bound)
         try:
             async with bound, aclosing(start_run(self.agent, call)) as events:
@@ -113,14 +113,14 @@ class Dialogue:
         except Exception as error:
             if bound.expired():
                 raise Broken("a run ends within its bound", f"still running after {self.bound} s") from None
-            heard.fault = error.fault if isinstance(error, FaultError) else _exception_fault(error)
+            transcript.fault = error.fault if isinstance(error, FaultError) else _exception_fault(error)
         for event in referee.close():
             self._record(event, call.run_id)
-        paused = heard.questions and heard.fault is None
-        self.questions = heard.questions if paused else []
-        self._record(_ending(heard), call.run_id)
-        self.history += [*heard.messages, *(question.message for question in heard.questions)]
-        return heard
+        paused = transcript.questions and transcript.fault is None
+        self.questions = transcript.questions if paused else []
+        self._record(_ending(transcript), call.run_id)
+        self.history += [*transcript.messages, *(question.message for question in transcript.questions)]
+        return transcript
 
     def _record(self, event: Event, run_id: str | None) -> None:
         seq = len(self.records) + 1
@@ -132,10 +132,10 @@ def _reply(action: Action, value: Json = None) -> tuple[Action, Json]:
 
 
 def start_run(agent: Agent, call: Invocation) -> AsyncGenerator[Event]:
-    """What the agent gives for the call. Raises Broken where that cannot be followed and closed."""
+    """Return the events of a run. Raises Broken if they are not an async iterator that can be closed."""
     iterator: object = agent.run(call)
     if not hasattr(iterator, "__anext__") or not hasattr(iterator, "aclose"):
-        close = getattr(iterator, "close", None)  # of a coroutine that nobody will await
+        close = getattr(iterator, "close", None)  # A coroutine that is never awaited would cause a warning.
         if callable(close):
             close()
         raise Broken("run() gives an async iterator that can be closed", f"it gave a {type(iterator).__name__}")
@@ -146,9 +146,9 @@ def _exception_fault(error: Exception) -> Fault:
     return Fault(code=FaultCode.AGENT_FAILED, message=f"{type(error).__name__}: {error}")
 
 
-def _ending(heard: Transcript) -> RunEnded:
-    if heard.fault is not None:
-        return RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=heard.fault)
-    if heard.questions:
+def _ending(transcript: Transcript) -> RunEnded:
+    if transcript.fault is not None:
+        return RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=transcript.fault)
+    if transcript.questions:
         return RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT)
-    return heard.ended or RunEnded()
+    return transcript.ended or RunEnded()

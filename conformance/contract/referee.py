@@ -1,4 +1,4 @@
-"""The referee: follows what one run says and refuses what may not follow."""
+"""Referee: follows the events of one run and rejects what may not follow."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -32,9 +32,9 @@ from babelgate.canonical.state import ENDED
 from babelgate.canonical.stored import decode_event
 
 _EVENTS = get_args(Event)
-_FREE = (StateSaved, Custom, Native, LossNoted, UpstreamBound)
-_OF_A_MESSAGE = (PartAdded, PartDelta, PartEnded, MessageEnded)
-_ACTIVITY = (ToolStarted, ToolEnded, StepStarted, StepEnded)
+_UNCHECKED_EVENTS = (StateSaved, Custom, Native, LossNoted, UpstreamBound)
+_MESSAGE_EVENTS = (PartAdded, PartDelta, PartEnded, MessageEnded)
+_ACTIVITY_EVENTS = (ToolStarted, ToolEnded, StepStarted, StepEnded)
 _IDS = {
     "message_id": True,
     "call_id": True,
@@ -49,7 +49,7 @@ _IDS = {
 
 
 class Broken(AssertionError):
-    """An agent broke the contract."""
+    """Violation of the contract by an agent."""
 
     def __init__(self, rule: str, how: str) -> None:
         super().__init__(f"{rule}: {how}")
@@ -58,12 +58,12 @@ class Broken(AssertionError):
 
 @dataclass
 class Transcript:
-    """What one run said, with ids filled in."""
+    """Events of one run, with ids filled in."""
 
     events: list[Event] = field(default_factory=list[Event])
     ended: RunEnded | None = None
     fault: Fault | None = None
-    """It failed: it said so, or raised."""
+    """Fault of a failed run, which the agent reported or raised."""
 
     @property
     def questions(self) -> list[InterruptRaised]:
@@ -71,7 +71,7 @@ class Transcript:
 
     @property
     def messages(self) -> list[Message]:
-        """Whole, in order, also those left open."""
+        """Messages with their parts, in order, including those left open."""
         parts: dict[str, list[Part]] = {}
         deltas: dict[tuple[str, int], list[str]] = {}
         started: list[MessageStarted] = []
@@ -97,19 +97,19 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """The answer: the text of its messages, without progress."""
+        """Text of the answer: that of all messages, without progress."""
         return "".join(message.text for message in self.messages if message.phase == "answer")
 
     @property
     def words(self) -> list[object]:
-        """What was said, without ids: equal for two runs that said the same."""
-        told = [to_json(event) for event in self.events]
-        return [{name: each for name, each in event.items() if name not in _IDS} for event in told]
+        """Events as JSON without ids: equal for two runs with the same output."""
+        events = [to_json(event) for event in self.events]
+        return [{name: each for name, each in event.items() if name not in _IDS} for event in events]
 
 
-def _hash_file(event: Event, given: object) -> Event:
-    """With the hash of a file's bytes in their place."""
-    part: object = getattr(given, "part", None)
+def _hash_file(event: Event, original: object) -> Event:
+    """Return the event with the inline bytes of its file replaced by their hash and size."""
+    part: object = getattr(original, "part", None)
     if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.inline is None:
         return event
     blob = hashlib.sha256(part.inline).hexdigest()
@@ -117,35 +117,35 @@ def _hash_file(event: Event, given: object) -> Event:
 
 
 class Referee:
-    """Follows one run and refuses what may not follow. Fills ids as the hub does."""
+    """Referee of one run: rejects events that may not follow, and fills in ids as the hub does."""
 
     def __init__(self) -> None:
-        self.heard = Transcript()
+        self.transcript = Transcript()
         self._open: dict[str, dict[int, bool]] = {}
-        """Message → part index → open."""
+        """True for each open part, by message id and part index."""
         self._active: dict[tuple[str, str], str] = {}
-        """(kind, id) → name, of tools and steps."""
-        self._seen: set[str] = set()
+        """Names of running tools and steps, by kind and id."""
+        self._used_ids: set[str] = set()
         self._artifacts: set[str] = set()
-        self._asked = False
+        self._has_asked = False
 
     def see(self, event: object) -> Event | None:
-        """The event with its ids; None for RunEnded. Raises Broken."""
+        """Check an event and return it with its ids, or None for RunEnded. Raises Broken."""
         if not isinstance(event, _EVENTS):
             raise Broken("events are canonical and fit into a log", f"a {type(event).__name__}")
         try:
-            told = decode_event(encode_event(cast("Event", event)))
+            decoded = decode_event(encode_event(cast("Event", event)))
         except (TypeError, ValueError) as error:
             raise Broken("events are canonical and fit into a log", f"{type(event).__name__}: {error}") from error
-        if self.heard.ended is not None:
-            raise Broken("nothing follows RunEnded", told.kind)
-        if self._asked and isinstance(told, MessageStarted | ArtifactAdded | ToolStarted | StepStarted):
-            raise Broken("a run stops at its questions", f"{told.kind} after interrupt_raised")
-        if isinstance(told, RunEnded):
-            self._check_run_end(told)
+        if self.transcript.ended is not None:
+            raise Broken("nothing follows RunEnded", decoded.kind)
+        if self._has_asked and isinstance(decoded, MessageStarted | ArtifactAdded | ToolStarted | StepStarted):
+            raise Broken("a run stops at its questions", f"{decoded.kind} after interrupt_raised")
+        if isinstance(decoded, RunEnded):
+            self._check_run_end(decoded)
             return None
-        filled = _hash_file(self._fill(told), event)
-        self.heard.events.append(filled)
+        filled = _hash_file(self._fill(decoded), event)
+        self.transcript.events.append(filled)
         return filled
 
     def _check_run_end(self, event: RunEnded) -> None:
@@ -153,10 +153,10 @@ class Referee:
             raise Broken("RunEnded has a status in which a run ends", event.status)
         if event.status in (RunStatus.ERROR, RunStatus.TIMEOUT) and event.fault is None:
             raise Broken("a run that failed says why", f"status {event.status} without a fault")
-        if event.status is RunStatus.SUCCESS and (event.fault is not None or self._asked):
+        if event.status is RunStatus.SUCCESS and (event.fault is not None or self._has_asked):
             raise Broken("a run succeeds without a fault and without an open question", "it has one")
-        self.heard.ended = event
-        self.heard.fault = event.fault
+        self.transcript.ended = event
+        self.transcript.fault = event.fault
 
     def _fill(self, event: Event) -> Event:
         match event:
@@ -164,9 +164,9 @@ class Referee:
                 message_id = self._new(event.message_id)
                 self._open[message_id] = {}
                 return event.replace(message_id=message_id)
-            case _ if isinstance(event, _OF_A_MESSAGE):
+            case _ if isinstance(event, _MESSAGE_EVENTS):
                 return self._of_a_message(event)
-            case _ if isinstance(event, _ACTIVITY):
+            case _ if isinstance(event, _ACTIVITY_EVENTS):
                 return self._activity(event)
             case ArtifactAdded():
                 artifact_id = event.artifact_id or str(uuid4())
@@ -175,29 +175,29 @@ class Referee:
                 self._artifacts.add(artifact_id)
                 return event.replace(artifact_id=artifact_id)
             case InterruptRaised():
-                self._asked = True
-                said = event.message.replace(message_id=event.message.message_id or str(uuid4()))
-                return event.replace(interrupt_id=self._new(event.interrupt_id), message=said)
-            case _ if isinstance(event, _FREE):
+                self._has_asked = True
+                message = event.message.replace(message_id=event.message.message_id or str(uuid4()))
+                return event.replace(interrupt_id=self._new(event.interrupt_id), message=message)
+            case _ if isinstance(event, _UNCHECKED_EVENTS):
                 return event
             case _:
                 raise Broken("an agent says only what is an agent's to say", event.kind)
 
     def close(self) -> list[Event]:
-        """What the hub says for what was left open."""
+        """Return the events with which the hub closes what the run left open."""
         closing: list[Event] = []
         for message_id, parts in self._open.items():
             closing += [PartEnded(message_id=message_id, index=index) for index, is_open in parts.items() if is_open]
             closing.append(MessageEnded(message_id=message_id))
-        for (kind, made), name in self._active.items():
-            closing.append(ToolEnded(call_id=made, name=name) if kind == "tool" else StepEnded(step_id=made, name=name))
+        for (kind, id), name in self._active.items():
+            closing.append(ToolEnded(call_id=id, name=name) if kind == "tool" else StepEnded(step_id=id, name=name))
         return closing
 
-    def _new(self, given: str | None) -> str:
-        if given == "" or given in self._seen:
-            raise Broken("ids are None, or not empty and used once", repr(given))
-        self._seen.add(given or "")
-        return given or str(uuid4())
+    def _new(self, id: str | None) -> str:
+        if id == "" or id in self._used_ids:
+            raise Broken("ids are None, or not empty and used once", repr(id))
+        self._used_ids.add(id or "")
+        return id or str(uuid4())
 
     def _of_a_message(self, event: PartAdded | PartDelta | PartEnded | MessageEnded) -> Event:
         message_id = event.message_id or next(reversed(self._open), "")
@@ -226,15 +226,15 @@ class Referee:
     def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> Event:
         tool = isinstance(event, ToolStarted | ToolEnded)
         kind, key = ("tool", "call_id") if tool else ("step", "step_id")
-        given: str | None = getattr(event, key)
+        event_id: str | None = getattr(event, key)
         if isinstance(event, ToolStarted | StepStarted):
-            made = self._new(given)
-            self._active[kind, made] = event.name
+            id = self._new(event_id)
+            self._active[kind, id] = event.name
         else:
             found = (
-                i for (k, i), name in self._active.items() if k == kind and (given or i) == i and name == event.name
+                i for (k, i), name in self._active.items() if k == kind and (event_id or i) == i and name == event.name
             )
-            made = next(found, "")
-            if self._active.pop((kind, made), None) is None:
+            id = next(found, "")
+            if self._active.pop((kind, id), None) is None:
                 raise Broken("what ends has started", f"{event.kind} of {event.name}")
-        return event.replace(**{key: made})
+        return event.replace(**{key: id})

@@ -1,4 +1,4 @@
-"""A trial: the whole contract, played with fresh agents."""
+"""Trial: the whole contract, played with new agents."""
 
 import asyncio
 import copy
@@ -22,10 +22,10 @@ STRANGE: tuple[str | Message | dict[str, Any], ...] = (
     {"a": [None, {}]},
 )
 
-_MANY = 50
-"""Events after which a run is closed, answers after which it ends."""
-_TURNS = 400
-"""Turns of the loop up to which a run is cancelled."""
+_MAX_EVENTS = 50
+"""Maximum number of events after which a run is closed, and of answers in one task."""
+_MAX_ITERATIONS = 400
+"""Maximum number of iterations of the event loop after which a run is cancelled."""
 
 
 async def check_agent(
@@ -37,14 +37,14 @@ async def check_agent(
     strange: Sequence[str | Message | dict[str, Any]] = STRANGE,
     bound: float = 30,
 ) -> None:
-    """Play the whole contract with agents that `make` gives.
+    """Play the whole contract with agents that `make` returns.
 
     Args:
-        text: What they are told.
-        answer: The answer to each of their questions.
-        same: Whether they say the same to the same input each time; otherwise words are not compared.
-        strange: Inputs that they survive: whatever they say to them is legal.
-        bound: Seconds within which runs, cancels and closes are over.
+        text: Input of each task.
+        answer: Answer to each of their questions.
+        same: True if equal inputs give equal output; otherwise outputs are not compared.
+        strange: Inputs that an agent must survive, with any legal output.
+        bound: Maximum duration of a run, a cancellation or a close, in seconds.
 
     Raises:
         Broken: with the first rule that an agent broke.
@@ -73,7 +73,7 @@ class _Trial:
     bound: float
 
     async def tidily(self, check: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Nothing runs on when a check is over."""
+        """Run a check and require that it leaves no task running."""
         before = asyncio.all_tasks()
         await check()
         left = asyncio.all_tasks() - before
@@ -86,18 +86,18 @@ class _Trial:
         return Dialogue(agent or self.make(), bound=self.bound)
 
     async def play(self, text: str, agent: Agent | None = None) -> list[Transcript]:
-        """A task from its input to its end, over all questions."""
+        """Play a task from its input to its end, answering all questions."""
         dialogue = self.dialogue(agent)
-        heard = [await dialogue.say(text)]
-        while dialogue.questions and len(heard) < _MANY:
-            heard.append(await dialogue.answer(*(self.answer for _ in dialogue.questions)))
+        transcripts = [await dialogue.say(text)]
+        while dialogue.questions and len(transcripts) < _MAX_EVENTS:
+            transcripts.append(await dialogue.answer(*(self.answer for _ in dialogue.questions)))
         if dialogue.questions:
-            raise Broken("a task comes to an end", f"still asking after {_MANY} answers")
-        return heard
+            raise Broken("a task comes to an end", f"still asking after {_MAX_EVENTS} answers")
+        return transcripts
 
     async def a_task_is_played_to_its_end(self) -> None:
         first, second = await self.play(self.text), await self.play(self.text)
-        if self.same and [heard.words for heard in first] != [heard.words for heard in second]:
+        if self.same and [transcript.words for transcript in first] != [transcript.words for transcript in second]:
             raise Broken("two fresh agents say the same", f"{first} and {second}")
 
     async def no_input_is_too_strange(self) -> None:
@@ -120,17 +120,17 @@ class _Trial:
         await self._close(start_run(self.make(), self.dialogue().call(self.text)), "before its first event")
 
     async def a_run_is_closed_after_any_event(self) -> None:
-        for count in range(1, _MANY):
+        for count in range(1, _MAX_EVENTS):
             events = start_run(self.make(), self.dialogue().call(self.text))
-            heard = 0
+            received = 0
             try:
                 async with asyncio.timeout(self.bound):
-                    while heard < count and await anext(events, None) is not None:
-                        heard += 1
+                    while received < count and await anext(events, None) is not None:
+                        received += 1
             except Exception:
-                heard = 0
-            await self._close(events, f"after {heard} events")
-            if heard < count:
+                received = 0
+            await self._close(events, f"after {received} events")
+            if received < count:
                 return
 
     async def _close(self, events: AsyncGenerator[Event], when: str) -> None:
@@ -143,9 +143,12 @@ class _Trial:
             raise Broken("a closed run says nothing more", f"it did when closed {when}")
 
     async def a_run_is_cancelled_at_any_await(self) -> None:
-        """At the first await, the second, and so on with growing gaps: each turn of the loop is one more await."""
+        """Cancel a run at the first await, the second, and so on with growing gaps.
+
+        Each iteration of the event loop is one more await.
+        """
         turns = 0
-        while turns < _TURNS:
+        while turns < _MAX_ITERATIONS:
             agent = self.make()
             run = asyncio.get_running_loop().create_task(_consume(start_run(agent, self.dialogue().call(self.text))))
             for _ in range(turns):
@@ -165,7 +168,7 @@ class _Trial:
         alone = [await self.play(text) for text in texts]
         together = await asyncio.gather(*(self.play(text, agent) for text in texts))
         for text, one, other in zip(texts, alone, together, strict=True):
-            if self.same and [heard.words for heard in one] != [heard.words for heard in other]:
+            if self.same and [transcript.words for transcript in one] != [transcript.words for transcript in other]:
                 raise Broken("runs at once do not mix", f"{text!r} was answered otherwise beside others")
 
     async def the_call_is_not_changed(self) -> None:
@@ -185,4 +188,4 @@ async def _consume(events: AsyncGenerator[Event]) -> None:
             async for _ in events:
                 pass
         except Exception:
-            return  # how a run fails is judged where its events are
+            return  # How a run fails is judged where its events are read.

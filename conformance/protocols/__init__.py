@@ -1,1 +1,1 @@
-"""One folder for each protocol: how its agents are found, what probes see of them, and the probes."""
+"""Checks by protocol. Each protocol has a folder with the detection of its agents, the scenes and the probes."""

@@ -1,4 +1,4 @@
-"""What was found, for people and for programs: one model, and a module for each form it is given."""
+"""Reports of a run, for people and programs: one model, and a module for each format."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -21,7 +21,7 @@ FORMS: Final[Mapping[str, Callable[[Report], str]]] = {
     "html": html,
     "badge": badge,
 }
-"""Every form that a report can be written in."""
+"""Renderers of all formats of a report, by name."""
 
 
 def render(report: Report, form: str) -> str:

@@ -1,4 +1,4 @@
-"""A badge, in the JSON that shields.io draws from an endpoint: https://shields.io/badges/endpoint-badge"""
+"""Badge, in the JSON that shields.io renders from an endpoint: https://shields.io/badges/endpoint-badge"""
 
 import json
 from typing import Final

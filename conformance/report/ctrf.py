@@ -1,4 +1,4 @@
-"""The report in the Common Test Report Format: https://ctrf.io/docs/specification/overview"""
+"""Report in the Common Test Report Format: https://ctrf.io/docs/specification/overview"""
 
 import json
 from typing import Any, Final
@@ -26,7 +26,7 @@ def ctrf(report: Report) -> str:
     statuses = [test["status"] for test in tests]
     names = ("passed", "failed", "pending", "skipped", "other")
     summary = {"tests": len(tests), **{name: statuses.count(name) for name in names}, "start": 0}
-    made = {
+    report_document = {
         "reportFormat": "CTRF",
         "specVersion": "0.0.0",
         "results": {
@@ -35,7 +35,7 @@ def ctrf(report: Report) -> str:
             "tests": tests,
         },
     }
-    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(report_document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _test(result: Result, report: SetReport, redactor: Redactor, *, is_caused: bool) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _test(result: Result, report: SetReport, redactor: Redactor, *, is_caused: b
         status = "other"
     if is_caused:
         status = "skipped"
-    shown: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": requirement.id,
         "status": status,
         "duration": round(result.seconds * 1000),
@@ -54,6 +54,6 @@ def _test(result: Result, report: SetReport, redactor: Redactor, *, is_caused: b
         "rawStatus": str(result.verdict),
     }
     if result.expected:
-        shown["message"] = redactor.text(result.expected)
-        shown["extra"] = {"text": requirement.text, "source": requirement.source, "hint": requirement.hint}
-    return shown
+        entry["message"] = redactor.text(result.expected)
+        entry["extra"] = {"text": requirement.text, "source": requirement.source, "hint": requirement.hint}
+    return entry

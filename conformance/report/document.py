@@ -1,4 +1,4 @@
-"""The report as JSON, by the schema in `report.schema.json`. It holds all that the other forms hold."""
+"""Report as JSON, with the schema `report.schema.json`. It contains everything that the other formats contain."""
 
 import json
 from typing import Any
@@ -51,7 +51,7 @@ def _set(report: SetReport, redactor: Redactor) -> dict[str, Any]:
 
 def _result(result: Result, report: SetReport, redactor: Redactor) -> dict[str, Any]:
     requirement = result.requirement
-    shown: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "id": requirement.id,
         "level": requirement.level,
         "section": requirement.section,
@@ -61,18 +61,18 @@ def _result(result: Result, report: SetReport, redactor: Redactor) -> dict[str, 
         "seconds": round(result.seconds, 3),
     }
     if requirement.capability:
-        shown["capability"] = requirement.capability
+        entry["capability"] = requirement.capability
     if result.expected:
-        shown["expected"] = redactor.text(result.expected)
+        entry["expected"] = redactor.text(result.expected)
     if result.got is not None:
-        shown["got"] = redactor.value(result.got)
+        entry["got"] = redactor.value(result.got)
     if not result.is_kept or str(result.verdict) == "warning":
-        shown["hint"] = requirement.hint
+        entry["hint"] = requirement.hint
     if result.trigger:
-        shown["trigger"] = result.trigger
+        entry["trigger"] = result.trigger
     if result.is_prerequisite:
-        shown["prerequisite"] = True
+        entry["prerequisite"] = True
     if requirement.id in report.expected:
-        shown["known"] = report.expected[requirement.id]
-    shown["exchanges"] = [redactor.exchange(each) for each in result.exchanges]
-    return shown
+        entry["known"] = report.expected[requirement.id]
+    entry["exchanges"] = [redactor.exchange(each) for each in result.exchanges]
+    return entry

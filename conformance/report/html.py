@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: every requirement with what was said on the wire for it, folded."""
+"""Report as one self-contained HTML page: every requirement with its exchanges, collapsed."""
 
 import json
 from collections import Counter
@@ -12,22 +12,22 @@ from babelgate.conformance.report.page import page
 
 
 def html(report: Report) -> str:
-    shown = as_json(report)
-    return page(f"{shown['url']}: {report.outcome}", _body(shown, report))
+    content = as_json(report)
+    return page(f"{content['url']}: {report.outcome}", _body(content, report))
 
 
-def _body(shown: dict[str, Any], report: Report) -> Iterator[str]:
-    yield f"<h1><code>{escape(shown['url'])}</code>: {report.outcome}</h1>"
+def _body(content: dict[str, Any], report: Report) -> Iterator[str]:
+    yield f"<h1><code>{escape(content['url'])}</code>: {report.outcome}</h1>"
     yield f"<p>Judged by babelgate {escape(report.version)} in {report.seconds:.1f} s.</p>"
-    yield from _filter(shown)
-    for each, of in zip(shown["sets"], report.sets, strict=True):
+    yield from _filter(content)
+    for each, of in zip(content["sets"], report.sets, strict=True):
         yield from _set(each, of)
 
 
-def _filter(shown: dict[str, Any]) -> Iterator[str]:
-    """Boxes that show and hide requirements by verdict. The page runs no script: `page.css` reads the boxes."""
+def _filter(content: dict[str, Any]) -> Iterator[str]:
+    """Yield checkboxes that show and hide requirements by verdict. They work without a script, by `page.css`."""
     counts = Counter[str]()
-    for each in shown["sets"]:
+    for each in content["sets"]:
         counts.update(each["counts"])
     for verdict, number in counts.items():
         if number:
@@ -36,22 +36,22 @@ def _filter(shown: dict[str, Any]) -> Iterator[str]:
             yield f'<label for="show-{kind}">{number} {escape(verdict)}</label>'
 
 
-def _set(shown: dict[str, Any], report: SetReport) -> Iterator[str]:
-    told = ", ".join(f"{number} {verdict}" for verdict, number in shown["counts"].items() if number)
-    yield f"<section><h2>{escape(shown['title'])}: {report.outcome}</h2>"
+def _set(content: dict[str, Any], report: SetReport) -> Iterator[str]:
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in content["counts"].items() if number)
+    yield f"<section><h2>{escape(content['title'])}: {report.outcome}</h2>"
     yield f"<p>{report.tally}.</p>"
-    yield f"<p>{escape(shown['because'])}</p>"
-    yield f"<p>{told}; {shown['messages']} messages held against their schemas; {shown['seconds']:.1f} s.</p>"
-    for id in shown["stale"]:
+    yield f"<p>{escape(content['because'])}</p>"
+    yield f"<p>{counts}; {content['messages']} messages held against their schemas; {content['seconds']:.1f} s.</p>"
+    for id in content["stale"]:
         yield f"<p><code>{escape(id)}</code> is expected to be broken, and is met: remove it from the baseline.</p>"
-    first = [result for result in shown["results"] if result["id"] in shown["broken"]]
+    first = [result for result in content["results"] if result["id"] in content["broken"]]
     if first:
         yield "<h3>Failures</h3>"
         for result in first:
             yield from _result(result)
     group = ""
-    for result in shown["results"]:
-        if result["id"] in shown["broken"]:
+    for result in content["results"]:
+        if result["id"] in content["broken"]:
             continue
         here = result["id"].partition("/")[2].partition(".")[0]
         if here != group:
@@ -79,12 +79,12 @@ def _result(result: dict[str, Any]) -> Iterator[str]:
     yield "</details>"
 
 
-def _exchange(shown: dict[str, Any]) -> Iterator[str]:
-    request = shown["request"]
-    answer = shown.get("response")
-    status = answer["status"] if answer else shown.get("error", "no answer")
-    yield f"<details><summary>#{shown['number']} {escape(request['method'])} <code>{escape(request['url'])}</code> → "
-    yield f"{escape(str(status))}, {shown['seconds']:.3f} s</summary><pre>"
+def _exchange(entry: dict[str, Any]) -> Iterator[str]:
+    request = entry["request"]
+    answer = entry.get("response")
+    status = answer["status"] if answer else entry.get("error", "no answer")
+    yield f"<details><summary>#{entry['number']} {escape(request['method'])} <code>{escape(request['url'])}</code> → "
+    yield f"{escape(str(status))}, {entry['seconds']:.3f} s</summary><pre>"
     yield escape(_head(request["headers"]) + request["body"])
     yield "</pre>"
     if answer:
@@ -92,8 +92,8 @@ def _exchange(shown: dict[str, Any]) -> Iterator[str]:
         for event in answer["events"]:
             yield escape(f"[{event['seconds']:.3f} s] {event['text']}\n")
         yield "</pre>"
-    if shown.get("error"):
-        yield f"<p>{escape(shown['error'])}</p>"
+    if entry.get("error"):
+        yield f"<p>{escape(entry['error'])}</p>"
     yield "</details>"
 
 

@@ -1,4 +1,4 @@
-"""The report as JUnit's XML: a requirement is a test case, a set is a suite."""
+"""Report as JUnit XML: a requirement is a test case, a set is a suite."""
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -30,14 +30,14 @@ def _suite(root: Element, report: SetReport, redactor: Redactor) -> None:
         case = SubElement(
             suite, "testcase", classname=report.set.name, name=result.requirement.name, time=f"{result.seconds:.3f}"
         )
-        told = _failure_text(result, redactor)
+        text = _failure_text(result, redactor)
         if result.requirement.id in against:
             SubElement(
                 case, "failure", message=_legal(redactor.text(result.expected)), type=str(result.verdict)
-            ).text = told
+            ).text = text
         elif result.verdict is not Verdict.PASS:
-            known = report.expected.get(result.requirement.id, "")
-            SubElement(case, "skipped", message=_legal(f"{result.verdict}: {known or redactor.text(result.expected)}"))
+            reason = report.expected.get(result.requirement.id, "")
+            SubElement(case, "skipped", message=_legal(f"{result.verdict}: {reason or redactor.text(result.expected)}"))
     for id in report.stale:
         case = SubElement(suite, "testcase", classname=report.set.name, name=f"baseline {id}", time="0")
         SubElement(
@@ -57,5 +57,5 @@ def _failure_text(result: Result, redactor: Redactor) -> str:
 
 
 def _legal(text: str) -> str:
-    """Without characters that XML has no way to write."""
+    """Return the text with characters that XML cannot represent replaced."""
     return "".join(each if each in "\t\n" or " " <= each not in "\ufffe\uffff" else "\ufffd" for each in text)

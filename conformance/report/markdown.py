@@ -1,4 +1,4 @@
-"""The report for a pull request: what stands against conformance first, the rest folded."""
+"""Report for a pull request: the failures first, the rest collapsed."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a run has found."""
+"""Results of a run."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,43 +10,43 @@ from babelgate.conformance.verdict import Outcome, Result, Verdict
 
 @dataclass(frozen=True, slots=True)
 class SetReport:
-    """One revision."""
+    """Results of one revision."""
 
     set: RequirementSet
     endpoint: str
     because: str
-    """How it shows that the agent speaks it."""
+    """Evidence that the agent speaks the revision."""
     capabilities: frozenset[str]
     results: Sequence[Result]
-    """In the order of the set."""
+    """Results, in the order of the set."""
     seconds: float
     messages: int = 0
-    """How many were held against their schemas."""
+    """Number of messages that were validated against their schemas."""
     expected: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of the baseline: id and reason of what is known not to be kept."""
+    """Reasons of the known failures in the baseline, by requirement id."""
     withheld: Sequence[str] = ()
     """Origins from the agent's card that did not receive the user's headers."""
     stale: Sequence[str] = ()
-    """Entries of the baseline that are kept now, or are no requirements."""
+    """Baseline entries whose requirement is met now, or does not exist."""
 
     def counts(self) -> Mapping[Verdict, int]:
         found = Counter(result.verdict for result in self.results)
         return {verdict: found[verdict] for verdict in Verdict}
 
     def against(self) -> Iterator[Result]:
-        """What stands against conformance and is not expected to."""
+        """Yield the results that prevent conformance and are not in the baseline."""
         for result in self.results:
             if not result.is_kept and result.requirement.id not in self.expected:
                 yield result
 
     @property
     def passes(self) -> int:
-        """Requirements of level must that are kept."""
+        """Number of mandatory requirements that are met."""
         return sum(1 for each in self.results if each.requirement.level == "must" and each.verdict is Verdict.PASS)
 
     @property
     def applicable(self) -> int:
-        """Requirements of level must that say something of this agent."""
+        """Number of mandatory requirements that apply to this agent."""
         return sum(
             1
             for each in self.results
@@ -54,8 +54,11 @@ class SetReport:
         )
 
     def broken(self) -> Sequence[Result]:
-        """Return the mandatory requirements that are broken and not in the baseline. A requirement that could not be
-        tested because of another failure counts only if no other failure was found: one fault is one failure."""
+        """Return the mandatory requirements that are broken and not in the baseline.
+
+        A requirement that could not be tested because of another failure counts only if no other failure was found,
+        because one fault is one failure.
+        """
         failed = [each for each in self.against() if each.verdict is Verdict.FAIL]
         return [each for each in failed if not each.is_prerequisite] or failed
 
@@ -88,11 +91,11 @@ class SetReport:
             "not tested because of them": len(self.consequences()),
             "not shown": len(self.not_shown()),
         }
-        told = [
+        parts = [
             f"{self.passes} of {self.applicable} mandatory requirements met",
             *(f"{n} {what}" for what, n in counted.items() if n),
         ]
-        return ", ".join(told)
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +104,15 @@ class Report:
     sets: Sequence[SetReport]
     seconds: float
     version: str
-    """Of the judge."""
+    """Version of Babelgate."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The sets whose revision the agent does not speak, and how that shows."""
+    """Sets whose revision the agent does not speak, each with the evidence."""
     secrets: Sequence[str] = ()
-    """What no form of the report may show."""
+    """Secrets that no format of the report may show."""
 
     @property
     def outcome(self) -> Outcome:
-        """The worst outcome of the sets."""
+        """Worst outcome of the sets."""
         outcomes = {each.outcome for each in self.sets}
         if Outcome.NOT_CONFORMANT in outcomes:
             return Outcome.NOT_CONFORMANT

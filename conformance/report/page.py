@@ -1,4 +1,4 @@
-"""The frame of a report that is one HTML page: it loads nothing, runs no script and tells nobody where it was read."""
+"""HTML frame of a self-contained report. The page loads nothing, runs no script and sends no referrer."""
 
 from collections.abc import Iterable
 from html import escape
@@ -6,7 +6,7 @@ from importlib.resources import files
 
 
 def page(title: str, body: Iterable[str], *, more_style: str = "") -> str:
-    """`body` is HTML, escaped by whoever made it."""
+    """Return a page. `body` is HTML that its author has escaped."""
     style = (files("babelgate.conformance") / "report" / "page.css").read_text(encoding="utf-8") + more_style
     lines = "\n".join(body)
     return f"""<!doctype html>

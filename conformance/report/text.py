@@ -1,4 +1,4 @@
-"""The report for people: each failure with what was asked, what came, what should have been so, and what to change."""
+"""Report for people: each failure with its request, its response, the expected behaviour, and what to change."""
 
 import json
 from collections import Counter
@@ -18,11 +18,11 @@ MARKS: Final = {
     Verdict.NOT_APPLICABLE: "–",
     Verdict.HARNESS_ERROR: "⚠",
 }
-_LONG: Final = 600
-"""Characters of a body that are shown."""
+_MAX_TEXT: Final = 600
+"""Maximum number of characters of a body that are shown."""
 
 
-_WAYS: Final[Mapping[str, tuple[str, str]]] = {
+_BEHAVIOUR_WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "plain": ("a plain answer", "what does your agent answer?"),
     "stream": ("answers in pieces", "what makes your agent answer in pieces?"),
     "question": ("questions", "what makes your agent ask?"),
@@ -45,7 +45,7 @@ _EXAMPLES: Final = {"question": "Book a flight", "long": "Count to a million", "
 
 
 def lines(report: Report, *, is_verbose: bool = False) -> Iterator[str]:
-    """Return the lines of the report, without colours. `is_verbose` adds each requirement that was not shown or not
+    """Yield the lines of the report, without colours. `is_verbose` adds each requirement that was not shown or not
     tested, and the protocols that the agent does not speak."""
     redactor = Redactor(report.secrets)
     for each in report.sets:
@@ -59,17 +59,17 @@ def lines(report: Report, *, is_verbose: bool = False) -> Iterator[str]:
 
 
 def summary(report: Report) -> str:
-    """The verdict, in one line."""
+    """Return the verdict in one line."""
     if not report.sets:
         return f"{report.url}: nothing was judged"
-    told = ", ".join(
+    outcomes = ", ".join(
         f"{each.set.title} {outcome_words(each.outcome)} ({each.passes} of {each.applicable})" for each in report.sets
     )
-    return f"{report.url}: {told}, in {report.seconds:.1f} s"
+    return f"{report.url}: {outcomes}, in {report.seconds:.1f} s"
 
 
 def outcome_words(outcome: Outcome) -> str:
-    """Return an outcome with a failure in capitals, because the word "conformant" is in two of the three."""
+    """Return an outcome in words, with a failure in capitals, because the word "conformant" is in two of the three."""
     return "NOT conformant" if outcome is Outcome.NOT_CONFORMANT else str(outcome)
 
 
@@ -100,8 +100,8 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
     yield from _brief("Errors of the check, not of the agent: please report them", harness, report)
     for id in report.stale:
         yield f"  {id} is expected to be broken, and is met: remove it from the baseline"
-    told = ", ".join(f"{number} {verdict}" for verdict, number in report.counts().items() if number)
-    yield f"{told}; {report.messages} messages held against their schemas; {report.seconds:.1f} s"
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in report.counts().items() if number)
+    yield f"{counts}; {report.messages} messages held against their schemas; {report.seconds:.1f} s"
     yield f"{report.set.title}: {outcome_words(report.outcome)}: {report.tally}"
     yield ""
 
@@ -119,7 +119,7 @@ def _count_late(report: SetReport) -> int:
 
 
 def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) -> Iterator[str]:
-    """Return one line for each behaviour, with the options that show or exclude it. Requirements without a behaviour
+    """Yield one line for each behaviour, with the options that show or exclude it. Requirements without a behaviour
     get one line for each reason."""
     if not results:
         return
@@ -132,7 +132,7 @@ def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) ->
             reasons = Counter(result.expected for result in group)
             yield from (f"  ? {number}: {why}" for why, number in reasons.items())
         else:
-            about, ask = _WAYS[behaviour]
+            about, ask = _BEHAVIOUR_WORDS[behaviour]
             text = _EXAMPLES.get(behaviour, "…")
             option = f"--ask '{text}'" if behaviour == "question" else f"--trigger {behaviour}='{text}'"
             why = {result.expected for result in group}
@@ -140,13 +140,13 @@ def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) ->
             yield f"  ? {len(group)} about {about}: {ask} {option}, or --never {behaviour}{tried}"
         if is_verbose:
             for result in group:
-                known = " (expected)" if result.requirement.id in report.expected else ""
-                yield f"      {result.requirement.id} ({result.requirement.level}){known}: {result.expected}"
+                suffix = " (expected)" if result.requirement.id in report.expected else ""
+                yield f"      {result.requirement.id} ({result.requirement.level}){suffix}: {result.expected}"
     yield ""
 
 
 def failure(result: Result, report: SetReport, redactor: Redactor) -> Iterator[str]:
-    """One requirement that is not kept."""
+    """Yield the lines on one requirement that is broken."""
     requirement = result.requirement
     expected = report.expected.get(requirement.id)
     yield f"{MARKS[result.verdict]} {requirement.id} ({requirement.level})" + (" (expected)" if expected else "")
@@ -155,20 +155,20 @@ def failure(result: Result, report: SetReport, redactor: Redactor) -> Iterator[s
     if expected:
         yield f"    known: {expected}"
     if result.exchange is not None:
-        shown = redactor.exchange(result.exchange)
-        request = shown["request"]
+        exchange = redactor.exchange(result.exchange)
+        request = exchange["request"]
         yield f"    asked     {request['method']} {request['url']}"
         if request["body"]:
             yield f"              {_short(request['body'])}"
-        if "response" in shown:
-            answer = shown["response"]
+        if "response" in exchange:
+            answer = exchange["response"]
             yield f"    answered  {answer['status']} {result.exchange.header('content-type') or ''}".rstrip()
             if answer["body"]:
                 yield f"              {_short(answer['body'])}"
             for event in answer["events"][-5:]:
                 yield f"              {_short(event['text'])}"
-        if shown.get("error"):
-            yield f"    then      {shown['error']}"
+        if exchange.get("error"):
+            yield f"    then      {exchange['error']}"
     yield f"    expected  {redactor.text(result.expected)}"
     if result.got is not None:
         yield f"    got       {_short(_json(redactor.value(result.got)))}"
@@ -182,9 +182,9 @@ def _brief(title: str, results: Sequence[Result], report: SetReport) -> Iterator
     yield f"{title}:"
     for result in results:
         tail = f" (give --trigger {result.trigger}='…')" if result.trigger else ""
-        known = " (expected)" if result.requirement.id in report.expected else ""
+        suffix = " (expected)" if result.requirement.id in report.expected else ""
         requirement = result.requirement
-        name = f"{MARKS[result.verdict]} {requirement.id} ({requirement.level}){known}"
+        name = f"{MARKS[result.verdict]} {requirement.id} ({requirement.level}){suffix}"
         yield f"  {name}: {result.expected}{tail}"
     yield ""
 
@@ -195,4 +195,4 @@ def _json(value: Any) -> str:
 
 def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"

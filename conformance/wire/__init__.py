@@ -1,1 +1,1 @@
-"""HTTP as it is on the wire: every exchange is kept, every message is held against its schema."""
+"""HTTP client of the checks. It records every exchange and validates every message against its schema."""

@@ -1,7 +1,7 @@
-"""A transport for httpx: each request on a connection of its own, its answer parsed by h11.
+"""Transport for HTTPX that opens a new connection for each request and parses the response with h11.
 
-httpx's own keeps a pool, which is of no use here, and runs on several kinds of event loop: it takes a third of all the
-time of the judge.
+HTTPX's default transport keeps a connection pool and supports several kinds of event loop, neither of which is needed
+here. It took a third of the total time of a run.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from typing import Any, Final
 import h11
 import httpx
 
-_HEAD: Final = 100 * 1024
-"""Bytes of a status line with its headers, or of the head of a chunk: what httpx takes."""
+_MAX_HEAD: Final = 100 * 1024
+"""Maximum size of a status line with its headers, or of a chunk header, in bytes. The limit of HTTPX."""
 
 
 class Connections(httpx.AsyncBaseTransport):
@@ -23,7 +23,8 @@ class Connections(httpx.AsyncBaseTransport):
         self._tls = tls
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Raises httpx.TransportError."""
+        """Send a request on a new connection and return the response, whose body is still unread. Raises
+        httpx.TransportError."""
         timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
         exchange = _Exchange(await self._connect(request.url, timeouts.get("connect")), timeouts.get("read"))
         try:
@@ -44,18 +45,20 @@ class Connections(httpx.AsyncBaseTransport):
         host = url.raw_host.decode("ascii")
         secure: dict[str, Any] = {"ssl": self._tls, "server_hostname": host} if url.scheme == "https" else {}
         loop = asyncio.get_running_loop()
-        async with _timed(httpx.ConnectTimeout, bound):
+        async with _limit_time(httpx.ConnectTimeout, bound):
             try:
-                _, made = await loop.create_connection(_Connection, host, url.port or (443 if secure else 80), **secure)
+                _, connection = await loop.create_connection(
+                    _Connection, host, url.port or (443 if secure else 80), **secure
+                )
             except OSError as error:
                 if isinstance(error, TimeoutError):
                     raise
                 raise httpx.ConnectError(str(error)) from error
-        return made
+        return connection
 
 
 class _Connection(asyncio.Protocol):
-    """What came before a connection was cut can be read: asyncio's own StreamReader forgets it."""
+    """Connection whose data stays readable after the connection is lost. asyncio's StreamReader discards it."""
 
     def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
@@ -91,7 +94,7 @@ class _Connection(asyncio.Protocol):
         self._writable.set()
 
     async def read(self) -> bytes:
-        """Nothing at the end. Raises OSError."""
+        """Return the next bytes, or empty bytes at the end. Raises OSError if the connection was lost."""
         while not self._chunks:
             if self._error is not None:
                 raise self._error
@@ -103,7 +106,7 @@ class _Connection(asyncio.Protocol):
         return self._chunks.popleft()
 
     async def write(self, data: bytes) -> None:
-        """Raises OSError."""
+        """Write the data and wait until the buffer has room again. Raises OSError if the connection was lost."""
         if self._error is not None:
             raise self._error
         self._transport.write(data)
@@ -116,31 +119,32 @@ class _Connection(asyncio.Protocol):
 
 
 class _Exchange(httpx.AsyncByteStream):
-    """One request and its answer, whose body this is."""
+    """One request with its response. As a stream it is the body of the response."""
 
     def __init__(self, connection: _Connection, bound: float | None) -> None:
         self._connection = connection
         self._bound = bound
-        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
+        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
 
     async def send(self, request: httpx.Request, bound: float | None) -> None:
         assert isinstance(request.stream, httpx.AsyncByteStream)
         head = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
-        # Whoever hangs up before it has read the whole of a request may have answered it.
-        with _translated(), suppress(OSError):
-            begun = self._parser.send(head) or b""
+        # A server that closes the connection before it has read the whole request may still have answered it.
+        with _translate_errors(), suppress(OSError):
+            pending = self._parser.send(head) or b""
             async for chunk in request.stream:
-                await self._write(begun + (self._parser.send(h11.Data(data=chunk)) or b""), bound)
-                begun = b""
-            await self._write(begun + (self._parser.send(h11.EndOfMessage()) or b""), bound)
+                await self._write(pending + (self._parser.send(h11.Data(data=chunk)) or b""), bound)
+                pending = b""
+            await self._write(pending + (self._parser.send(h11.EndOfMessage()) or b""), bound)
 
     async def _write(self, data: bytes, bound: float | None) -> None:
         if data:
-            async with _timed(httpx.WriteTimeout, bound):
+            async with _limit_time(httpx.WriteTimeout, bound):
                 await self._connection.write(data)
 
     async def head(self) -> h11.Response:
-        """Raises httpx.RemoteProtocolError where the server ends the connection first."""
+        """Return the head of the final response. Raises httpx.RemoteProtocolError if the server closes the connection
+        first."""
         while True:
             event = await self._next()
             if isinstance(event, h11.Response):
@@ -157,12 +161,12 @@ class _Exchange(httpx.AsyncByteStream):
 
     async def _next(self) -> Any:
         while True:
-            with _translated():
+            with _translate_errors():
                 event = self._parser.next_event()
             if event is not h11.NEED_DATA:
                 return event
             try:
-                async with _timed(httpx.ReadTimeout, self._bound):
+                async with _limit_time(httpx.ReadTimeout, self._bound):
                     data = await self._connection.read()
             except OSError as error:
                 raise httpx.ReadError(str(error)) from error
@@ -172,7 +176,7 @@ class _Exchange(httpx.AsyncByteStream):
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def _translate_errors() -> Generator[None]:
     try:
         yield
     except h11.LocalProtocolError as error:
@@ -182,7 +186,7 @@ def _translated() -> Generator[None]:
 
 
 @asynccontextmanager
-async def _timed(kind: type[httpx.TimeoutException], bound: float | None) -> AsyncGenerator[None]:
+async def _limit_time(kind: type[httpx.TimeoutException], bound: float | None) -> AsyncGenerator[None]:
     try:
         async with asyncio.timeout(bound):
             yield

@@ -1,4 +1,4 @@
-"""User and password of a URL: they are sent as the header that they mean, and shown nowhere."""
+"""User and password of a URL: sent as an `Authorization` header and never shown."""
 
 import re
 from base64 import b64encode
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-_HELD: Final = re.compile(r"(?i)(^|\b[a-z][a-z0-9+.-]*://)([^/?#\s]*)@")
-"""RFC 3986, section 3.2.1. A password may hold an `@`: the last one ends it."""
+_USERINFO: Final = re.compile(r"(?i)(^|\b[a-z][a-z0-9+.-]*://)([^/?#\s]*)@")
+"""Userinfo of a URL (RFC 3986, section 3.2.1). A password may contain an `@`, so the last one ends it."""
 
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -15,18 +15,20 @@ _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
 def credentials_header(url: str) -> dict[str, str]:
-    """The header that user and password mean (RFC 7617); none where the URL has none."""
-    held = _HELD.match(url)
-    if held is None:
+    """Return the header for the user and password of a URL (RFC 7617), or no header if the URL has none."""
+    userinfo = _USERINFO.match(url)
+    if userinfo is None:
         return {}
-    user, _, password = held[2].partition(":")
+    user, _, password = userinfo[2].partition(":")
     pair = f"{unquote(user)}:{unquote(password)}".encode()
     return {"Authorization": f"Basic {b64encode(pair).decode()}"}
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port. User and password of one are for no other. The names of this machine are one host: a
-    server that is asked as `localhost` may call itself `127.0.0.1`."""
+    """Return the scheme, host and port of a URL. Credentials are sent only to the origin that they were given for.
+
+    All names of this machine count as one host, because a server at `localhost` may call itself `127.0.0.1`.
+    """
     parts = urlsplit(hide_credentials(url).lower())
     host = "localhost" if parts.hostname in _LOOPBACK else parts.hostname or ""
     try:
@@ -42,21 +44,23 @@ def credentials_by_origin(urls: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def hide_credentials(text: str) -> str:
-    """The text with all its URLs without user and password."""
-    return _HELD.sub(r"\1", text)
+    """Return the text with user and password removed from all its URLs."""
+    return _USERINFO.sub(r"\1", text)
 
 
 def secrets_of(urls: Iterable[str], headers: Iterable[Mapping[str, str]]) -> list[str]:
-    """What must not be shown: passwords of the URLs, as they stand there and as they are meant; values of the headers,
-    and what follows the scheme in them."""
+    """Return the texts that must not be shown: passwords and header values.
+
+    Passwords are returned as written in the URL and decoded, header values whole and without their scheme.
+    """
     return [*_passwords(urls), *_values(headers)]
 
 
 def _passwords(urls: Iterable[str]) -> Iterator[str]:
     for url in urls:
-        held = _HELD.match(url)
-        if held is not None:
-            password = held[2].partition(":")[2]
+        userinfo = _USERINFO.match(url)
+        if userinfo is not None:
+            password = userinfo[2].partition(":")[2]
             yield password
             yield unquote(password)
             yield from _values([credentials_header(url)])

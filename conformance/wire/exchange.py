@@ -1,4 +1,4 @@
-"""One request and all that came back, as evidence."""
+"""Record of one request and its response, as evidence."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -13,12 +13,12 @@ _SECRET_HEADERS: Final = frozenset(
         *("x-api-key", "api-key", "x-a2a-notification-token"),
     }
 )
-_SHOWN: Final = 20_000
-"""Characters of a body or frame that a report shows."""
+_MAX_TEXT: Final = 20_000
+"""Maximum number of characters of a body or frame that a report shows."""
 
 
 class NotJson(ValueError):
-    """The text is no JSON, or JSON with NaN, or no UTF-8."""
+    """Error for a text that is not JSON, contains NaN, or is not UTF-8."""
 
 
 def _refuse(constant: str) -> Any:
@@ -26,7 +26,7 @@ def _refuse(constant: str) -> Any:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """Raises NotJson."""
+    """Return the parsed JSON. Raises NotJson."""
     try:
         return json.loads(content, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -34,17 +34,17 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def as_object(value: Any) -> dict[str, Any] | None:
-    """The value if it is a JSON object."""
+    """Return the value if it is a JSON object, otherwise None."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def as_list(value: Any) -> list[Any]:
-    """The value if it is a JSON array, or an empty one."""
+    """Return the value if it is a JSON array, otherwise an empty list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def dig(value: Any, *path: str | int) -> Any:
-    """The member at the path, or None if there is none."""
+    """Return the member at the path, or None if the path does not exist."""
     for step in path:
         if isinstance(step, int):
             items = as_list(value)
@@ -56,7 +56,7 @@ def dig(value: Any, *path: str | int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One server-sent event."""
+    """Server-sent event."""
 
     at: float
     """Seconds since the request."""
@@ -67,54 +67,54 @@ class Frame:
 
     @property
     def json(self) -> Any:
-        """Raises NotJson."""
+        """Data as parsed JSON. Raises NotJson."""
         return parse_json(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of the protocol, and what its schema says of it."""
+    """Message of the protocol with the result of its validation."""
 
     is_ours: bool
     schema: str
     violations: tuple[Violation, ...]
-    seen: frozenset[str]
-    """The definitions that it was held against."""
+    definitions: frozenset[str]
+    """Names of the definitions that the message was validated against."""
 
 
 @dataclass(slots=True, eq=False)
 class Exchange:
     number: int
-    """In the order of the requests of a run."""
+    """Position among the requests of the run, from 1."""
     method: str
     url: str
     headers: list[tuple[str, str]]
     body: bytes = b""
     status: int | None = None
-    """None as long as, or if, no answer came."""
+    """Status of the response. None until a response arrives, or if none does."""
     response_headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Spelled as the server spells them."""
+    """Response headers, spelled as the server sent them."""
     content: bytes = b""
     frames: list[Frame] = field(default_factory=list[Frame])
     is_ended: bool = False
-    """The answer came to its end by itself: we did not hang up, and nothing was cut."""
+    """True if the response arrived in full: the check did not close the connection, and nothing was cut off."""
     error: str = ""
-    """Why there is no answer, or not all of it."""
+    """Reason why the response is missing or incomplete."""
     seconds: float = 0.0
     messages: list[Message] = field(default_factory=list[Message])
 
     def header(self, name: str) -> str | None:
-        """Of the answer; several of the same name are joined by a comma."""
+        """Return a header of the response, or None. Several of the same name are joined by a comma."""
         found = [value for key, value in self.response_headers if key.lower() == name.lower()]
         return ", ".join(found) if found else None
 
     def request_header(self, name: str) -> str | None:
-        """Of the request."""
+        """Return a header of the request, or None."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
     @property
     def request_json(self) -> Any:
-        """The request's body, or None if it is no JSON."""
+        """Body of the request as parsed JSON, or None if it is not JSON."""
         try:
             return parse_json(self.body)
         except NotJson:
@@ -122,7 +122,7 @@ class Exchange:
 
     @property
     def media_type(self) -> str:
-        """Of the answer, in lower case and without parameters."""
+        """Media type of the response, in lower case and without parameters."""
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
     @property
@@ -131,7 +131,7 @@ class Exchange:
 
     @property
     def json(self) -> Any:
-        """The answer's body, or None if it is no JSON; `is_json` tells whether it is."""
+        """Body of the response as parsed JSON, or None if it is not JSON. `is_json` tells null from invalid JSON."""
         try:
             return parse_json(self.content)
         except NotJson:
@@ -150,7 +150,7 @@ class Exchange:
 
 
 class Redactor:
-    """Takes secrets out of what is shown: the values of headers that hold them, and the same text anywhere else."""
+    """Filter that removes secrets from reports: the values of secret headers, and the same texts anywhere else."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = sorted({each for each in secrets if len(each) >= 4}, key=len, reverse=True)
@@ -161,7 +161,7 @@ class Redactor:
         return text
 
     def value(self, value: Any) -> Any:
-        """JSON in, JSON out."""
+        """Return a JSON value without secrets."""
         return json.loads(self.text(json.dumps(value, default=str)))
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -169,8 +169,8 @@ class Redactor:
             yield name, "[redacted]" if name.lower() in _SECRET_HEADERS else self.text(value)
 
     def exchange(self, exchange: Exchange) -> dict[str, Any]:
-        """As reports show it: JSON without secrets, with long texts cut."""
-        shown: dict[str, Any] = {
+        """Return an exchange as reports show it: as JSON, without secrets, with long texts cut."""
+        entry: dict[str, Any] = {
             "number": exchange.number,
             "request": {
                 "method": exchange.method,
@@ -181,19 +181,19 @@ class Redactor:
             "seconds": round(exchange.seconds, 3),
         }
         if exchange.status is not None:
-            shown["response"] = {
+            entry["response"] = {
                 "status": exchange.status,
                 "headers": [list(each) for each in self.headers(exchange.response_headers)],
                 "body": self._body(exchange.content),
                 "events": [{"seconds": round(each.at, 3), "text": self._cut(each.raw)} for each in exchange.frames],
             }
         if exchange.error:
-            shown["error"] = self.text(exchange.error)
-        return shown
+            entry["error"] = self.text(exchange.error)
+        return entry
 
     def _body(self, content: bytes) -> str:
         return self._cut(content.decode("utf-8", errors="backslashreplace"))
 
     def _cut(self, text: str) -> str:
         text = self.text(text)
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+        return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… ({len(text)} characters)"

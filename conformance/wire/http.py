@@ -1,7 +1,7 @@
-"""The one place that sends requests. What is sent and what comes back is recorded and held against the schemas.
+"""HTTP client that sends all requests of the checks. It records each exchange and validates the messages.
 
-Whoever asks says which definitions the request and the answer have to keep; `None` says, in so many words, that a
-message is none of the protocol's: a request that is broken on purpose, a page of a foreign server.
+The caller names the definitions that the request and the response must match. `None` states that a message is not one
+of the protocol: for example an intentionally invalid request, or a page of another server.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from babelgate.conformance.wire.schema import Schemas, Violation
 from babelgate.conformance.wire.sse import EventReader
 
 Receives = str | Mapping[int, str] | None
-"""A definition; or one for each status (200) or class of it (2, 4, 5)."""
+"""Definition for the response: one for all, or one for each status (200) or class of statuses (2, 4, 5)."""
 
 EXCHANGES: Final[ContextVar[list[Exchange]]] = ContextVar("exchanges")
-"""Where the requests of the running probe are noted, beside the list of all."""
+"""Exchanges of the running probe. All exchanges of a run are recorded in `Wire.exchanges` as well."""
 
-_BODY: Final = 32 * 2**20
-"""Bytes of an answer that are read."""
-_FRAMES: Final = 20_000
-"""Events of a stream that are read."""
+_MAX_BODY: Final = 32 * 2**20
+"""Maximum size of a response body that is read, in bytes."""
+_MAX_FRAMES: Final = 20_000
+"""Maximum number of events of a stream that are read."""
 
 
 TIMED_OUT: Final = "nothing came within"
@@ -39,7 +39,7 @@ TIMED_OUT: Final = "nothing came within"
 
 
 class Unanswered(Exception):
-    """No answer, or no more of it, within the time; or the connection was refused or cut."""
+    """Error for a response that is missing or incomplete: timed out, refused, or cut off."""
 
     def __init__(self, why: str, exchange: Exchange) -> None:
         super().__init__(why)
@@ -48,7 +48,7 @@ class Unanswered(Exception):
 
 class _Cookies(httpx.Cookies):
     def extract_cookies(self, response: httpx.Response) -> None:
-        """Where there are none, httpx looks for them for a tenth of the time of a request."""
+        """Extract cookies, but only if there are any: looking for them takes HTTPX a tenth of the time of a request."""
         if "set-cookie" in response.headers:
             super().extract_cookies(response)
 
@@ -60,7 +60,7 @@ class _Client(httpx.AsyncClient):
 
 
 class Wire:
-    """`schemas` are those of the set that is judged; without any, nothing is held against one."""
+    """HTTP client with the schemas of the set that is judged. Without schemas, messages are not validated."""
 
     def __init__(
         self,
@@ -76,20 +76,20 @@ class Wire:
         self.headers = dict(headers or {})
         """Headers of every request to the origins of `urls`, such as API keys."""
         self.withheld: dict[str, None] = {}
-        """Other origins that were asked, without these headers. A server's card can name any host."""
+        """Other origins that received a request, without these headers. The card of a server can name any host."""
         self._origins = frozenset(map(origin_of, urls))
         self._other_headers = dict(other_headers or {})
         self.credentials = dict(credentials or {})
-        """By origin, the header of every request there, if no other one of its name is sent."""
+        """Authorization headers by origin, sent there with every request that has no other such header."""
         self.schemas = schemas
         self.exchanges: list[Exchange] = []
-        # An environment's proxy would be judged instead of the agent; redirects are an answer like any other.
+        # A proxy of the environment would be judged instead of the agent. A redirect is a response like any other.
         self._http = _Client(
             trust_env=False,
             follow_redirects=False,
             timeout=timeout,
-            # Each request has a connection of its own: one that met the end of an older one's would be lost, and look
-            # like a failure of the agent's.
+            # Each request opens a connection. A request that met the end of a reused connection would be lost, and
+            # would look like a failure of the agent.
             transport=Connections(_tls()),
         )
 
@@ -118,8 +118,11 @@ class Wire:
         is_anonymous: bool = False,
         bound: float | None = None,
     ) -> Exchange:
-        """The whole answer, whatever its status. `body` is sent as JSON, `content` as it is; `is_anonymous` leaves out
-        the headers of every request. Raises Unanswered."""
+        """Send a request and return the exchange with the whole response, which may have any status.
+
+        `body` is sent as JSON, `content` unchanged. `is_anonymous` omits the headers that go with every request. Raises
+        Unanswered.
+        """
         async with self.stream(
             method,
             url,
@@ -151,21 +154,25 @@ class Wire:
         bound: float | None = None,
         mark: str = "",
     ) -> AsyncGenerator["Stream"]:
-        """An answer that comes event by event; leaving the block hangs up. An answer that is no event stream is read
-        to its end, and has no events. `mark`: the data of the event that is no message but says that no more will
-        come. Raises Unanswered."""
-        sent = {**({} if is_anonymous else self.headers), **(headers or {})}
+        """Send a request and yield its response, to be read event by event. Leaving the block closes the connection.
+
+        A response that is not an event stream is read to its end, and has no events. `mark`: data of the event that is
+        no message but announces the end. Raises Unanswered.
+        """
+        request_headers = {**({} if is_anonymous else self.headers), **(headers or {})}
         if (self.headers or self._other_headers) and (origin := origin_of(url)) not in self._origins:
-            sent = {name: value for name, value in sent.items() if not self._is_private(name, value)}
+            request_headers = {
+                name: value for name, value in request_headers.items() if not self._is_private(name, value)
+            }
             if not is_anonymous:
                 self.withheld[origin] = None
-        if not is_anonymous and not any(name.lower() == "authorization" for name in sent):
-            sent |= self.credentials.get(origin_of(url), {})
+        if not is_anonymous and not any(name.lower() == "authorization" for name in request_headers):
+            request_headers |= self.credentials.get(origin_of(url), {})
         if content is None and body is not None:
             content = json.dumps(body, ensure_ascii=False).encode()
-            if not any(name.lower() == "content-type" for name in sent):
-                sent["Content-Type"] = "application/json"
-        exchange = Exchange(len(self.exchanges) + 1, method, url, list(sent.items()), content or b"")
+            if not any(name.lower() == "content-type" for name in request_headers):
+                request_headers["Content-Type"] = "application/json"
+        exchange = Exchange(len(self.exchanges) + 1, method, url, list(request_headers.items()), content or b"")
         self.exchanges.append(exchange)
         EXCHANGES.get([]).append(exchange)
         if sends is not None:
@@ -174,7 +181,7 @@ class Wire:
         bound = self.timeout if bound is None else bound
         try:
             try:
-                request = self._http.build_request(method, url, content=content, headers=sent)
+                request = self._http.build_request(method, url, content=content, headers=request_headers)
                 async with asyncio.timeout(bound):
                     response = await self._http.send(request, stream=True)
             except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
@@ -190,7 +197,7 @@ class Wire:
                     await stream.read()
                 yield stream
             finally:
-                # Whatever the server does about it: it may hold the connection open.
+                # The server may hold the connection open, so errors and timeouts of the close are ignored.
                 with contextlib.suppress(httpx.HTTPError, TimeoutError):
                     async with asyncio.timeout(bound):
                         await response.aclose()
@@ -198,16 +205,16 @@ class Wire:
             exchange.seconds = asyncio.get_running_loop().time() - started
 
     def hold(self, exchange: Exchange, schema: str, value: Any, *, is_ours: bool = False) -> None:
-        """A message that came by another way, a push notification for instance, against its schema."""
+        """Validate a message that arrived in another way, such as a push notification."""
         self._hold(exchange, schema, value, is_ours=is_ours)
 
     def _hold(self, exchange: Exchange, schema: str, value: Any, *, is_ours: bool = False) -> None:
         if self.schemas is not None:
-            violations, seen = self.schemas.holds(schema, value)
-            exchange.messages.append(Message(is_ours, schema, violations, seen))
+            violations, definitions = self.schemas.holds(schema, value)
+            exchange.messages.append(Message(is_ours, schema, violations, definitions))
 
     def hold_text(self, exchange: Exchange, schema: str, content: bytes | str) -> None:
-        """What should be JSON and keep a schema."""
+        """Validate a text that should be JSON and match a schema."""
         try:
             value = parse_json(content)
         except NotJson as error:
@@ -219,7 +226,7 @@ class Wire:
 
 
 class Stream:
-    """The answer to a request. Events are told one by one, each within the time the wire has."""
+    """Response to a request, read event by event. The timeout applies to each event."""
 
     def __init__(
         self,
@@ -247,24 +254,24 @@ class Stream:
 
     @property
     def rest(self) -> str:
-        """Of a stream that has ended: an event that was begun and not ended."""
+        """Incomplete event at the end of a stream."""
         return self._reader.rest
 
     @property
     def comments(self) -> int:
-        """Lines that keep a connection alive, so far."""
+        """Number of comment lines so far. Servers send them to keep the connection alive."""
         return self._reader.comments
 
     async def read(self) -> None:
-        """The whole of an answer that is no stream, or that is not read as one."""
+        """Read the whole of a response that is not an event stream, or that is not read as one."""
         if self._is_read:
             return
         self._is_read = True
         content = bytearray()
         while (chunk := await self._chunk(self._bound)) is not None:
             content += chunk
-            if len(content) > _BODY:
-                self.exchange.error = f"longer than {_BODY} bytes: the rest was not read"
+            if len(content) > _MAX_BODY:
+                self.exchange.error = f"longer than {_MAX_BODY} bytes: the rest was not read"
                 break
         self.exchange.content = bytes(content)
         schema = _schema_for(self._receives, self.exchange.status or 0)
@@ -272,7 +279,7 @@ class Stream:
             self._wire.hold_text(self.exchange, schema, self.exchange.content)
 
     async def next(self, bound: float | None = None) -> Frame | None:
-        """The next event, or None at the end. Raises Unanswered if none comes within the time."""
+        """Return the next event, or None at the end. Raises Unanswered if none arrives within the timeout."""
         if not self.exchange.is_stream:
             return None
         while not self._ready:
@@ -286,15 +293,15 @@ class Stream:
                 raise Unanswered(self.exchange.error, self.exchange) from None
         frame = self._ready.pop(0)
         self.exchange.frames.append(frame)
-        if len(self.exchange.frames) > _FRAMES:
-            self.exchange.error = f"more than {_FRAMES} events: the rest was not read"
+        if len(self.exchange.frames) > _MAX_FRAMES:
+            self.exchange.error = f"more than {_MAX_FRAMES} events: the rest was not read"
             raise Unanswered(self.exchange.error, self.exchange)
         if self._events is not None and not (self._mark and frame.data == self._mark):
             self._wire.hold_text(self.exchange, self._events, frame.data)
         return frame
 
     async def rest_of_it(self) -> Sequence[Frame]:
-        """All events to the end. Raises Unanswered."""
+        """Read all events to the end and return them. Raises Unanswered."""
         while await self.next() is not None:
             pass
         return self.exchange.frames
@@ -313,7 +320,7 @@ class Stream:
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Made once: reading the certificates takes longer than many a request."""
+    """Return the TLS context, which is created once: loading the certificates takes longer than many requests."""
     context = httpx.create_ssl_context(trust_env=False)
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -1,5 +1,8 @@
-"""JSON-RPC 2.0 over HTTP. The definitions of a method are `<method>.request`, `.response` and, of streams, `.event`; a
-slash in its name is a dot in theirs."""
+"""JSON-RPC 2.0 over HTTP.
+
+The definitions of a method are `<method>.request`, `<method>.response` and, for streams, `<method>.event`. A slash in
+the name of the method becomes a dot.
+"""
 
 import itertools
 from collections.abc import AsyncGenerator, Mapping
@@ -41,7 +44,10 @@ def _schema_name(method: str) -> str:
 
 
 def _of_status(schema: str) -> Mapping[int, str]:
-    """Those who are not let in, and the like, are told so by HTTP before anything is read."""
+    """Return the schema for the statuses whose body must be JSON-RPC.
+
+    Other statuses, such as 401, are sent by HTTP servers before they read the JSON-RPC request.
+    """
     return dict.fromkeys((2, 400, 5), schema)
 
 
@@ -63,7 +69,7 @@ class JsonRpc:
         is_anonymous: bool = False,
         bound: float | None = None,
     ) -> Answer:
-        """`is_valid=False`: the request is broken on purpose, or its method unknown."""
+        """Call a method. `is_valid=False` means that the request is intentionally invalid, or its method unknown."""
         exchange = await self.wire.request(
             "POST",
             self.url,
@@ -100,7 +106,7 @@ class JsonRpc:
             yield stream
 
     async def post(self, content: Any) -> Answer:
-        """Something that is no request of JSON-RPC: text as it is, anything else as JSON."""
+        """Post content that is not a JSON-RPC request: bytes unchanged, anything else as JSON."""
         exchange = await self.wire.request(
             "POST",
             self.url,
@@ -113,5 +119,5 @@ class JsonRpc:
         return Answer(exchange)
 
     def _envelope(self, method: str, params: Any, id: Any) -> dict[str, Any]:
-        made: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self._ids) if id is None else id, "method": method}
-        return made if params is None else {**made, "params": params}
+        request: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self._ids) if id is None else id, "method": method}
+        return request if params is None else {**request, "params": params}

@@ -1,4 +1,4 @@
-"""A server of our own that agents call: for webhooks. What comes is kept and held against a schema."""
+"""HTTP server of the check for webhooks. It records each delivery and validates it against a schema."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -10,27 +10,27 @@ from uuid import uuid4
 from babelgate.conformance.wire.exchange import Exchange
 from babelgate.conformance.wire.http import EXCHANGES, Wire
 
-_LONGEST: Final = 8 * 2**20
-"""Bytes of one delivery."""
-_ACCEPTING: Final = 5
-"""Turns of the loop in which asyncio makes a connection of an accepted socket: more than it takes."""
-_BOUND: Final = 10.0
-"""Seconds within which a caller must have said what it wants."""
+_MAX_DELIVERY: Final = 8 * 2**20
+"""Maximum size of one delivery, in bytes."""
+_ACCEPT_ITERATIONS: Final = 5
+"""Iterations of the event loop for asyncio to turn an accepted socket into a connection: more than it needs."""
+_TIMEOUT: Final = 10.0
+"""Timeout for one delivery, in seconds."""
 
 
 @dataclass(slots=True, eq=False)
 class Hook:
-    """One address, and what was delivered to it so far."""
+    """Webhook address with its deliveries so far."""
 
     url: str
     deliveries: list[Exchange] = field(default_factory=list[Exchange])
-    """Their `headers` and `body` are the agent's, the answer is ours."""
+    """Deliveries: `headers` and `body` are the agent's, the status is that of the check's response."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     status: int = 200
-    """What we answer."""
+    """Status of the response to a delivery."""
 
     async def wait(self, number: int, bound: float) -> bool:
-        """Until there are so many deliveries; False if there are fewer when the time is over."""
+        """Wait until there are `number` deliveries. Return False if there are fewer when the timeout expires."""
         deadline = asyncio.get_running_loop().time() + bound
         while len(self.deliveries) < number:
             self.news.clear()
@@ -44,17 +44,17 @@ class Hook:
 
 @asynccontextmanager
 async def receiver(wire: Wire, host: str, schema: str | None) -> AsyncGenerator[Hook]:
-    """An address on this machine; deliveries to it have to keep the schema."""
+    """Yield a webhook address on this machine. Deliveries to it must match the schema."""
     path = f"/{uuid4().hex}"
     exchanges = EXCHANGES.get([])
     connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_BOUND):
+            async with asyncio.timeout(_TIMEOUT):
                 await _serve(reader, writer)
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, OSError):
-            pass  # whatever was not delivered in full was not delivered
+            pass  # A delivery that did not arrive in full is not recorded.
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Not `serve` itself: a task that is cancelled before its first step would never close its connection.
@@ -87,18 +87,18 @@ async def receiver(wire: Wire, host: str, schema: str | None) -> AsyncGenerator[
     try:
         yield hook
     finally:
-        # asyncio loses what was accepted a moment before its server is closed (3.11, `Server._attach`): so nothing more
-        # is accepted, what was becomes a connection, and only then the server is closed.
+        # asyncio loses a connection that was accepted shortly before its server is closed (3.11, `Server._attach`). So
+        # accepting stops first, accepted sockets become connections, and only then the server is closed.
         for listener in server.sockets:
             asyncio.get_running_loop().remove_reader(listener)
-        for _ in range(_ACCEPTING):
+        for _ in range(_ACCEPT_ITERATIONS):
             await asyncio.sleep(0)
         server.close()
         await _close(connections)
 
 
 async def _close(connections: Mapping[asyncio.Task[None], asyncio.StreamWriter]) -> None:
-    """Deliveries that are under way are cut off, and their connections are closed when this returns."""
+    """Cancel unfinished deliveries and wait until their connections are closed."""
     open_ones = dict(connections)
     for task in open_ones:
         task.cancel()
@@ -115,10 +115,10 @@ async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
         while size := int((await reader.readline()).split(b";")[0], 16):
             body += await reader.readexactly(size)
             await reader.readline()
-            if len(body) > _LONGEST:
+            if len(body) > _MAX_DELIVERY:
                 raise ValueError("a delivery without an end")
         return body
     length = int(headers.get("content-length", "0"))
-    if length > _LONGEST:
+    if length > _MAX_DELIVERY:
         raise ValueError("a delivery too large")
     return await reader.readexactly(length)

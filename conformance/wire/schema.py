@@ -1,7 +1,8 @@
-"""Schemas of a protocol's messages: `schemas/<set>.yaml`, JSON Schema 2020-12, one definition a message or part of one.
+"""Validator for the messages of a protocol: `schemas/<set>.yaml`, in JSON Schema 2020-12.
 
-A violation belongs to the innermost definition in which it lies, so that a part without content is told of parts and
-not of the task that holds it; and it is told which definitions a message was held against at all.
+Each definition describes a message or a part of one. A violation belongs to the innermost definition in which it lies,
+so that an empty part is reported as a violation of the part and not of the task. Validation also returns the names of
+all definitions that a message was validated against.
 """
 
 import re
@@ -18,28 +19,31 @@ from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend  # pyright: ignore[reportUnknownVariableType]
 
 _PREFIX: Final = "#/$defs/"
-_SEEN: ContextVar[set[str]] = ContextVar("seen")
+_USED: ContextVar[set[str]] = ContextVar("used")
 _DEFINED: ContextVar[Mapping[str, Any]] = ContextVar("defined")
-"""The validators of all definitions, by name."""
+"""Validators of all definitions, by name."""
 _PARTS: ContextVar[dict[int, Any]] = ContextVar("parts")
-"""The validators of the schemas within definitions, by the schema's `id`: each validator keeps its schema alive."""
-_SHOWN: Final = 200
+"""Validators of the schemas within definitions, by the `id()` of the schema, which its validator keeps alive."""
+_MAX_TEXT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
     definitions: tuple[str, ...]
-    """Where the broken rule stands: the innermost definition first, the message's own last."""
+    """Definitions that contain the broken rule: the innermost first, that of the message last."""
     path: str
-    """Of the value that breaks it, within its message."""
+    """Path of the invalid value within its message."""
     text: str
 
 
 def _reference(_validator: Any, ref: str, instance: Any, _schema: Mapping[str, Any]) -> Iterator[ValidationError]:
-    """`$ref`, noting what it leads to. Every one leads to a definition, whose validator is there: looking it up by its
-    URI, as the general case has it, takes longer than many a validation."""
+    """Validate against a `$ref` and record the name of its definition.
+
+    Every `$ref` refers to a definition, whose validator exists. jsonschema's general lookup by URI takes longer than
+    many validations.
+    """
     name = ref.removeprefix(_PREFIX)
-    _SEEN.get().add(name)
+    _USED.get().add(name)
     for error in _DEFINED.get()[name].iter_errors(instance):
         error.definitions = (*getattr(error, "definitions", ()), name)
         yield error
@@ -48,8 +52,10 @@ def _reference(_validator: Any, ref: str, instance: Any, _schema: Mapping[str, A
 def _descend(
     validator: Any, instance: Any, schema: Any, path: Any = None, schema_path: Any = None, resolver: Any = None
 ) -> Iterator[ValidationError]:
-    """As jsonschema has it, but for a validator that is made once for each schema and not once for each value: to make
-    one takes longer than to ask it."""
+    """Validate against a subschema, like jsonschema, but with one validator per schema.
+
+    jsonschema creates one for each value, which takes longer than the validation.
+    """
     parts = _PARTS.get()
     part = parts.get(id(schema))
     if part is None:
@@ -70,7 +76,7 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]
 
 
 def _is_time(value: Any) -> bool:
-    """Return whether a text is a time with its zone (RFC 3339, section 5.6). Other values have no format."""
+    """Return True if a text is a time with its zone (RFC 3339, section 5.6), or if the value is not a text."""
     if not isinstance(value, str):
         return True
     if _TIME.fullmatch(value) is None:
@@ -85,10 +91,11 @@ _FORMATS.checkers = {**Draft202012Validator.FORMAT_CHECKER.checkers, "date-time"
 
 
 class Schemas:
-    """The definitions of a JSON Schema, each of which can be held against a value."""
+    """Definitions of a JSON Schema, each of which can validate a value."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        """Raises SchemaError for a file that is no JSON Schema, and ValueError for a `$ref` that leads nowhere."""
+        """Create the validators. Raises SchemaError if the file is not a JSON Schema, and ValueError for a dangling
+        `$ref`."""
         Draft202012Validator.check_schema(document)
         self._definitions: Mapping[str, Any] = document["$defs"]
         self._document = document
@@ -105,20 +112,24 @@ class Schemas:
         return frozenset(self._definitions)
 
     def holds(self, name: str, value: Any) -> tuple[tuple[Violation, ...], frozenset[str]]:
-        """What of the value breaks the definition, and the definitions that had a part in it. Raises KeyError."""
-        seen: set[str] = set()
-        tokens = _SEEN.set(seen), _DEFINED.set(self._validators), _PARTS.set(self._parts)
+        """Validate a value against a definition. Return the violations, and the names of all definitions that were
+        used.
+
+        Raises KeyError if there is no such definition.
+        """
+        used: set[str] = set()
+        tokens = _USED.set(used), _DEFINED.set(self._validators), _PARTS.set(self._parts)
         try:
-            # By a reference, so that the definition is seen, and its violations are its own.
+            # Validation starts with a reference, so that the definition is recorded and owns its violations.
             found = tuple(_violation(error) for error in _reference(None, name, value, {}))
         finally:
-            _SEEN.reset(tokens[0])
+            _USED.reset(tokens[0])
             _DEFINED.reset(tokens[1])
             _PARTS.reset(tokens[2])
-        return found, frozenset(seen)
+        return found, frozenset(used)
 
     def uses(self, name: str) -> frozenset[str]:
-        """The definitions that one leads to, itself among them."""
+        """Return the names of all definitions that a definition refers to, including itself."""
         found: set[str] = set()
         waiting = [name]
         while waiting:
@@ -144,14 +155,15 @@ def _references(schema: Any) -> Iterator[str]:
 def _violation(error: Any) -> Violation:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     text: str = error.message
-    if len(text) > _SHOWN:
-        # It begins with the whole value; the rule is at its end.
-        text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
+    if len(text) > _MAX_TEXT:
+        # The message begins with the whole value and ends with the rule, so the middle is cut.
+        text = f"{text[: _MAX_TEXT // 2]} … {text[-_MAX_TEXT // 2 :]}"
     return Violation(error.definitions, path.lstrip(".") or "(the whole)", text)
 
 
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's, where PyYAML was built with it: six times as quick, for the two thirds of a second of all our files."""
+"""YAML loader of libyaml, if PyYAML was built with it. It is six times as fast: all files take two thirds of a second
+without it."""
 
 
 @cache

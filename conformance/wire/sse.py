@@ -1,4 +1,4 @@
-"""A reader of server-sent events, by the rules of the HTML standard, that keeps the text of each event as it came.
+"""Parser for server-sent events by the rules of the HTML standard. It keeps the raw text of each event.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 """
@@ -12,7 +12,7 @@ _BOM: Final = "\ufeff"
 
 
 class EventReader:
-    """Bytes in, events out. Comments and events without data are not told, as the standard has it."""
+    """Parser from bytes to events. It yields no comments and no events without data, as the standard requires."""
 
     def __init__(self) -> None:
         self._bytes = b""
@@ -21,7 +21,7 @@ class EventReader:
         self.comments = 0
 
     def feed(self, content: bytes, at: float) -> Iterator[Frame]:
-        """Raises UnicodeDecodeError for what is no UTF-8."""
+        """Yield the events that the content completes. Raises UnicodeDecodeError if it is not UTF-8."""
         self._bytes += content
         while True:
             line = self._line()
@@ -38,7 +38,7 @@ class EventReader:
 
     @property
     def rest(self) -> str:
-        """An event that was begun and not ended."""
+        """Incomplete event at the end."""
         return "\n".join([*self._lines, self._bytes.decode(errors="backslashreplace")]).strip()
 
     def _line(self) -> str | None:
@@ -49,7 +49,7 @@ class EventReader:
         width = 1
         if self._bytes[end : end + 1] == b"\r":
             if end + 1 == len(self._bytes):
-                return None  # its line feed may be on the way
+                return None  # The line feed may still follow.
             width = 2 if self._bytes[end + 1 : end + 2] == b"\n" else 1
         line = self._bytes[:end].decode("utf-8")
         self._bytes = self._bytes[end + width :]

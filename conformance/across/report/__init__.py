@@ -1,4 +1,4 @@
-"""The picture of what protocols make of the same, for people and for programs."""
+"""Report of a comparison across protocols, for people and programs."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -11,4 +11,4 @@ from babelgate.conformance.across.verdict import Verdict
 __all__ = ("FORMS",)
 
 FORMS: Final[Mapping[str, Callable[[Verdict], str]]] = {"json": document, "markdown": markdown, "html": html}
-"""Every form that it can be written in."""
+"""Renderers of all formats, by name."""

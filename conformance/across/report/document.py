@@ -1,4 +1,4 @@
-"""The picture as JSON. The other forms draw their tables from it, and so does whoever keeps a record of a run."""
+"""Report of a comparison as JSON. The other formats draw their tables from it, as do stored records of runs."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from babelgate.conformance.wire.exchange import Redactor
 
 def document(verdict: Verdict) -> str:
     redactor = Redactor(verdict.record.secrets)
-    made = {
+    report = {
         "judge": {"name": "babelgate", "version": verdict.record.version},
         "urls": [redactor.text(url) for url in verdict.record.urls],
         "same": verdict.is_same,
@@ -21,11 +21,11 @@ def document(verdict: Verdict) -> str:
         "stale": list(verdict.stale),
         "findings": [_finding(each, redactor) for each in verdict.findings],
     }
-    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
 
 
 def picture(verdict: Verdict) -> dict[str, Any]:
-    """What is the same from run to run: the three tables, and what was declared."""
+    """Return the part of the report that is stable between runs: the three tables, and the declared losses."""
     record, redactor = verdict.record, Redactor(verdict.record.secrets)
     return {
         "protocols": {each.name: each.driver.title for each in record.found},
@@ -43,16 +43,16 @@ def picture(verdict: Verdict) -> dict[str, Any]:
         "declared": {
             each.id: redactor.text(each.difference.declared) for each in verdict.findings if each.difference.declared
         },
-        "known": {each.id: each.known for each in verdict.findings if each.known},
+        "known": {each.id: each.reason for each in verdict.findings if each.reason},
     }
 
 
 def _square(cells: Mapping[tuple[str, str], Cell]) -> dict[str, dict[str, dict[str, int]]]:
-    made: dict[str, dict[str, dict[str, int]]] = {}
+    rows: dict[str, dict[str, dict[str, int]]] = {}
     for (one, other), cell in cells.items():
-        told = {"compared": cell.compared, "declared": cell.declared, "undeclared": cell.undeclared}
-        made.setdefault(one, {})[other] = told
-    return made
+        counts = {"compared": cell.compared, "declared": cell.declared, "undeclared": cell.undeclared}
+        rows.setdefault(one, {})[other] = counts
+    return rows
 
 
 def _finding(finding: Finding, redactor: Redactor) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _finding(finding: Finding, redactor: Redactor) -> dict[str, Any]:
         "aspect": difference.aspect,
         "same run": finding.is_shared,
         "declared": redactor.text(difference.declared),
-        "known": finding.known,
+        "known": finding.reason,
         "sides": [
             _side(finding.here, difference.here, redactor),
             _side(finding.there, difference.there, redactor),

@@ -1,4 +1,4 @@
-"""The picture as one page that needs nothing else: each difference side by side, with what was said on the wire."""
+"""Report of a comparison as one self-contained HTML page: each difference side by side, with its exchanges."""
 
 from collections.abc import Iterator, Mapping
 from html import escape
@@ -69,17 +69,17 @@ def _square(verdict: Verdict, cells: Mapping[tuple[str, str], Cell]) -> Iterator
     names = record.protocols
     yield f"<table><tr><th></th>{''.join(f'<th>{escape(record.title(name))}</th>' for name in names)}</tr>"
     for one in names:
-        told = "".join(f"<td>{cell_text(cells.get((one, other)))}</td>" for other in names)
-        yield f"<tr><th>{escape(record.title(one))}</th>{told}</tr>"
+        row = "".join(f"<td>{cell_text(cells.get((one, other)))}</td>" for other in names)
+        yield f"<tr><th>{escape(record.title(one))}</th>{row}</tr>"
     yield "</table>"
 
 
 def _finding(finding: Finding, verdict: Verdict, redactor: Redactor) -> Iterator[str]:
     kind, is_open = ("fail", " open") if finding.is_against else ("warning", "")
-    why = redactor.text(finding.known or finding.difference.declared)
-    told = f" declared: {escape(why)}" if finding.difference.declared else f" known: {escape(why)}" if why else ""
+    why = redactor.text(finding.reason or finding.difference.declared)
+    note = f" declared: {escape(why)}" if finding.difference.declared else f" known: {escape(why)}" if why else ""
     yield f'<details class="{kind}"{is_open}><summary><b>{"✗" if finding.is_against else "◐"}</b> '
-    yield f"<code>{escape(finding.id)}</code> {escape(finding.moment)}{told}</summary>"
+    yield f"<code>{escape(finding.id)}</code> {escape(finding.moment)}{note}</summary>"
     yield '<div class="sides">'
     for shot, value in ((finding.here, finding.difference.here), (finding.there, finding.difference.there)):
         title = escape(verdict.record.title(shot.protocol))
@@ -98,9 +98,9 @@ def _shot_details(shot: Shot, redactor: Redactor) -> Iterator[str]:
         yield from _exchange(redactor.exchange(exchange))
 
 
-def _exchange(told: dict[str, Any]) -> Iterator[str]:
-    request, answer = told["request"], told.get("response")
-    status = answer["status"] if answer else told.get("error", "no answer")
+def _exchange(entry: dict[str, Any]) -> Iterator[str]:
+    request, answer = entry["request"], entry.get("response")
+    status = answer["status"] if answer else entry.get("error", "no answer")
     yield f"<details><summary>{escape(request['method'])} <code>{escape(request['url'])}</code> → {escape(str(status))}"
     yield f"</summary><pre>{escape(_head(request['headers']) + request['body'])}</pre>"
     if answer:

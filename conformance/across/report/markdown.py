@@ -1,4 +1,4 @@
-"""The picture for a pull request."""
+"""Report of a comparison for a pull request."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -29,13 +29,13 @@ def _lines(verdict: Verdict) -> Iterator[str]:
         yield f"<details><summary>{len(excused)} declared or known</summary>"
         yield ""
         for each in excused:
-            yield f"- `{each.id}` ({each.moment}): {_cell(redactor.text(each.known or each.difference.declared))}"
+            yield f"- `{each.id}` ({each.moment}): {_cell(redactor.text(each.reason or each.difference.declared))}"
         yield ""
         yield "</details>"
 
 
 def tables(picture: Mapping[str, Any]) -> Iterator[str]:
-    """The three of them."""
+    """Yield the three tables as Markdown."""
     protocols = picture["protocols"]
     yield f"| scenario | {' | '.join(protocols.values())} |"
     yield f"|---|{'|'.join(':-:' for _ in protocols)}|"
@@ -44,8 +44,8 @@ def tables(picture: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield MARKS
     yield ""
-    if told := [*lacking({name: each["lacks"] for name, each in picture["scenarios"].items()}, protocols)]:
-        yield from (f"- – {each}" for each in told)
+    if notes := [*lacking({name: each["lacks"] for name, each in picture["scenarios"].items()}, protocols)]:
+        yield from (f"- – {each}" for each in notes)
         yield ""
     yield "Each protocol with each, by the runs that it made itself:"
     yield ""
@@ -60,8 +60,8 @@ def _square(protocols: Mapping[str, str], cells: Mapping[str, Mapping[str, Mappi
     yield f"| | {' | '.join(protocols.values())} |"
     yield f"|---|{'|'.join(':-:' for _ in protocols)}|"
     for one, row in ((name, cells.get(name, {})) for name in protocols):
-        told = (cell_text(Cell(**row[other]) if other in row else None) for other in protocols)
-        yield f"| {protocols[one]} | {' | '.join(told)} |"
+        row_cells = (cell_text(Cell(**row[other]) if other in row else None) for other in protocols)
+        yield f"| {protocols[one]} | {' | '.join(row_cells)} |"
     yield ""
 
 
@@ -70,8 +70,8 @@ def _finding(finding: Finding, verdict: Verdict, redactor: Redactor) -> Iterator
     here, there = finding.here, finding.there
     yield f"### ✗ `{finding.id}`"
     yield ""
-    made = f", of the run made through {title(here.protocol)}" if finding.is_shared else ""
-    yield f"{finding.scenario}, {finding.moment}{made}: {finding.difference.aspect} differs."
+    origin = f", of the run made through {title(here.protocol)}" if finding.is_shared else ""
+    yield f"{finding.scenario}, {finding.moment}{origin}: {finding.difference.aspect} differs."
     yield ""
     yield f"| {title(here.protocol)} | {title(there.protocol)} |"
     yield "|---|---|"
@@ -83,7 +83,7 @@ def _finding(finding: Finding, verdict: Verdict, redactor: Redactor) -> Iterator
 
 
 def _code(text: str) -> str:
-    """As HTML's, because a code span of Markdown cannot hold every text in a table."""
+    """Return the text as an HTML code element, because a code span of Markdown cannot hold every text in a table."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return f"<code>{_cell(escaped)}</code>"
 

@@ -1,4 +1,4 @@
-"""The picture for a terminal: the tables, then each difference with both wire forms."""
+"""Report of a comparison for a terminal: the tables, then each difference with both wire forms."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -10,12 +10,12 @@ from babelgate.conformance.report.text import withheld_line
 from babelgate.conformance.wire.exchange import Redactor
 
 MARKS: Final = "✓ as the others, ◐ with a loss that is declared, ✗ otherwise, – not in the protocol, ? not played."
-_LONG: Final = 400
-"""Characters of a message that are shown."""
-_EVENTS: Final = 4
-"""Of a stream, from its end."""
-_DECLARED: Final = 12
-"""Declared losses that are listed."""
+_MAX_TEXT: Final = 400
+"""Maximum number of characters of a message that are shown."""
+_MAX_EVENTS: Final = 4
+"""Maximum number of events that are shown, from the end of a stream."""
+_MAX_DECLARED: Final = 12
+"""Maximum number of declared losses that are listed."""
 
 
 def lines(verdict: Verdict) -> Iterator[str]:
@@ -35,7 +35,7 @@ def lines(verdict: Verdict) -> Iterator[str]:
         if each.skipped:
             yield f"  ? {each.scenario.name}: {each.skipped}"
     lacks = {each.scenario.name: each.lacks for each in record.played if not each.skipped}
-    yield from (f"  – {told}" for told in lacking(lacks, {name: record.title(name) for name in record.protocols}))
+    yield from (f"  – {note}" for note in lacking(lacks, {name: record.title(name) for name in record.protocols}))
     yield ""
     yield "Each with each, in how much they differ:"
     yield ""
@@ -53,20 +53,20 @@ def lines(verdict: Verdict) -> Iterator[str]:
 
 def summary(verdict: Verdict) -> str:
     record = verdict.record
-    told = ", ".join(record.title(name) for name in record.protocols)
+    titles = ", ".join(record.title(name) for name in record.protocols)
     against = len(verdict.against) + len(verdict.stale)
     counts = {
         "undeclared": against,
         "declared": sum(1 for each in verdict.findings if each.difference.declared),
-        "known": sum(1 for each in verdict.findings if each.known),
+        "known": sum(1 for each in verdict.findings if each.reason),
     }
     found = ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "no"
     outcome = "the same" if verdict.is_same else "NOT the same" if against else "nothing was played"
-    return f"{told}: {outcome}; {found} differences in {verdict.played} scenarios, in {record.seconds:.1f} s"
+    return f"{titles}: {outcome}; {found} differences in {verdict.played} scenarios, in {record.seconds:.1f} s"
 
 
 def lacking(scenarios: Mapping[str, Mapping[str, str]], titles: Mapping[str, str]) -> Iterator[str]:
-    """What protocols have no words for, and why: a line for each reason."""
+    """Yield the scenarios that protocols cannot express, one line for each protocol and reason."""
     found: dict[tuple[str, str], list[str]] = {}
     for scenario, lacks in scenarios.items():
         for protocol, why in lacks.items():
@@ -78,8 +78,8 @@ def lacking(scenarios: Mapping[str, Mapping[str, str]], titles: Mapping[str, str
 def cell_text(cell: Cell | None) -> str:
     if cell is None or not cell.compared + cell.undeclared:
         return "–"
-    told = ([f"✗ {cell.undeclared}"] if cell.undeclared else []) + ([f"◐ {cell.declared}"] if cell.declared else [])
-    return " ".join(told) or "✓"
+    counts = ([f"✗ {cell.undeclared}"] if cell.undeclared else []) + ([f"◐ {cell.declared}"] if cell.declared else [])
+    return " ".join(counts) or "✓"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -101,10 +101,13 @@ def _square(verdict: Verdict, cells: Mapping[tuple[str, str], Cell]) -> Iterator
 
 
 def _findings(verdict: Verdict, redactor: Redactor) -> Iterator[str]:
-    own = {(_place(each), each.there.protocol) for each in verdict.against if not each.is_shared}
+    own_differences = {(_place(each), each.there.protocol) for each in verdict.against if not each.is_shared}
     repeated: list[str] = []
     for each in verdict.against:
-        if each.is_shared and own & {(_place(each), each.here.protocol), (_place(each), each.there.protocol)}:
+        if each.is_shared and own_differences & {
+            (_place(each), each.here.protocol),
+            (_place(each), each.there.protocol),
+        }:
             repeated.append(each.id)
         else:
             yield from _finding(each, verdict, redactor)
@@ -115,8 +118,8 @@ def _findings(verdict: Verdict, redactor: Redactor) -> Iterator[str]:
     for id in verdict.stale:
         yield f"✗ {id} is expected to differ, and does not: take it out of the baseline"
     for each in verdict.findings:
-        if each.known:
-            yield f"◐ {each.id} (known): {each.known}"
+        if each.reason:
+            yield f"◐ {each.id} (known): {each.reason}"
     losses = dict.fromkeys(
         f"◐ {each.scenario}, {each.difference.aspect}: {redactor.text(each.difference.declared)}"
         for each in verdict.findings
@@ -124,9 +127,9 @@ def _findings(verdict: Verdict, redactor: Redactor) -> Iterator[str]:
     )
     if losses:
         yield "Declared losses:"
-        yield from (f"  {each}" for each in [*losses][:_DECLARED])
-        if len(losses) > _DECLARED:
-            yield f"  … and {len(losses) - _DECLARED} more"
+        yield from (f"  {each}" for each in [*losses][:_MAX_DECLARED])
+        if len(losses) > _MAX_DECLARED:
+            yield f"  … and {len(losses) - _MAX_DECLARED} more"
         yield ""
 
 
@@ -137,8 +140,8 @@ def _place(finding: Finding) -> tuple[str, str, str]:
 def _finding(finding: Finding, verdict: Verdict, redactor: Redactor) -> Iterator[str]:
     yield f"✗ {finding.id}"
     title = verdict.record.title
-    made = f", of the run made through {title(finding.here.protocol)}" if finding.is_shared else ""
-    yield f"    {finding.scenario}, {finding.moment}{made}: {finding.difference.aspect} differs"
+    origin = f", of the run made through {title(finding.here.protocol)}" if finding.is_shared else ""
+    yield f"    {finding.scenario}, {finding.moment}{origin}: {finding.difference.aspect} differs"
     for shot, value in ((finding.here, finding.difference.here), (finding.there, finding.difference.there)):
         yield f"    {title(shot.protocol)}: {redactor.text(show(value))}"
         for line in wire_lines(shot, redactor):
@@ -147,24 +150,24 @@ def _finding(finding: Finding, verdict: Verdict, redactor: Redactor) -> Iterator
 
 
 def wire_lines(shot: Shot, redactor: Redactor) -> Iterator[str]:
-    """The exchange that told it."""
+    """Yield the exchange that carries most of the result."""
     telling = shot.telling or next(reversed(shot.exchanges), None)
     if telling is None:
         return
-    told = redactor.exchange(telling)
-    request = told["request"]
+    entry = redactor.exchange(telling)
+    request = entry["request"]
     yield f"asked     {request['method']} {request['url']}"
     if request["body"]:
         yield f"          {_short(request['body'])}"
-    answer = told.get("response")
+    answer = entry.get("response")
     if answer:
         yield f"answered  {answer['status']} {_short(answer['body'])}".rstrip()
-        for event in answer["events"][-_EVENTS:]:
+        for event in answer["events"][-_MAX_EVENTS:]:
             yield f"          {_short(event['text'])}"
-    if told.get("error"):
-        yield f"then      {told['error']}"
+    if entry.get("error"):
+        yield f"then      {entry['error']}"
 
 
 def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"

@@ -1,4 +1,4 @@
-"""The forms of a report."""
+"""Formats of a report."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ _COLUMNS: Sequence[str] = (
 
 
 def write_reports(folder: Path, report: Report) -> None:
-    """All of them."""
+    """Write the report in all formats."""
     write_file(folder / "result.json", report.model_dump_json(indent=1) + "\n")
     write_file(folder / "result.csv", csv_text(report))
     write_file(folder / "report.md", markdown(report))
@@ -27,10 +27,10 @@ def write_reports(folder: Path, report: Report) -> None:
 
 
 def csv_text(report: Report) -> str:
-    """One row an attempt (RFC 4180)."""
+    """Return the attempts as CSV, one per row (RFC 4180)."""
     about = {each.name: each for each in report.header.tasks}
-    made = io.StringIO()
-    rows = csv.DictWriter(made, _COLUMNS, restval="")
+    output = io.StringIO()
+    rows = csv.DictWriter(output, _COLUMNS, restval="")
     rows.writeheader()
     for each in report.attempts:
         rows.writerow(
@@ -54,9 +54,9 @@ def csv_text(report: Report) -> str:
                 "why": _cell(each.why),
             }
         )
-    return made.getvalue()
+    return output.getvalue()
 
 
 def _cell(text: str) -> str:
-    """A spreadsheet would take some of what agents say for a formula (OWASP, CSV injection)."""
+    """Return the text, quoted if a spreadsheet would treat it as a formula (OWASP, CSV injection)."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: plots, tables, and every attempt with what its agent said, folded."""
+"""Report as one self-contained HTML page: plots, tables, and every attempt with its agent's output, collapsed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
@@ -41,11 +41,11 @@ def _body(report: Report) -> Iterator[str]:
 
 
 def _about(agent: AgentAbout) -> str:
-    """Without what a URL may hold of keys: its query."""
+    """Return a description of an agent. The query of its URL is left out, because it may contain keys."""
     parts = urlsplit(agent.url)
     where = "behind the bench's own gateway" if agent.fronted else f"at {parts.scheme}://{parts.netloc}{parts.path}"
-    told = (f"{agent.name} {agent.version}".strip(), where, agent.because, agent.description)
-    return ", ".join(filter(None, told))
+    facts = (f"{agent.name} {agent.version}".strip(), where, agent.because, agent.description)
+    return ", ".join(filter(None, facts))
 
 
 def _agents(report: Report) -> Iterator[str]:
@@ -76,10 +76,10 @@ def _categories(report: Report) -> Iterator[str]:
 
 
 def _times(report: Report) -> Iterator[str]:
-    known = [(each.agent, each.all.times.p50, each.all.times.p95) for each in report.agents]
+    times = [(each.agent, each.all.times.p50, each.all.times.p95) for each in report.agents]
     rows = [
         plot.Span(agent, p50, p50, p95, f"{words.seconds(p50)}, p95 {words.seconds(p95)}")
-        for agent, p50, p95 in known
+        for agent, p50, p95 in times
         if p50 is not None and p95 is not None
     ]
     if rows:
@@ -96,16 +96,16 @@ def _usage(report: Report) -> Iterator[str]:
         yield "<h2>Tokens</h2>"
         yield plot.bars("Tokens by agent", tokens, lambda value: f"{value:,.0f}")
     costs = [(each.agent, each.all.cost) for each in report.agents]
-    known = [(agent, cost, words.cost(cost, currency)) for agent, cost in costs if cost is not None]
-    if known:
+    known_costs = [(agent, cost, words.cost(cost, currency)) for agent, cost in costs if cost is not None]
+    if known_costs:
         yield "<h2>Cost</h2>"
-        yield plot.bars("Cost by agent", known, lambda value: words.cost(value, currency))
+        yield plot.bars("Cost by agent", known_costs, lambda value: words.cost(value, currency))
 
 
 def _tokens(agent: AgentFigures) -> str:
-    """Where not all attempts told them, that is said: the sum is not what all of them used."""
-    told, made = agent.all.told_usage, agent.all.attempts
-    return words.tokens(agent.all) + ("" if told == made else f" (told by {told} of {made})")
+    """Return the tokens of an agent, with the number of attempts that reported them if not all did."""
+    reported, attempts = agent.all.told_usage, agent.all.attempts
+    return words.tokens(agent.all) + ("" if reported == attempts else f" (told by {reported} of {attempts})")
 
 
 def _baseline(baseline: Baseline) -> Iterator[str]:
@@ -148,24 +148,24 @@ def _attempts(report: Report) -> Iterator[str]:
                 yield from _attempt(each, report.header.settings.currency)
 
 
-def _attempt(made: Attempt, currency: str) -> Iterator[str]:
-    which = made.agent if made.repetition == 0 else f"{made.agent}, repetition {made.repetition + 1}"
-    yield f'<details class="{made.outcome}"><summary><b>{made.outcome}</b> {escape(which)}, '
-    yield f"{escape(words.seconds(made.seconds))}{': ' if made.why else ''}{escape(made.why)}</summary>"
-    if made.checks:
-        yield from _list(_check(each.check, each.passed, each.why) for each in made.checks)
-    for number, seconds in enumerate(made.step_seconds, 1):
+def _attempt(record: Attempt, currency: str) -> Iterator[str]:
+    which = record.agent if record.repetition == 0 else f"{record.agent}, repetition {record.repetition + 1}"
+    yield f'<details class="{record.outcome}"><summary><b>{record.outcome}</b> {escape(which)}, '
+    yield f"{escape(words.seconds(record.seconds))}{': ' if record.why else ''}{escape(record.why)}</summary>"
+    if record.checks:
+        yield from _list(_check(each.check, each.passed, each.why) for each in record.checks)
+    for number, seconds in enumerate(record.step_seconds, 1):
         yield f"<p>Step {number}, {escape(words.seconds(seconds))}:</p>"
-        output = made.outputs[number - 1] if number <= len(made.outputs) else None
+        output = record.outputs[number - 1] if number <= len(record.outputs) else None
         yield "<p>It did not end.</p>" if output is None else f"<pre>{escape(output)}</pre>"
-    if made.artifacts:
-        yield f"<p>Files: {escape(', '.join(made.artifacts))}</p>"
-    told = [f"{name} {number:,.6g}" for name, number in made.usage.items() if name != "cost"]
-    if made.cost is not None:
-        told.append(words.cost(made.cost, currency))
-    if told:
-        yield f"<p>{escape(', '.join(told))}</p>"
-    yield f"<p>Seed {made.seed}{f', begun {escape(made.started_at)}' if made.started_at else ''}</p></details>"
+    if record.artifacts:
+        yield f"<p>Files: {escape(', '.join(record.artifacts))}</p>"
+    usage = [f"{name} {number:,.6g}" for name, number in record.usage.items() if name != "cost"]
+    if record.cost is not None:
+        usage.append(words.cost(record.cost, currency))
+    if usage:
+        yield f"<p>{escape(', '.join(usage))}</p>"
+    yield f"<p>Seed {record.seed}{f', begun {escape(record.started_at)}' if record.started_at else ''}</p></details>"
 
 
 def _check(name: str, has_passed: bool, why: str) -> str:

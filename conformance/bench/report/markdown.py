@@ -1,4 +1,4 @@
-"""The report as Markdown, for a pull request or a README."""
+"""Report as Markdown, for a pull request or a README."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -102,7 +102,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """What agents say is text, and no markup."""
+    """Return the text with Markdown escaped, because agents' outputs are not markup."""
     plain = " ".join(text.split())
     for mark in ("\\", "`", "*", "_", "[", "]", "<", ">", "|", "#"):
         plain = plain.replace(mark, f"\\{mark}")

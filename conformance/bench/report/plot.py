@@ -1,4 +1,4 @@
-"""Plots as inline SVG: a row for each thing, its label at the left and its value in words at the right."""
+"""Plots as inline SVG: one row per item, with its label at the left and its value in words at the right."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ _LABEL: Final = 200
 _PLOT: Final = 420
 _WORDS: Final = 180
 _ROW: Final = 22
-_LONGEST: Final = 30
-"""Characters of a label; the whole of it is shown by its tooltip."""
+_MAX_LABEL: Final = 30
+"""Maximum number of characters of a label; a tooltip shows the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A value between two others."""
+    """Value with a lower and an upper bound."""
 
     label: str
     low: float
@@ -26,18 +26,18 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From one value to another."""
+    """Change from one value to another."""
 
     label: str
     before: float
     now: float
     words: str
     kind: str
-    """The class of its mark."""
+    """CSS class of the mark."""
 
 
 def spans(title: str, rows: Sequence[Span], most: float, axis: Callable[[float], str]) -> str:
-    """A mark at each value, and a line from its low to its high."""
+    """Return a plot with a mark at each value, and a line from its lower to its upper bound."""
 
     def drawn(row: Span, y: float) -> Iterator[str]:
         yield _line(_x(row.low, most), _x(row.high, most), y, "span")
@@ -49,19 +49,19 @@ def spans(title: str, rows: Sequence[Span], most: float, axis: Callable[[float],
 
 
 def bars(title: str, rows: Sequence[tuple[str, float, str]], axis: Callable[[float], str]) -> str:
-    """Each a label, a value and its words."""
+    """Return a bar chart of rows, each with a label, a value and its words."""
     most = max((value for _, value, _ in rows), default=0) or 1
 
     def drawn(value: float, y: float) -> Iterator[str]:
         width = _x(value, most) - _LABEL
         yield f'<rect class="mark" x="{_LABEL}" y="{y - 6:.1f}" width="{width:.1f}" height="12"/>'
 
-    made = [(label, words, drawn(value, _middle(at))) for at, (label, value, words) in enumerate(rows)]
-    return _plot(title, made, most, axis)
+    drawn_rows = [(label, words, drawn(value, _middle(at))) for at, (label, value, words) in enumerate(rows)]
+    return _plot(title, drawn_rows, most, axis)
 
 
 def changes(title: str, rows: Sequence[Change], axis: Callable[[float], str]) -> str:
-    """Of rates: a ring at what was, a mark at what is."""
+    """Return a plot of changed rates: a ring at the old value, a mark at the new one."""
 
     def drawn(row: Change, y: float) -> Iterator[str]:
         yield _line(_x(row.before, 1), _x(row.now, 1), y, f"span {escape(row.kind)}")
@@ -77,7 +77,7 @@ def _plot(title: str, rows: Sequence[tuple[str, str, Iterable[str]]], most: floa
     parts += _axis(most, axis, height)
     for at, (label, words, marks) in enumerate(rows):
         y = _middle(at)
-        short = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
+        short = label if len(label) <= _MAX_LABEL else f"{label[: _MAX_LABEL - 1]}…"
         parts.append(
             f'<g><title>{escape(label)}: {escape(words)}</title><text x="0" y="{y + 4:.1f}">{escape(short)}</text>'
         )

@@ -1,4 +1,4 @@
-"""The report on a terminal."""
+"""Report on a terminal."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ _STYLE_OF = {mark: _STYLES[outcome] for outcome, mark in words.MARKS.items()}
 
 
 def terminal(report: Report) -> Iterator[RenderableType]:
-    """What is to be printed, piece by piece."""
+    """Yield the parts of the report, to be printed in order."""
     for line in words.trouble(report):
         yield Text(line, style="bold red")
     yield _tasks(report)
@@ -41,28 +41,30 @@ def _table() -> Table:
 
 
 def _tasks(report: Report) -> Table:
-    made = _table()
-    made.add_column("task", no_wrap=True)
+    table = _table()
+    table.add_column("task", no_wrap=True)
     for each in report.agents:
-        made.add_column(each.agent, justify="center", no_wrap=True)
+        table.add_column(each.agent, justify="center", no_wrap=True)
     for about in report.header.tasks:
-        made.add_row(about.name, *(_style_marks(words.marks(report, each.agent, about.name)) for each in report.agents))
-    return made
+        table.add_row(
+            about.name, *(_style_marks(words.marks(report, each.agent, about.name)) for each in report.agents)
+        )
+    return table
 
 
 def _style_marks(marks: str) -> Text:
-    made = Text()
+    text = Text()
     for mark in marks:
-        made.append(mark, _STYLE_OF.get(mark, ""))
-    return made
+        text.append(mark, _STYLE_OF.get(mark, ""))
+    return text
 
 
 def _agents(report: Report) -> Table:
-    made = _table()
-    made.add_column("agent", no_wrap=True)
+    table = _table()
+    table.add_column("agent", no_wrap=True)
     ks = words.shown_k(report)
     for head in ("passed", "95 %", "score", *(f"pass^{k}" for k in ks), *words.MEASURES):
-        made.add_column(head, justify="right", no_wrap=True)
+        table.add_column(head, justify="right", no_wrap=True)
     for each in report.agents:
-        made.add_row(each.agent, *words.row(report, each, ks))
-    return made
+        table.add_row(each.agent, *words.row(report, each, ks))
+    return table

@@ -1,4 +1,4 @@
-"""Numbers as all reports write them."""
+"""Numbers and sentences that all reports share."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,7 +28,7 @@ MARKS = {
 
 
 def rate(figures: Figures) -> str:
-    """`7/9`: the judged attempts that passed."""
+    """Return the judged attempts that passed, such as `7/9`."""
     judged = figures.attempts - figures.outcomes.get("broken", 0)
     return f"{figures.passed}/{judged}" if judged else "–"
 
@@ -70,12 +70,12 @@ def cost(value: float | None, currency: str) -> str:
 
 
 def outcomes(figures: Figures) -> str:
-    """What became of those that did not pass: `2 failed, 1 timed out`."""
+    """Return the outcomes other than a pass: `2 failed, 1 timed out`."""
     return ", ".join(f"{count} {_NAMES[name]}" for name, count in figures.outcomes.items() if name in _NAMES)
 
 
 def marks(report: Report, agent: str, task: str) -> str:
-    """One for each repetition."""
+    """Return the marks of an agent's attempts at a task, or `passed/all` if there are more than five."""
     tried = [each for each in report.attempts if each.agent == agent and each.task == task]
     if len(tried) > 5:
         return f"{sum(each.has_passed for each in tried)}/{len(tried)}"
@@ -83,13 +83,13 @@ def marks(report: Report, agent: str, task: str) -> str:
 
 
 def shown_k(report: Report) -> tuple[str, ...]:
-    """The k of pass^k that are worth a column."""
+    """Return the k of pass^k that are worth a column."""
     most = min((len(each.all.pass_k) for each in report.agents), default=0)
     return tuple(str(k) for k in range(2, most + 1) if k in (2, 3, 5, 8, most))[-3:]
 
 
 def row(report: Report, agent: AgentFigures, ks: Sequence[str]) -> list[str]:
-    """An agent's figures: passed, interval, score, each pass^k, and `MEASURES`."""
+    """Return the figures of an agent: passed, interval, score, each pass^k, and `MEASURES`."""
     of = agent.all
     return [
         rate(of),
@@ -106,34 +106,34 @@ def row(report: Report, agent: AgentFigures, ks: Sequence[str]) -> list[str]:
 
 
 def settings(header: Header) -> str:
-    """One line of what a reader must know to repeat it."""
-    asked, machine = header.settings, header.machine
-    each = "once" if asked.repetitions == 1 else f"{asked.repetitions} times"
-    told = (
+    """Return in one line what a reader must know to repeat the benchmark."""
+    run_settings, machine = header.settings, header.machine
+    each = "once" if run_settings.repetitions == 1 else f"{run_settings.repetitions} times"
+    facts = (
         f"suite {header.suite} ({header.suite_hash})",
-        f"{len(header.tasks)} tasks {each}, {asked.concurrency} at a time, seed {asked.seed}",
+        f"{len(header.tasks)} tasks {each}, {run_settings.concurrency} at a time, seed {run_settings.seed}",
         header.started_at,
         f"babelgate {machine.babelgate}, Python {machine.python}, {machine.system}, {machine.cpus} CPUs",
     )
-    return "; ".join(told)
+    return "; ".join(facts)
 
 
 def sentences(report: Report, most: int = 10) -> list[str]:
-    """Of the comparisons, the surest first."""
+    """Return the sentences of the comparisons, the most significant first."""
     ordered = sorted(report.comparisons, key=lambda each: 1.0 if each.p_adjusted is None else each.p_adjusted)
-    told = [each.sentence for each in ordered[:most]]
-    return told if len(ordered) <= most else [*told, f"{len(ordered) - most} more comparisons are in result.json."]
+    lines = [each.sentence for each in ordered[:most]]
+    return lines if len(ordered) <= most else [*lines, f"{len(ordered) - most} more comparisons are in result.json."]
 
 
 def trouble(report: Report) -> list[str]:
-    """What a reader must be told before the figures."""
-    told: list[str] = []
+    """Return the warnings that a reader must see before the figures."""
+    warnings: list[str] = []
     if not report.complete:
-        told.append(f"Not complete: {report.stopped or 'some attempts are missing'}.")
+        warnings.append(f"Not complete: {report.stopped or 'some attempts are missing'}.")
     broken = [each for each in report.attempts if each.outcome == "broken"]
     if broken:
-        told.append(f"{len(broken)} attempts could not be judged, because a check is wrong: {broken[0].why}")
-    return told
+        warnings.append(f"{len(broken)} attempts could not be judged, because a check is wrong: {broken[0].why}")
+    return warnings
 
 
 _CHANGES = {
@@ -145,12 +145,12 @@ _CHANGES = {
 
 
 def changes(baseline: Baseline) -> Iterator[str]:
-    """Since an earlier result; what is the same goes without saying."""
+    """Yield the changes since an earlier result. Unchanged rows are left out."""
     for row in baseline.rows:
         if row.verdict != "same":
             what = "all tasks" if row.task is None else row.task
-            said = f"{row.agent}, {what}: {percent(row.now)} and {percent(row.before)} before"
-            yield f"{said}: it {_CHANGES[row.verdict]}{'' if row.p is None else f' (p = {row.p:.2g})'}."
+            change = f"{row.agent}, {what}: {percent(row.now)} and {percent(row.before)} before"
+            yield f"{change}: it {_CHANGES[row.verdict]}{'' if row.p is None else f' (p = {row.p:.2g})'}."
     if all(row.verdict == "same" for row in baseline.rows):
         yield f"Nothing has changed on {baseline.compared} tasks."
     if baseline.changed:

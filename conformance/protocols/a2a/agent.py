@@ -1,4 +1,4 @@
-"""An agent of A2A as probes see it, and how another one of the same server is found."""
+"""A2A agent that probes test, and the lookup of other agents of the same server."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from babelgate.conformance.wire.http import Wire
 @dataclass(frozen=True, slots=True)
 class Agent:
     url: str
-    """That the card was found by."""
+    """URL by which the card was found."""
     found: Found
-    """The card, or what was looked at in vain."""
+    """Agent card, or the last place where it was looked for in vain."""
     bindings: tuple[Binding, ...]
-    """Those over HTTP of the revision, in the card's order; each once."""
+    """HTTP bindings of the revision, in the order of the card, without duplicates."""
     reopen: Callable[[Wire, str], Awaitable["Agent"]]
-    """The same at another URL. Raises Prerequisite if there is no card."""
+    """Function that finds the agent at another URL. Raises Prerequisite if there is no card."""
 
     @property
     def card(self) -> Any:
-        """As it is; None if there is none."""
+        """Agent card as received, or None if there is no card."""
         return self.found.card
 
     def __getitem__(self, name: str) -> Binding:
@@ -42,8 +42,11 @@ Ctx = Context[Agent]
 
 
 async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
-    """The agent that shows a behaviour. Raises NotObserved if nobody said how it is brought about, NotApplicable if it
-    is said never to do it."""
+    """Return the agent that shows a behaviour.
+
+    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
+    shows it.
+    """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable(f"its owner says that the agent never {behaviour_text(behaviour)}")
@@ -67,10 +70,10 @@ async def _sibling(ctx: Ctx, name: str) -> Agent:
 
 
 def message(text: str, **members: Any) -> dict[str, Any]:
-    """A message of the user, with an id of its own, in the words of 1.0."""
+    """Return a message of the user with a new id, in the form of A2A 1.0."""
     return {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **members}
 
 
 def media_parts(task: Any) -> list[Any]:
-    """The parts of all artifacts of a task."""
+    """Return the parts of all artifacts of a task."""
     return [part for artifact in as_list(task.get("artifacts")) for part in as_list(artifact.get("parts"))]

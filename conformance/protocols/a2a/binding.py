@@ -1,7 +1,7 @@
-"""One binding of one revision: an operation by its name of 1.0, its parameters and results in the words of 1.0.
+"""One binding of one revision, with the operations, parameters and results of A2A 1.0.
 
-Probes of what both revisions ask are thus written once. The messages on the wire are those of the revision; they are
-recorded, and held against its schemas, before anything is translated.
+Probes of what both revisions require are thus written once. The messages on the wire are those of the revision. They
+are recorded and validated against its schemas before anything is translated.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,14 +28,14 @@ CODES: Final[Mapping[int, str]] = {
     -32008: "EXTENSION_SUPPORT_REQUIRED",
     -32009: "VERSION_NOT_SUPPORTED",
 }
-"""The code of an error in JSON-RPC, and its reason, which in REST stands in the ErrorInfo (1.0, 5.4)."""
+"""Names of the JSON-RPC error codes. In REST the name is the reason in the ErrorInfo (1.0, section 5.4)."""
 
 TERMINAL: Final = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"})
 INTERRUPTED: Final = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
 
 
 def state_of(task: Any) -> str:
-    """Of a task or a status update, by its name in 1.0: how it is spelled is the affair of one requirement."""
+    """Return the state of a task or a status update by its name in 1.0. Only one requirement tests the spelling."""
     state = str(dig(task, "status", "state"))
     return state if state.startswith("TASK_STATE_") else f"TASK_STATE_{state.upper().replace('-', '_')}"
 
@@ -45,12 +45,14 @@ _STATUSES: Final[Mapping[str, tuple[int, ...]]] = {
     "TASK_NOT_CANCELABLE": (400, 409),
     "CONTENT_TYPE_NOT_SUPPORTED": (400, 415),
 }
-"""Of REST, in 1.0.1 and 1.0.0; of every other error of A2A it is 400."""
+"""Statuses of REST errors, in 1.0.1 and 1.0.0. All other errors of A2A have 400."""
 
 
 def is_reason(reply: "Reply", reason: str) -> bool:
-    """The error is this one. One of REST that lacks its reason is judged by its status: what it lacks is the affair of
-    one requirement, and not of all."""
+    """Return True if the error has this reason.
+
+    A REST error without a reason is judged by its status, because only one requirement tests the reason itself.
+    """
     statuses = [f"HTTP {status}" for status in _STATUSES.get(reason, (400,))]
     return reply.reason == reason or reply.reason in statuses or reason in reply.may_mean
 
@@ -59,15 +61,15 @@ def is_reason(reply: "Reply", reason: str) -> bool:
 class Reply:
     exchange: Exchange
     result: Any
-    """Of the operation, or None."""
+    """Result of the operation, or None."""
     reason: str
-    """Of the error: one of CODES, or whatever the agent says; nothing if there is no error."""
+    """Reason of the error: one of CODES, or the agent's own text. Empty if there is no error."""
     may_mean: frozenset[str] = frozenset()
-    """The reasons that the error may have, where the protocol leaves open how it is told."""
+    """Reasons that the error may have, if the protocol does not define how it is reported."""
 
     @property
     def task(self) -> Any:
-        """Of a send."""
+        """Task in the result of a send."""
         return dig(self.result, "task")
 
     @property
@@ -76,12 +78,12 @@ class Reply:
 
     @property
     def reason_or_result(self) -> Any:
-        """What a failure shows."""
+        """Reason if there is one, or else the result, to be shown in a failure."""
         return self.reason or self.result
 
 
 class EventStream:
-    """The events of a stream: each a StreamResponse. In 0.3 a status update has `final` beside what 1.0 has."""
+    """Events of a stream, each a StreamResponse. In 0.3 a status update also has `final`."""
 
     def __init__(self, stream: Stream, payload: Callable[[Frame], Any], reply: Callable[[Exchange], Reply]) -> None:
         self.stream = stream
@@ -94,16 +96,16 @@ class EventStream:
 
     @property
     def reply(self) -> Reply:
-        """An answer that is no stream."""
+        """Response, if it is not a stream."""
         return self._reply(self.exchange)
 
     @property
     def payloads(self) -> list[Any]:
-        """The events so far; None for one that is no StreamResponse."""
+        """Events so far, with None for each that is not a StreamResponse."""
         return [self._payload(frame) for frame in self.exchange.frames]
 
     async def next(self, bound: float | None = None) -> Any:
-        """The next StreamResponse, None at the end. Raises Unanswered."""
+        """Return the next StreamResponse, or None at the end. Raises Unanswered."""
         frame = await self.stream.next(bound)
         return None if frame is None else self._payload(frame)
 
@@ -111,12 +113,12 @@ class EventStream:
 class Binding(Protocol):
     @property
     def name(self) -> str:
-        """As cards have it: JSONRPC, HTTP+JSON."""
+        """Name of the binding in agent cards: JSONRPC, HTTP+JSON."""
         ...
 
     @property
     def is_first_generation(self) -> bool:
-        """0.3, and not 1.0."""
+        """True for 0.3, False for 1.0."""
         ...
 
     @property
@@ -148,7 +150,7 @@ class Binding(Protocol):
 
 
 def reason_of(error: Any) -> str:
-    """The reason in the ErrorInfo of an error's details."""
+    """Return the reason in the ErrorInfo of an error's details, or an empty string."""
     for detail in as_list(dig(error, "details")) or as_list(dig(error, "data")):
         if str(dig(detail, "@type")).endswith("google.rpc.ErrorInfo"):
             return str(dig(detail, "reason"))
@@ -156,19 +158,22 @@ def reason_of(error: Any) -> str:
 
 
 async def find_subscription_method(wire: Wire, url: str, headers: Mapping[str, str]) -> str:
-    """Return the HTTP method by which a server takes subscriptions. The protocol buffer says GET and the prose POST
-    (1.0, sections 5.3 and 11.3.2), so a server may take either. `url` is that of a task that does not exist."""
+    """Return the HTTP method by which a server accepts subscriptions.
+
+    The protocol buffer says GET and the prose POST (1.0, sections 5.3 and 11.3.2), so a server may accept either. `url`
+    is that of a task that does not exist.
+    """
     status, is_known = await _ask(wire, "GET", url, headers)
     if status in (405, 501):
         return "POST"
-    if status == 404 and not is_known:  # a server of files or of other routes, such as Express, has no 405
+    if status == 404 and not is_known:  # A file server, or a router such as Express, answers 404 instead of 405.
         status, is_known = await _ask(wire, "POST", url, headers)
         return "POST" if status < 300 or (status == 404 and is_known) else "GET"
     return "GET"
 
 
 async def _ask(wire: Wire, method: str, url: str, headers: Mapping[str, str]) -> tuple[int, bool]:
-    """Return the status, and whether the answer names an error of A2A."""
+    """Return the status, and True if the response contains an error of A2A."""
     body = dict[str, Any]() if method == "POST" else None
     accept = {"Accept": "text/event-stream", **headers}
     try:
@@ -176,7 +181,7 @@ async def _ask(wire: Wire, method: str, url: str, headers: Mapping[str, str]) ->
             method, url, sends=None, receives=None, events=None, body=body, headers=accept
         ) as stream:
             exchange = stream.exchange
-    except Unanswered as error:  # a2a-sdk 0.3.26 and 1.3.0 begin a stream, and then find that there is no task
+    except Unanswered as error:  # a2a-sdk 0.3.26 and 1.3.0 begin a stream before they look for the task.
         exchange = error.exchange
-    told = dig(exchange.json, "error") if exchange.is_json else None
-    return exchange.status or 0, bool(reason_of(told)) or isinstance(dig(told, "code"), int)
+    error_body = dig(exchange.json, "error") if exchange.is_json else None
+    return exchange.status or 0, bool(reason_of(error_body)) or isinstance(dig(error_body, "code"), int)

@@ -1,4 +1,4 @@
-"""Where the card of an agent is: below its own URL, or at the origin."""
+"""Discovery of an agent's card: below its own URL, or at the origin."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,24 @@ UNJUDGED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A card, or what was looked at in vain."""
+    """Agent card, or the last response if no card was found."""
 
     exchange: Exchange
     card: Any
-    """A JSON object, or None."""
+    """Agent card as a JSON object, or None."""
 
 
 async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -> Found:
-    """`url` is an agent's base, its endpoint, its origin, or that of the card itself. Raises Unanswered if nobody is
-    there at all."""
-    places = (url.rstrip("/") + WELL_KNOWN, origin_of(url) + WELL_KNOWN)
-    asked = [url] if url.endswith(".json") else list(dict.fromkeys(places))
+    """Find the card of an agent. Raises Unanswered if no server answers.
+
+    `url`: the agent's base URL, its endpoint, its origin, or the URL of the card.
+    """
+    well_known = (url.rstrip("/") + WELL_KNOWN, origin_of(url) + WELL_KNOWN)
+    places = [url] if url.endswith(".json") else list(dict.fromkeys(well_known))
     headers = {"Accept": "application/json", "A2A-Version": version}
     silence: Unanswered | None = None
     last: Exchange | None = None
-    for each in asked:
+    for each in places:
         try:
             exchange = await wire.request("GET", each, sends=None, receives=receives, headers=headers)
         except Unanswered as error:
@@ -48,7 +50,7 @@ async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -
 
 
 def why_not_spoken(card: Any, transports: Iterable[Any], interface: str) -> str:
-    """Why there is no interface to be judged. `transports`: what the card offers in this revision."""
+    """Return why the agent has no interface that can be judged. `transports`: those in the card for this revision."""
     if card is None:
         return "there is no agent card"
     return f"the card offers GRPC alone, and {UNJUDGED}" if "GRPC" in transports else f"the card names no {interface}"
@@ -60,16 +62,21 @@ def origin_of(url: str) -> str:
 
 
 def own_url_of(url: str, card_url: str, endpoints: Sequence[str]) -> str:
-    """Return the URL of the judged agent itself. If its card is at the origin, `url` may belong to another protocol,
-    such as `…/acp`: then the endpoint that the card names counts, if it has the same origin."""
+    """Return the URL of the judged agent itself.
+
+    If its card is at the origin, `url` may belong to another protocol, such as `…/acp`. Then the result is the endpoint
+    in the card, if it has the same origin.
+    """
     is_below = card_url.removesuffix(WELL_KNOWN).rstrip("/") == url.removesuffix(WELL_KNOWN).rstrip("/")
     named = (endpoint for endpoint in endpoints if credentials.origin_of(endpoint) == credentials.origin_of(url))
     return url if is_below and urlsplit(url).path.strip("/") else next(named, url)
 
 
 def sibling_of(url: str, agent: str) -> str | None:
-    """Return the URL of another agent of the same server: `…/echo` → `…/ask`. It has the same origin. None if the URL
-    has no path, so that it names no agent beside which others could be."""
+    """Return the URL of another agent of the same server: `…/echo` → `…/ask`.
+
+    It has the same origin. Return None if the URL has no path, because it then names no agent.
+    """
     parts = urlsplit(url)
     path = parts.path.removesuffix(WELL_KNOWN).rstrip("/")
     if not path:

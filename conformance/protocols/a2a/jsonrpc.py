@@ -1,4 +1,4 @@
-"""The JSON-RPC binding of either revision."""
+"""JSON-RPC binding of both revisions."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -13,17 +13,17 @@ from babelgate.conformance.wire.jsonrpc import JsonRpc
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a revision writes what 1.0 says."""
+    """Conversion between a revision and A2A 1.0."""
 
     is_first_generation: bool
     method: Callable[[str], str]
-    """The method of an operation."""
+    """Function from an operation to its method."""
     params: Callable[[str, Mapping[str, Any]], dict[str, Any]]
-    """(operation, parameters of 1.0): those of the revision."""
+    """Function from an operation and its parameters in 1.0 to the parameters of the revision."""
     result: Callable[[str, Any], Any]
-    """(operation, result of the revision): that of 1.0."""
+    """Function from an operation and its result in the revision to the result in 1.0."""
     event: Callable[[Any], Any]
-    """(result in an event of a stream): a StreamResponse."""
+    """Function from the result in an event of a stream to a StreamResponse."""
 
 
 class JsonRpcBinding:

@@ -1,4 +1,4 @@
-"""What several probes look at, played once for each binding."""
+"""Scenes that several probes examine, played once for each binding."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -33,9 +33,11 @@ from babelgate.conformance.wire.http import Unanswered
 
 
 def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:
-    """A probe of what does not depend on the binding: it is run by each that the agent has, to the last, and says in
-    which one it failed. What one binding does not show another may, but for the behaviour of a trigger: each has the
-    same agent behind it, so that one that does not show it may report it wrongly."""
+    """Wrap a probe that does not depend on the binding, so that it tests every binding of the agent.
+
+    A failure names the binding. A probe that one binding does not show passes if another binding does. This does not
+    apply to NotShown: all bindings lead to the same agent, so one that does not show a behaviour may report it wrongly.
+    """
 
     @wraps(probe)
     async def run(ctx: Ctx) -> None:
@@ -51,7 +53,7 @@ def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:
             except (NotObserved, NotApplicable) as error:
                 unseen.append(error)
         if failed:
-            # What went wrong by itself tells more than what was missing before.
+            # A failure of the probe itself says more than a failed precondition.
             raise next((each for each in failed if not isinstance(each, Prerequisite)), failed[0])
         unshown = [each for each in unseen if isinstance(each, NotShown)]
         if unshown or (unseen and len(unseen) == len(ctx.target.bindings)):
@@ -61,11 +63,11 @@ def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:
 
 
 async def reply_to(ctx: Ctx, binding: str, behaviour: str, **configuration: Any) -> Reply:
-    """What a message is answered that brings about a behaviour. Raises Failed if it is refused."""
+    """Send a message that triggers a behaviour, and return the reply. Raises Failed if the message is refused."""
     agent = await agent_for(ctx, behaviour)
     chosen = agent[binding]
     if chosen.is_first_generation:
-        # 0.3 does not say whether a send waits that does not say it.
+        # 0.3 does not define whether a send without this setting waits.
         configuration.setdefault("returnImmediately", False)
     params: dict[str, Any] = {"message": message(ctx.triggers[behaviour].text)}
     if configuration:
@@ -78,18 +80,20 @@ async def reply_to(ctx: Ctx, binding: str, behaviour: str, **configuration: Any)
 
 
 _FAILED: Final = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED"})
-_OTHERWISE: Final[Mapping[str, frozenset[str]]] = {
+_OTHER_STATES: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("question", "questions", "approval", "auth"), TERMINAL),
     **dict.fromkeys(("fail", "reject"), (TERMINAL | INTERRUPTED) - _FAILED),
     "message": TERMINAL | INTERRUPTED,
 }
-"""Task states that show that the agent did something other than the behaviour. Keys: behaviours."""
+"""States of a task that show that the agent did something else, by behaviour."""
 
 
 def check_behaviour(behaviour: str, state: str) -> None:
-    """Check the final state of a task against a behaviour. An empty state stands for an answer that is a message.
-    Raises NotShown if the agent did something else."""
-    others = _OTHERWISE.get(behaviour)
+    """Check the final state of a task against a behaviour. Raises NotShown if the agent did something else.
+
+    An empty state means that the answer is a message.
+    """
+    others = _OTHER_STATES.get(behaviour)
     if others is not None:
         check_shown(bool(state) or behaviour == "message", behaviour, "answered with a message")
         name = state.removeprefix("TASK_STATE_").lower().replace("_", "-")
@@ -97,17 +101,17 @@ def check_behaviour(behaviour: str, state: str) -> None:
 
 
 async def final_reply(ctx: Ctx, binding: str, behaviour: str) -> Reply:
-    """The same as a scene."""
+    """Return the reply to a message that triggers a behaviour; used as a scene."""
     return await reply_to(ctx, binding, behaviour)
 
 
 async def plain(ctx: Ctx, binding: str) -> Reply:
-    """A message that is answered at once, with a task or a message."""
+    """Return the reply to a plain message: a task or a message."""
     return await ctx.subject(final_reply, binding, "plain")
 
 
 async def plain_task(ctx: Ctx, binding: str) -> Reply:
-    """A message that is answered with a task, which has ended by now."""
+    """Return the reply to a plain message with a task, which has ended."""
     reply = await ctx.once(plain, binding)
     if reply.task is None:
         raise NotObserved("the agent answers with messages, not with tasks", "plain")
@@ -116,14 +120,16 @@ async def plain_task(ctx: Ctx, binding: str) -> Reply:
 
 
 def is_streaming(stream: EventStream) -> None:
-    """Raises Prerequisite."""
+    """Raise Prerequisite unless the response is a stream."""
     if not stream.exchange.is_stream:
         raise Prerequisite("a stream of events", stream.reply.reason_or_result, stream.exchange)
 
 
 def context_of(reply: Reply) -> str:
-    """Return the contextId of the task in a reply. Raises Prerequisite if it is missing, and NotObserved if the reply
-    is a message, which has no task."""
+    """Return the contextId of the task in a reply.
+
+    Raises Prerequisite if it is missing, and NotObserved if the reply is a message without a task.
+    """
     if reply.task is None and reply.message is not None:
         raise NotObserved("the agent answers with messages, not with tasks", "plain")
     context = dig(reply.task, "contextId")
@@ -133,7 +139,7 @@ def context_of(reply: Reply) -> str:
 
 
 async def get(agent: Agent, binding: str, id: str, **params: Any) -> Any:
-    """The task. Raises Prerequisite."""
+    """Return a task. Raises Prerequisite if the request fails."""
     reply = await agent[binding].call("GetTask", {"id": id, **params})
     if reply.reason:
         raise Prerequisite(f"an answer to GetTask of {id}", reply.reason, reply.exchange)
@@ -141,7 +147,7 @@ async def get(agent: Agent, binding: str, id: str, **params: Any) -> Any:
 
 
 def check_refusal(reply: Reply, *reasons: str) -> None:
-    """Raises Failed if the error is not one of these; any is right if none is named."""
+    """Raise Failed unless the reply has one of these errors, or any error if no reason is given."""
     expected = f"the error {' or '.join(reasons)}" if reasons else "an error"
     is_right = any(is_reason(reply, reason) for reason in reasons) if reasons else bool(reply.reason)
     check(is_right, expected, reply.reason_or_result, reply.exchange)
@@ -149,32 +155,32 @@ def check_refusal(reply: Reply, *reasons: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A stream that was read to its end."""
+    """Stream that was read to its end."""
 
     exchange: Exchange
     payloads: list[Any]
     rest: str
-    """What was left of an unfinished event."""
+    """Unfinished event at the end."""
 
     @property
     def task(self) -> Any:
-        """Task of the first event. If the first event is an update, which 0.3 allows, only the ids of its task."""
+        """Task of the first event. If that is an update, which 0.3 allows, only the ids of its task."""
         return task_of(self.payloads[0])
 
     @property
     def updates(self) -> list[Any]:
-        """The status and artifact updates."""
+        """Status and artifact updates."""
         found = [dig(each, "statusUpdate") or dig(each, "artifactUpdate") for each in self.payloads]
         return [each for each in found if each is not None]
 
     @property
     def states(self) -> list[str]:
-        told = [dig(each, "task") or dig(each, "statusUpdate") for each in self.payloads]
-        return [state_of(each) for each in told if each is not None]
+        carriers = [dig(each, "task") or dig(each, "statusUpdate") for each in self.payloads]
+        return [state_of(each) for each in carriers if each is not None]
 
 
 def task_of(event: Any) -> Any:
-    """Return the task of an event: the whole, or its ids if the event is an update. None of a message."""
+    """Return the task of an event, or its ids if the event is an update, or None if it is a message."""
     task = dig(event, "task")
     update = dig(event, "statusUpdate") or dig(event, "artifactUpdate")
     if task is not None or update is None:
@@ -183,13 +189,13 @@ def task_of(event: Any) -> Any:
 
 
 async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
-    """A message whose answer is streamed."""
+    """Send a message and return its streamed answer."""
     agent = await agent_for(ctx, behaviour)
     params = {"message": message(ctx.triggers[behaviour].text)}
     async with agent[binding].stream("SendStreamingMessage", params) as stream:
         check(stream.exchange.status == 200, "the stream begins with status 200", stream.exchange.status)
         check(stream.exchange.is_stream, "the stream is of type text/event-stream", stream.exchange.media_type)
-        with suppress(Unanswered):  # a stream that is not ended is one probe's affair
+        with suppress(Unanswered):  # Another probe tests whether a stream ends.
             await stream.stream.rest_of_it()
         check(bool(stream.payloads), "the stream has events")
         return Streamed(stream.exchange, stream.payloads, stream.stream.rest)
@@ -197,15 +203,15 @@ async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
 
 async def shown_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
     """Return the stream of a message. Raises NotShown if the agent did not show the behaviour in it."""
-    seen = await ctx.once(stream_message, binding, behaviour)
-    is_message = dig(seen.payloads[0], "message") is not None
-    check_behaviour(behaviour, "" if is_message else (seen.states or ["unknown"])[-1])
-    return seen
+    streamed = await ctx.once(stream_message, binding, behaviour)
+    is_message = dig(streamed.payloads[0], "message") is not None
+    check_behaviour(behaviour, "" if is_message else (streamed.states or ["unknown"])[-1])
+    return streamed
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """A task that asked its caller something, and went on with the answer."""
+    """Task that asked its caller a question, with the reply to the answer."""
 
     agent: Agent
     question: Reply
@@ -213,7 +219,7 @@ class AnsweredQuestion:
 
 
 async def answer_question(ctx: Ctx, binding: str, behaviour: str) -> AnsweredQuestion:
-    """A question and its answer; whether the answer was taken is for the probes to say."""
+    """Trigger a question and answer it. The probes judge whether the agent accepted the answer."""
     agent = await agent_for(ctx, behaviour)
     question = await ctx.once(final_reply, binding, behaviour)
     answer = follow_up(question.task, str(ctx.triggers[behaviour].answer))
@@ -221,14 +227,14 @@ async def answer_question(ctx: Ctx, binding: str, behaviour: str) -> AnsweredQue
 
 
 def follow_up(task: Mapping[str, Any], text: str, **members: Any) -> dict[str, Any]:
-    """A message that belongs to a task."""
+    """Return a message that belongs to a task."""
     ids = {"taskId": task["id"], "contextId": task.get("contextId")}
     return message(text, **{name: value for name, value in {**ids, **members}.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)
 class Long:
-    """A task at work."""
+    """Task that is running."""
 
     agent: Agent
     binding: Binding
@@ -244,27 +250,26 @@ class Long:
 
 @asynccontextmanager
 async def long_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenerator[Long]:
-    """A task that is at work when the block begins; it is cancelled at its end. Raises NotShown if the agent does not
-    work for long."""
+    """Yield a running task, and cancel it at the end. Raises NotShown if the agent does not work for long."""
     await ctx.once(stay_busy, binding)
-    async with _started_task(ctx, binding, **configuration) as long:
+    async with _start_task(ctx, binding, **configuration) as long:
         yield long
 
 
 async def stay_busy(ctx: Ctx, binding: str) -> None:
     """Start a long task and look at it after BUSY seconds. Raises NotShown if it has ended."""
     since = asyncio.get_running_loop().time()
-    async with _started_task(ctx, binding) as long:
+    async with _start_task(ctx, binding) as long:
 
-        async def is_at_work() -> bool:
+        async def is_running() -> bool:
             reply = await long.binding.call("GetTask", {"id": long.id})
             return bool(reply.reason) or state_of(reply.result) not in TERMINAL | INTERRUPTED
 
-        await check_busy(since, is_at_work)
+        await check_busy(since, is_running)
 
 
 @asynccontextmanager
-async def _started_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenerator[Long]:
+async def _start_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenerator[Long]:
     agent = await agent_for(ctx, "long")
     chosen = agent[binding]
     params = {

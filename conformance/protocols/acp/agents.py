@@ -1,4 +1,4 @@
-"""Probes of how agents are found."""
+"""Probes of the discovery of agents."""
 
 from typing import Any, Final
 
@@ -90,8 +90,8 @@ async def manifest_is_as_it_was_listed(ctx: Ctx) -> None:
     for each in agents[:3]:
         exchange = await ctx.target.agent(str(dig(each, "name")))
         for member in ("description", "input_content_types", "output_content_types"):
-            got = dig(exchange.json, member)
-            check(got == dig(each, member), f"{member} as in the list", got, exchange)
+            actual = dig(exchange.json, member)
+            check(actual == dig(each, member), f"{member} as in the list", actual, exchange)
 
 
 @probes.add

@@ -1,11 +1,11 @@
-"""Probes of runs that ask their caller."""
+"""Probes of runs that ask their caller a question."""
 
 import asyncio
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.acp.scenes import (
-    Ran,
+    CreatedRun,
     Streamed,
     answer_to,
     awaiting,
@@ -79,8 +79,8 @@ async def answered_run_is_the_same(ctx: Ctx) -> None:
     done = await run_question(ctx)
     exchange = await ctx.target.resume(done.id, {**answer_to(ctx, done.id), "mode": "sync"})
     for member in ("run_id", "session_id", "agent_name", "created_at"):
-        got = dig(exchange.json, member)
-        check(got == dig(done.run, member), f"{member} as before", got, exchange)
+        actual = dig(exchange.json, member)
+        check(actual == dig(done.run, member), f"{member} as before", actual, exchange)
 
 
 @probes.add
@@ -124,8 +124,8 @@ async def resumed_stream_begins_in_progress(ctx: Ctx) -> None:
 @probes.add
 async def resumed_stream_tells_nothing_twice(ctx: Ctx) -> None:
     done = await ctx.once(_stream_resume)
-    told = {"run.created", "run.awaiting"} & set(done.types)
-    check(not told, "nothing that came before the resume", done.types, done.exchange)
+    repeated = {"run.created", "run.awaiting"} & set(done.types)
+    check(not repeated, "nothing that came before the resume", done.types, done.exchange)
 
 
 @probes.add
@@ -194,9 +194,9 @@ async def question_is_answered_once(ctx: Ctx) -> None:
 
 @probes.add
 async def run_at_work_is_not_resumed(ctx: Ctx) -> None:
-    async with long_run(ctx) as made:
-        await wait_for_status(ctx.target, made.id, ctx.options.timeout / 2, "in-progress")
-        _check_refused(await ctx.target.resume(made.id, {**answer_to(ctx, made.id), "mode": "async"}))
+    async with long_run(ctx) as started:
+        await wait_for_status(ctx.target, started.id, ctx.options.timeout / 2, "in-progress")
+        _check_refused(await ctx.target.resume(started.id, {**answer_to(ctx, started.id), "mode": "async"}))
 
 
 async def _resume_async(ctx: Ctx) -> Exchange:
@@ -216,6 +216,6 @@ def _check_refused(exchange: Exchange) -> None:
     check(400 <= (exchange.status or 0) < 500, "a refusal with a 4xx", exchange.status, exchange)
 
 
-async def _check_still(ctx: Ctx, done: Ran, status: str) -> None:
+async def _check_still(ctx: Ctx, done: CreatedRun, status: str) -> None:
     run = await wait_for_status(ctx.target, done.id, 0, status)
     check(dig(run.json, "status") == status, f"a run that is still {status}", run.json, run)

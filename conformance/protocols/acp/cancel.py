@@ -1,4 +1,4 @@
-"""Probes of runs that are cancelled."""
+"""Probes of the cancellation of runs."""
 
 from typing import Final
 
@@ -70,9 +70,9 @@ async def waiting_run_can_be_cancelled(ctx: Ctx) -> None:
 @probes.add
 async def new_run_can_be_cancelled(ctx: Ctx) -> None:
     await ctx.once(stay_busy)
-    made = await ctx.target.create({**trigger_of(ctx, "long"), "mode": "async"})
-    check(made.status == 202, "an async run is accepted", made.status, made)
-    id = str(dig(made.json, "run_id"))
+    accepted = await ctx.target.create({**trigger_of(ctx, "long"), "mode": "async"})
+    check(accepted.status == 202, "an async run is accepted", accepted.status, accepted)
+    id = str(dig(accepted.json, "run_id"))
     exchange = await ctx.target.cancel(id)
     check(exchange.status == 202, "the status 202", exchange.status, exchange)
     run = await wait_for_end(ctx.target, id, ctx.options.timeout)

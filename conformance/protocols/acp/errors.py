@@ -1,4 +1,4 @@
-"""Probes of what is refused, and how."""
+"""Probes of invalid requests, and of their errors."""
 
 from typing import Any, Final
 from urllib.parse import quote
@@ -130,7 +130,7 @@ async def ids_lead_nowhere(ctx: Ctx) -> None:
     await ctx.once(run_behaviour, "plain")
     for odd in ("../../etc/passwd", "0" * 2000):
         for folder in ("runs", "agents", "sessions"):
-            # Such an id may lead to no route at all, so the answer need not be in the words of the protocol.
+            # No route may match such an id, so the answer need not be an error of the protocol.
             url = f"{ctx.target.base}/{folder}/{quote(odd, safe='')}"
             exchange = await ctx.wire.request("GET", url, sends=None, receives=None)
             check(400 <= (exchange.status or 0) < 500, f"{odd[:20]!r} is refused", exchange.status, exchange)
@@ -159,14 +159,14 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
     deep: object = 1
     for _ in range(900):
         deep = [deep]
-    given: Any = message("Hello")
-    given["parts"][0]["metadata"] = {"kind": "trajectory", "tool_name": "t", "tool_input": {"deep": deep}}
-    exchange = await ctx.target.create({**trigger_of(ctx, "plain"), "input": [given], "mode": "sync"}, is_valid=False)
+    hello: Any = message("Hello")
+    hello["parts"][0]["metadata"] = {"kind": "trajectory", "tool_name": "t", "tool_input": {"deep": deep}}
+    exchange = await ctx.target.create({**trigger_of(ctx, "plain"), "input": [hello], "mode": "sync"}, is_valid=False)
     check((exchange.status or 0) < 500, "no failure of the server", exchange.status, exchange)
 
 
 async def _create_invalid(ctx: Ctx, *, part: Any = None, **members: Any) -> None:
-    """A run with a member that is wrong, or missing (None)."""
+    """Create a run with an invalid member, or without one (None), and check that it is refused."""
     await ctx.once(run_behaviour, "plain")
     if part is not None:
         members["input"] = [{"role": "user", "parts": [part]}]

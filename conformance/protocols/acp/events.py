@@ -48,14 +48,14 @@ async def events_of_a_sync_run_are_listed(ctx: Ctx) -> None:
 
 @probes.add
 async def list_of_events_grows(ctx: Ctx) -> None:
-    async with long_run(ctx) as made:
-        await wait_for_status(ctx.target, made.id, ctx.options.timeout / 2, "in-progress")
-        before = await ctx.target.events(made.id)
+    async with long_run(ctx) as started:
+        await wait_for_status(ctx.target, started.id, ctx.options.timeout / 2, "in-progress")
+        before = await ctx.target.events(started.id)
         types = types_of(as_list(dig(before.json, "events")))
         check("run.in-progress" in types, "run.in-progress while the run is at work", types, before)
-        await ctx.target.cancel(made.id)
-        await wait_for_status(ctx.target, made.id, ctx.options.timeout / 2, "cancelled")
-    after = as_list(dig((await ctx.target.events(made.id)).json, "events"))
+        await ctx.target.cancel(started.id)
+        await wait_for_status(ctx.target, started.id, ctx.options.timeout / 2, "cancelled")
+    after = as_list(dig((await ctx.target.events(started.id)).json, "events"))
     first = after[: len(types)]
     check(first == as_list(dig(before.json, "events")), "the events that were listed before, first", first)
 

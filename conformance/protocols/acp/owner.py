@@ -1,4 +1,4 @@
-"""Probes of what a second caller sees of the first one's."""
+"""Probes of access by a second caller to runs and sessions of the first."""
 
 from typing import Any, Final
 
@@ -25,9 +25,9 @@ async def events_of_another_caller_are_not_found(ctx: Ctx) -> None:
 
 @probes.add
 async def run_of_another_caller_is_not_cancelled(ctx: Ctx) -> None:
-    async with long_run(ctx) as made:
-        _check_not_found(await ctx.target.cancel(made.id, **_other(ctx)))
-        run = await ctx.target.run(made.id)
+    async with long_run(ctx) as started:
+        _check_not_found(await ctx.target.cancel(started.id, **_other(ctx)))
+        run = await ctx.target.run(started.id)
         check(dig(run.json, "status") in ("created", "in-progress"), "a run that goes on", run.json, run)
 
 

@@ -1,4 +1,4 @@
-"""Probes of runs that are created, waited for and looked at."""
+"""Probes of creating runs, waiting for them, and reading them."""
 
 import asyncio
 import base64
@@ -23,8 +23,8 @@ from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 probes: Final = Probes[Server]()
 
 
-_WATCHED: Final = 0.6
-"""Seconds after a caller has left in which a server that cancels its run would have done so."""
+_WATCH_SECONDS: Final = 0.6
+"""Seconds to watch a run after its caller has disconnected. A server that cancels the run does it within this time."""
 
 
 @probes.add
@@ -98,8 +98,8 @@ async def run_id_is_in_a_header(ctx: Ctx) -> None:
         (stream.exchange, stream.id),
         (accepted, dig(accepted.json, "run_id")),
     ):
-        got = exchange.header("run-id")
-        check(got == id, f"Run-ID: {id}", got, exchange)
+        actual = exchange.header("run-id")
+        check(actual == id, f"Run-ID: {id}", actual, exchange)
 
 
 @probes.add
@@ -115,8 +115,8 @@ async def run_is_found_as_it_was_answered(ctx: Ctx) -> None:
     done = await ctx.once(run_behaviour, "plain")
     exchange = await ctx.target.run(done.id)
     for member in ("status", "output", "created_at", "finished_at"):
-        got = dig(exchange.json, member)
-        check(got == dig(done.run, member), f"{member} as it was answered", got, exchange)
+        actual = dig(exchange.json, member)
+        check(actual == dig(done.run, member), f"{member} as it was answered", actual, exchange)
 
 
 @probes.add
@@ -199,11 +199,11 @@ async def files_are_given_unharmed(ctx: Ctx) -> None:
     parts = [part for each in as_list(dig(run.json, "output")) for part in as_list(dig(each, "parts"))]
     files = [part for part in parts if dig(part, "content_encoding") == "base64"]
     check_shown(bool(files), "files", "gave no file")
-    got = [decode_base64(dig(part, "content")) for part in files]
-    check(None not in got, "content in base64", [dig(part, "content") for part in files], run)
+    contents = [decode_base64(dig(part, "content")) for part in files]
+    check(None not in contents, "content in base64", [dig(part, "content") for part in files], run)
     has_name = any(dig(part, "name") == FILE_NAME for part in files)
-    check_shown(BYTES in got or has_name, "files", "gave a file of its own")
-    check(BYTES in got, "the 256 bytes that were sent", [dig(part, "content") for part in files], run)
+    check_shown(BYTES in contents or has_name, "files", "gave a file of its own")
+    check(BYTES in contents, "the 256 bytes that were sent", [dig(part, "content") for part in files], run)
 
 
 async def _run_with_file(ctx: Ctx) -> Exchange:
@@ -221,16 +221,16 @@ async def _run_with_file(ctx: Ctx) -> Exchange:
 
 @probes.add
 async def parts_may_have_unknown_members(ctx: Ctx) -> None:
-    given: Any = message("Hello")
-    given["parts"][0]["x-origin"] = {"a": 1}
-    await _check_input_accepted(ctx, [given])
+    hello: Any = message("Hello")
+    hello["parts"][0]["x-origin"] = {"a": 1}
+    await _check_input_accepted(ctx, [hello])
 
 
 @probes.add
 async def body_needs_no_content_type(ctx: Ctx) -> None:
     await ctx.once(run_behaviour, "plain")
     body = {**trigger_of(ctx, "plain"), "mode": "sync"}
-    # An empty one: none at all cannot be said once there is a body for our client to describe.
+    # The content type is empty because HTTPX cannot omit it for a request with a body.
     exchange = await ctx.target.create(body, headers={"Content-Type": ""})
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
 
@@ -241,10 +241,10 @@ async def caller_that_leaves_cancels_nothing(ctx: Ctx) -> None:
     async with ctx.target.stream_run("createRun.request", trigger_of(ctx, "long"), "runs") as stream:
         first = await stream.next()
         check(first is not None, "an event", None, stream.exchange)
-    assert first is not None  # the check above
+    assert first is not None  # See the check above.
     run_id = str(dig(first.json, "run", "run_id"))
     try:
-        run = await wait_for_status(ctx.target, run_id, _WATCHED, "cancelling", "cancelled", "failed")
+        run = await wait_for_status(ctx.target, run_id, _WATCH_SECONDS, "cancelling", "cancelled", "failed")
         status = dig(run.json, "status")
         check(status in ("created", "in-progress", "completed"), "a run that goes on", run.json, run)
     finally:
@@ -253,8 +253,8 @@ async def caller_that_leaves_cancels_nothing(ctx: Ctx) -> None:
 
 @probes.add
 async def run_at_work_is_in_progress(ctx: Ctx) -> None:
-    async with long_run(ctx) as made:
-        run = await wait_for_status(ctx.target, made.id, ctx.options.timeout / 2, "in-progress")
+    async with long_run(ctx) as started:
+        run = await wait_for_status(ctx.target, started.id, ctx.options.timeout / 2, "in-progress")
         check(dig(run.json, "status") == "in-progress", "the status in-progress", run.json, run)
         check(dig(run.json, "finished_at") is None, "no finished_at yet", run.json, run)
 
@@ -265,16 +265,16 @@ async def _create_async(ctx: Ctx) -> Exchange:
     return exchange
 
 
-async def _check_input_accepted(ctx: Ctx, given: list[dict[str, Any]]) -> Exchange:
+async def _check_input_accepted(ctx: Ctx, messages: list[dict[str, Any]]) -> Exchange:
     await ctx.once(run_behaviour, "plain")
-    exchange = await ctx.target.create({**trigger_of(ctx, "plain"), "input": given, "mode": "sync"})
+    exchange = await ctx.target.create({**trigger_of(ctx, "plain"), "input": messages, "mode": "sync"})
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
     check(dig(exchange.json, "status") in ("completed", "awaiting"), "a run that did not fail", exchange.json, exchange)
     return exchange
 
 
 def _time(text: Any) -> datetime:
-    """Raises Failed."""
+    """Parse a time. Raises Failed if it is not in the format of RFC 3339."""
     try:
         found = datetime.fromisoformat(str(text))
     except ValueError:

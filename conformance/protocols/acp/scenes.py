@@ -1,4 +1,4 @@
-"""What several probes look at, played once each."""
+"""Scenes that several probes examine, played once each."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -12,15 +12,15 @@ from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
 from babelgate.conformance.wire.http import Stream
 
 TERMINAL: Final = ("completed", "failed", "cancelled")
-_LOOK_EVERY: Final = 0.1
-"""Seconds: a run that was started asynchronously can only be looked at again and again."""
+_POLL_INTERVAL: Final = 0.1
+"""Seconds between two looks at a run that was started asynchronously, because it can only be polled."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CreatedRun:
     exchange: Exchange
     run: Any
-    """As the POST answered it."""
+    """Run as in the response to the POST."""
 
     @property
     def id(self) -> str:
@@ -32,7 +32,7 @@ class Streamed:
     exchange: Exchange
     events: Sequence[Any]
     is_whole: bool
-    """It came to its end by itself, and no event was left open."""
+    """True if the server ended the stream, and no event is incomplete."""
     comments: int
     id: str
 
@@ -41,7 +41,7 @@ class Streamed:
         return types_of(self.events)
 
     def runs(self) -> list[Any]:
-        """The run of each event that has one."""
+        """Return the run of each event that has one."""
         return [dig(event, "run") for event in self.events if dig(event, "run") is not None]
 
 
@@ -53,22 +53,22 @@ async def list_agents(ctx: Ctx) -> Exchange:
     return exchange
 
 
-async def run_behaviour(ctx: Ctx, behaviour: str) -> Ran:
-    """A run that is waited for."""
+async def run_behaviour(ctx: Ctx, behaviour: str) -> CreatedRun:
+    """Create a run and wait for its end."""
     exchange = await ctx.target.create({**trigger_of(ctx, behaviour), "mode": "sync"})
     check(exchange.status == 200, "a run is created with status 200", exchange.status, exchange)
     run_id_of(exchange)
     _check_behaviour(behaviour, str(dig(exchange.json, "status")))
-    return Ran(exchange, exchange.json)
+    return CreatedRun(exchange, exchange.json)
 
 
-_OTHERWISE: Final = {"question": TERMINAL, "fail": ("completed", "cancelled", "awaiting")}
-"""Run statuses that show that the agent did something other than the behaviour. Keys: behaviours."""
+_OTHER_STATUSES: Final = {"question": TERMINAL, "fail": ("completed", "cancelled", "awaiting")}
+"""Statuses of a run that show that the agent did something else, by behaviour."""
 
 
 def _check_behaviour(behaviour: str, status: str) -> None:
     """Check the final status of a run against a behaviour. Raises NotShown if the agent did something else."""
-    check_shown(status not in _OTHERWISE.get(behaviour, ()), behaviour, f"gave a run that is {status}")
+    check_shown(status not in _OTHER_STATUSES.get(behaviour, ()), behaviour, f"gave a run that is {status}")
 
 
 async def stream_run(ctx: Ctx, behaviour: str) -> Streamed:
@@ -79,7 +79,7 @@ async def stream_run(ctx: Ctx, behaviour: str) -> Streamed:
 
 
 async def read(stream: Stream) -> Streamed:
-    """A stream to its end. Raises Failed if there is none."""
+    """Read a stream to its end. Raises Failed if the response is not a stream of a run."""
     exchange = stream.exchange
     check(exchange.status == 200, "a stream is answered with status 200", exchange.status, exchange)
     check(exchange.is_stream, "Content-Type text/event-stream", exchange.media_type, exchange)
@@ -91,7 +91,7 @@ async def read(stream: Stream) -> Streamed:
 
 
 def events_of(exchange: Exchange) -> list[Any]:
-    """What is no JSON is told by the schemas."""
+    """Return the events of a stream, with None for each that is not JSON. Another requirement tests their form."""
     events: list[Any] = []
     for frame in exchange.frames:
         try:
@@ -105,70 +105,70 @@ def types_of(events: Sequence[Any]) -> list[Any]:
     return [dig(event, "type") for event in events]
 
 
-async def awaiting(ctx: Ctx) -> Ran:
-    """A run that asks its caller; the first that asked."""
+async def awaiting(ctx: Ctx) -> CreatedRun:
+    """Return a run that has asked its caller a question; used as a scene."""
     return await run_question(ctx)
 
 
-async def run_question(ctx: Ctx) -> Ran:
-    """One that no other probe looks at."""
+async def run_question(ctx: Ctx) -> CreatedRun:
+    """Start a run that asks a question and that no other probe uses."""
     done = await run_behaviour(ctx, "question")
     check(dig(done.run, "status") == "awaiting", "the run is awaiting", done.run, done.exchange)
     return done
 
 
 def answer_to(ctx: Ctx, run_id: str) -> dict[str, Any]:
-    """A resume without its mode, in the form of the document."""
+    """Return the body of a resume, without its mode, in the form of the OpenAPI document."""
     text = str(ctx.triggers["question"].answer)
     return {"run_id": run_id, "await_resume": {"type": "message", "message": message(text)}}
 
 
-async def resume_run(ctx: Ctx) -> Ran:
-    """The answered run, waited for."""
+async def resume_run(ctx: Ctx) -> CreatedRun:
+    """Answer a run's question and wait for its end."""
     done = await run_question(ctx)
     exchange = await ctx.target.resume(done.id, {**answer_to(ctx, done.id), "mode": "sync"})
     check(exchange.status == 200, "a resume is answered with status 200", exchange.status, exchange)
     run_id_of(exchange)
-    return Ran(exchange, exchange.json)
+    return CreatedRun(exchange, exchange.json)
 
 
-async def run_to_failure(ctx: Ctx) -> Ran:
+async def run_to_failure(ctx: Ctx) -> CreatedRun:
     return await run_behaviour(ctx, "fail")
 
 
 @asynccontextmanager
-async def long_run(ctx: Ctx) -> AsyncGenerator[Ran]:
-    """A run that is at work, which is cancelled after the block. Raises NotShown if the agent is done too soon."""
+async def long_run(ctx: Ctx) -> AsyncGenerator[CreatedRun]:
+    """Yield a run that is running, and cancel it at the end. Raises NotShown if the agent does not work for long."""
     await ctx.once(stay_busy)
-    async with _started_run(ctx) as made:
-        yield made
+    async with _start_run(ctx) as started:
+        yield started
 
 
 async def stay_busy(ctx: Ctx) -> None:
     """Start a long run and look at it after BUSY seconds. Raises NotShown if it has ended."""
     since = asyncio.get_running_loop().time()
-    async with _started_run(ctx) as made:
+    async with _start_run(ctx) as started:
 
-        async def is_at_work() -> bool:
-            exchange = await ctx.target.run(made.id)
+        async def is_running() -> bool:
+            exchange = await ctx.target.run(started.id)
             return exchange.status != 200 or dig(exchange.json, "status") not in (*TERMINAL, "awaiting")
 
-        await check_busy(since, is_at_work)
+        await check_busy(since, is_running)
 
 
 @asynccontextmanager
-async def _started_run(ctx: Ctx) -> AsyncGenerator[Ran]:
+async def _start_run(ctx: Ctx) -> AsyncGenerator[CreatedRun]:
     exchange = await ctx.target.create({**trigger_of(ctx, "long"), "mode": "async"})
     check(exchange.status == 202, "an async run is answered with status 202", exchange.status, exchange)
-    made = Ran(exchange, exchange.json)
+    started = CreatedRun(exchange, exchange.json)
     try:
-        yield made
+        yield started
     finally:
-        await ctx.target.cancel(made.id)
+        await ctx.target.cancel(started.id)
 
 
 async def cancel_run(ctx: Ctx) -> tuple[Exchange, Streamed]:
-    """The answer to the cancel of a run that was at work, and the run's stream."""
+    """Cancel a running run. Return the response to the cancel, and the stream of the run."""
     await ctx.once(stay_busy)
     async with ctx.target.stream_run("createRun.request", trigger_of(ctx, "long"), "runs") as stream:
         run_id = ""
@@ -184,24 +184,24 @@ async def cancel_run(ctx: Ctx) -> tuple[Exchange, Streamed]:
 
 
 async def wait_for_end(server: Server, run_id: str, bound: float) -> Exchange:
-    """The run once it has ended. Raises Failed if it has not within so many seconds."""
+    """Return the run after its end. Raises Failed if it does not end within `bound` seconds."""
     exchange = await wait_for_status(server, run_id, bound, *TERMINAL)
     check(dig(exchange.json, "status") in TERMINAL, "the run comes to an end", exchange.json, exchange)
     return exchange
 
 
 async def wait_for_status(server: Server, run_id: str, bound: float, *until: str) -> Exchange:
-    """The run as soon as it has one of the statuses, or as it is when the time is over."""
+    """Return the run as soon as it has one of the statuses, or as it is after `bound` seconds."""
     deadline = asyncio.get_running_loop().time() + bound
     while True:
         exchange = await server.run(run_id)
         check(exchange.status == 200, "a run is shown with status 200", exchange.status, exchange)
         if dig(exchange.json, "status") in until or asyncio.get_running_loop().time() > deadline:
             return exchange
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_POLL_INTERVAL)
 
 
 def text_of(messages: Any) -> str:
-    """The inline text of messages."""
+    """Return the inline text of messages."""
     parts = [part for each in as_list(messages) for part in as_list(dig(each, "parts"))]
     return "".join(text for text in (dig(part, "content") for part in parts) if isinstance(text, str))

@@ -1,4 +1,4 @@
-"""Probes of sessions and of the messages that they keep."""
+"""Probes of sessions, and of the messages in them."""
 
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -96,9 +96,9 @@ async def history_leads_to_messages(ctx: Ctx) -> None:
 @probes.add
 async def history_begins_with_the_input(ctx: Ctx) -> None:
     first, _ = await ctx.once(_history)
-    given = trigger_of(ctx, "plain")["input"]
+    run_input = trigger_of(ctx, "plain")["input"]
     check(dig(first.json, "role") == "user", "the role user", first.json, first)
-    check(text_of([first.json]) == text_of(given), f"the text {text_of(given)!r}", first.json, first)
+    check(text_of([first.json]) == text_of(run_input), f"the text {text_of(run_input)!r}", first.json, first)
 
 
 @probes.add
@@ -141,7 +141,7 @@ async def _run_in(ctx: Ctx, session: dict[str, Any]) -> Exchange:
 
 
 async def _in_session(ctx: Ctx) -> tuple[Exchange, str]:
-    """A run in a session that nobody else is in."""
+    """Create a run in a session that no other probe uses."""
     session_id = unknown_id()
     return await _run_in(ctx, {"session_id": session_id}), session_id
 
@@ -152,13 +152,13 @@ async def _session(ctx: Ctx) -> tuple[str, Exchange]:
 
 
 async def _find_session(ctx: Ctx, session_id: str) -> Exchange:
-    """At the path of all clients, or at that of the document."""
+    """Return the session at the path that all clients use, or else at that of the OpenAPI document."""
     exchange = await ctx.target.session(session_id)
     return exchange if exchange.status == 200 else await ctx.target.session(session_id, "session")
 
 
 async def _history(ctx: Ctx) -> tuple[Exchange, Exchange]:
-    """The first and the last message of a session. URLs of other servers are left alone."""
+    """Return the first and the last message of a session. Raises NotApplicable if they are on another server."""
     _, exchange = await ctx.once(_session)
     urls = [str(each) for each in as_list(dig(exchange.json, "history"))]
     check(bool(urls), "a history", exchange.json, exchange)

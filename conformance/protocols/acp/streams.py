@@ -1,4 +1,4 @@
-"""Probes of the events of a stream: what they say, and in which order."""
+"""Probes of the events of a stream, and of their order."""
 
 from typing import Any, Final
 
@@ -101,16 +101,20 @@ async def messages_are_completed(ctx: Ctx) -> None:
 @probes.add
 async def completed_message_holds_its_parts(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, "plain")
-    told: list[Any] = []
+    streamed_parts: list[Any] = []
     for event in done.events:
         match dig(event, "type"):
             case "message.created":
-                told = []
+                streamed_parts = []
             case "message.part":
-                told.append(dig(event, "part"))
+                streamed_parts.append(dig(event, "part"))
             case "message.completed":
                 parts = dig(event, "message", "parts")
-                check(parts == told, "the parts that were told one by one", {"told": told, "parts": parts})
+                check(
+                    parts == streamed_parts,
+                    "the parts that were told one by one",
+                    {"told": streamed_parts, "parts": parts},
+                )
             case _:
                 pass
     check("message.completed" in done.types, "a message.completed", done.types, done.exchange)
@@ -119,11 +123,11 @@ async def completed_message_holds_its_parts(ctx: Ctx) -> None:
 @probes.add
 async def output_holds_the_streamed_messages(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, "plain")
-    told = [dig(event, "message") for event in done.events if dig(event, "type") == "message.completed"]
+    messages = [dig(event, "message") for event in done.events if dig(event, "type") == "message.completed"]
     output = as_list(dig(done.runs()[-1], "output"))
-    want = [dig(each, "parts") for each in told]
-    got = [dig(each, "parts") for each in output]
-    check(bool(want) and got == want, "the messages of the stream as the output", output, done.exchange)
+    want = [dig(each, "parts") for each in messages]
+    actual = [dig(each, "parts") for each in output]
+    check(bool(want) and actual == want, "the messages of the stream as the output", output, done.exchange)
 
 
 @probes.add

@@ -1,4 +1,4 @@
-"""A server of ACP: several agents at one base URL, told apart by the name in the body of a request."""
+"""ACP server: several agents at one base URL, which requests name in the body."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -14,18 +14,18 @@ from babelgate.conformance.wire.http import Receives, Stream, Wire
 _ERRORS: Final[Mapping[int, str]] = {4: "Error", 5: "Error"}
 _RUN: Final[Mapping[int, str]] = {200: "Run", 202: "Run", **_ERRORS}
 _PATHS: Final = ("/agents", "/runs", "/ping", "/session", "/sessions")
-"""What a URL below a server's base may go on with."""
+"""Paths that may follow a server's base in a URL."""
 
 
 class Server:
-    """The operations, each by its path."""
+    """Client for the operations, each named by its path."""
 
     def __init__(self, wire: Wire, base: str, name: str = "") -> None:
         self.wire = wire
         self.base = base
-        """The URL to which `/runs` is added."""
+        """URL to which `/runs` is added."""
         self.name = name
-        """The agent that is judged where no trigger names another."""
+        """Agent that is judged if no trigger names another."""
 
     def url(self, *path: str) -> str:
         return "/".join((self.base, *(quote(each, safe="") for each in path)))
@@ -48,7 +48,7 @@ class Server:
 
     @asynccontextmanager
     async def stream_run(self, sends: str, body: Any, *path: str) -> AsyncGenerator[Stream]:
-        """POST to a path with mode stream."""
+        """Send a POST to a path with the mode `stream`, and yield the response."""
         async with self.wire.stream(
             "POST", self.url(*path), sends=sends, receives=_RUN, events="Event", body={**body, "mode": "stream"}
         ) as stream:
@@ -76,8 +76,10 @@ Ctx = Context[Server]
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
-    """`url` is the server's base or any URL below it; below `/agents/{name}`, that agent is judged. Raises
-    NotSpoken."""
+    """Find the server by its base or any URL below it. Raises NotSpoken.
+
+    A URL below `/agents/{name}` selects that agent.
+    """
     base, name = _split_url(url)
     server = Server(wire, base)
     listed = await server.agents()
@@ -105,7 +107,11 @@ def message(text: str, role: str = "user") -> dict[str, Any]:
 
 
 def trigger_of(ctx: Ctx, behaviour: str) -> dict[str, Any]:
-    """A request that brings it about, without its mode. Raises NotObserved if nobody said how."""
+    """Return a request that triggers a behaviour, without its mode.
+
+    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
+    shows it.
+    """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("its owner says that the agent never does it")
@@ -115,7 +121,7 @@ def trigger_of(ctx: Ctx, behaviour: str) -> dict[str, Any]:
 
 
 def run_id_of(exchange: Exchange) -> str:
-    """Raises Failed."""
+    """Return the id of the run in a response. Raises Failed if it has none."""
     run_id = dig(exchange.json, "run_id")
     if not isinstance(run_id, str):
         raise Failed("a run with a run_id", exchange.json if exchange.is_json else exchange.status, exchange)

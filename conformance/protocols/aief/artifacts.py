@@ -81,7 +81,7 @@ async def empty_file_is_a_file(ctx: Ctx) -> None:
 @probes.add
 async def long_file_comes_back_whole(ctx: Ctx) -> None:
     stored = await ctx.once(upload_file)
-    content = bytes(range(251)) * 4200  # a little more than a megabyte, and no power of two
+    content = bytes(range(251)) * 4200  # A little more than a megabyte; the size is not a power of 2.
     sent = await ctx.target.upload(stored.task_id, content, "long.bin")
     check(sent.status == 200, "a file of a megabyte is taken", sent.status, sent)
     exchange = await ctx.target.download(stored.task_id, str(dig(sent.json, "artifact_id")))
@@ -105,8 +105,8 @@ async def files_of_one_name_are_two_files(ctx: Ctx) -> None:
         check(each.status == 200, "a file is uploaded", each.status, each)
     ids = [str(dig(each.json, "artifact_id")) for each in sent]
     check(ids[0] != ids[1], "two uploads have two ids", ids, sent[1])
-    got = [(await ctx.target.download(task_id, each)).content for each in ids]
-    check(got == [b"first", b"second"], "each has its own bytes", [repr(each) for each in got])
+    contents = [(await ctx.target.download(task_id, each)).content for each in ids]
+    check(contents == [b"first", b"second"], "each has its own bytes", [repr(each) for each in contents])
 
 
 @probes.add

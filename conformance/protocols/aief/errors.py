@@ -1,4 +1,4 @@
-"""Probes of what is refused, and how."""
+"""Probes of invalid requests, and of their errors."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from babelgate.conformance.wire.exchange import Exchange, dig
 probes: Final = Probes[Agent]()
 
 _TRACES: Final = ("Traceback (most recent call last)", 'File "/', "\n    at ", "node_modules/")
-"""Of Python and of JavaScript."""
+"""Signs of stack traces of Python and of JavaScript."""
 
 
 @probes.add
@@ -76,7 +76,7 @@ async def broken_json_is_refused(ctx: Ctx) -> None:
 async def odd_ids_are_not_found(ctx: Ctx) -> None:
     await ctx.once(create_task)
     for odd in ("x", "../../etc/passwd", "0" * 300):
-        # Such an id may lead to no route at all, so the answer need not be in the words of the protocol.
+        # No route may match such an id, so the answer need not be an error of the protocol.
         exchange = await ctx.wire.request("GET", ctx.target.url(odd), sends=None, receives=None)
         check(400 <= (exchange.status or 0) < 500, f"the id {odd[:20]!r} is refused", exchange.status, exchange)
 
@@ -90,8 +90,8 @@ async def errors_show_no_code(ctx: Ctx) -> None:
         await ctx.target.create_task(**broken),
         await ctx.target.tasks(page_size=0),
     ):
-        shown = exchange.content.decode("utf-8", errors="replace")
-        check(not any(each in shown for each in _TRACES), "an error without a stack trace", shown[:2000], exchange)
+        body = exchange.content.decode("utf-8", errors="replace")
+        check(not any(each in body for each in _TRACES), "an error without a stack trace", body[:2000], exchange)
 
 
 @probes.add

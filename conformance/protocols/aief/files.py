@@ -1,4 +1,4 @@
-"""Probes of files that agents make and take, and of names that would lead out of where files lie."""
+"""Probes of files that agents produce and receive, and of names that would lead out of the folder for files."""
 
 from typing import Final
 
@@ -10,32 +10,32 @@ from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Agent]()
 
-_GIVEN: Final = b"Nothing but this.\n"
+_CONTENT: Final = b"Nothing but this.\n"
 _NAME: Final = "given.txt"
 
 
 @probes.add
 async def file_of_the_agent_is_in_its_step(ctx: Ctx) -> None:
     done = await ctx.once(_make_file)
-    made = [each for each in as_list(dig(done.step, "artifacts")) if dig(each, "agent_created") is True]
-    check(bool(made), "an artifact with agent_created true", done.step, done.exchange)
+    agent_files = [each for each in as_list(dig(done.step, "artifacts")) if dig(each, "agent_created") is True]
+    check(bool(agent_files), "an artifact with agent_created true", done.step, done.exchange)
 
 
 @probes.add
 async def file_of_the_agent_is_listed(ctx: Ctx) -> None:
     done = await ctx.once(_make_file)
     exchange = await done.agent.artifacts(done.task_id, page_size=100)
-    made = [each for each in items_of(exchange, "artifacts") if dig(each, "agent_created") is True]
-    check(bool(made), "an artifact with agent_created true is among the task's", exchange.json, exchange)
+    agent_files = [each for each in items_of(exchange, "artifacts") if dig(each, "agent_created") is True]
+    check(bool(agent_files), "an artifact with agent_created true is among the task's", exchange.json, exchange)
 
 
 @probes.add
 async def file_of_the_agent_can_be_had(ctx: Ctx) -> None:
     done = await ctx.once(_make_file)
     listed = items_of(await done.agent.artifacts(done.task_id, page_size=100), "artifacts")
-    made = [each for each in listed if dig(each, "agent_created") is True]
-    check(bool(made), "an artifact with agent_created true", listed, done.exchange)
-    for each in made:
+    agent_files = [each for each in listed if dig(each, "agent_created") is True]
+    check(bool(agent_files), "an artifact with agent_created true", listed, done.exchange)
+    for each in agent_files:
         exchange = await done.agent.download(done.task_id, str(dig(each, "artifact_id")))
         check(exchange.status == 200, "each file of the agent is given", exchange.status, exchange)
 
@@ -44,15 +44,20 @@ async def file_of_the_agent_can_be_had(ctx: Ctx) -> None:
 async def agent_is_given_the_upload(ctx: Ctx) -> None:
     done = await ctx.once(_make_file)
     listed = items_of(await done.agent.artifacts(done.task_id, page_size=100), "artifacts")
-    made = [each for each in listed if dig(each, "agent_created") is True]
-    check(bool(made), "a file of the agent among the task's", listed, done.exchange)
-    given = [await done.agent.download(done.task_id, str(dig(each, "artifact_id"))) for each in made]
-    for each in given:
+    agent_files = [each for each in listed if dig(each, "agent_created") is True]
+    check(bool(agent_files), "a file of the agent among the task's", listed, done.exchange)
+    downloads = [await done.agent.download(done.task_id, str(dig(each, "artifact_id"))) for each in agent_files]
+    for each in downloads:
         check(each.status == 200, "each file of the agent is given", each.status, each)
-    got = [each.content for each in given]
-    has_name = any(str(dig(each, "file_name")).endswith(_NAME) for each in made)
-    check_shown(_GIVEN in got or has_name, "files", "made a file of its own")
-    check(_GIVEN in got, "the agent gives back what it was given", [repr(each[:80]) for each in got], done.exchange)
+    contents = [each.content for each in downloads]
+    has_name = any(str(dig(each, "file_name")).endswith(_NAME) for each in agent_files)
+    check_shown(_CONTENT in contents or has_name, "files", "made a file of its own")
+    check(
+        _CONTENT in contents,
+        "the agent gives back what it was given",
+        [repr(each[:80]) for each in contents],
+        done.exchange,
+    )
 
 
 @probes.add
@@ -64,9 +69,9 @@ async def file_name_leads_nowhere(ctx: Ctx) -> None:
         return
     name = str(dig(sent.json, "file_name"))
     check("/" not in name and "\\" not in name, "a file_name without a path", name, sent)
-    got = await ctx.target.download(stored.task_id, str(dig(sent.json, "artifact_id")))
-    shown = got.header("content-disposition") or ""
-    check("../" not in shown, "a download that names no path", shown, got)
+    download = await ctx.target.download(stored.task_id, str(dig(sent.json, "artifact_id")))
+    disposition = download.header("content-disposition") or ""
+    check("../" not in disposition, "a download that names no path", disposition, download)
 
 
 @probes.add
@@ -81,11 +86,11 @@ async def relative_path_leads_nowhere(ctx: Ctx) -> None:
 
 
 async def _make_file(ctx: Ctx) -> Executed:
-    """A step of an agent that was given a file and makes one."""
+    """Execute a step of an agent that receives a file and produces one. Raises NotShown if it produces none."""
     agent = await agent_for(ctx, "files")
     text = ctx.triggers["files"].text
     task_id = await new_task(agent, text)
-    sent = await agent.upload(task_id, _GIVEN, _NAME)
+    sent = await agent.upload(task_id, _CONTENT, _NAME)
     check(sent.status == 200, "a file is uploaded", sent.status, sent)
     done = await execute(agent, task_id, text)
     listed = items_of(await agent.artifacts(task_id, page_size=100), "artifacts")

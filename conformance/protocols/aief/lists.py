@@ -11,14 +11,14 @@ from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Agent]()
 
-_MOST_PAGES: Final = 50
+_MAX_PAGES: Final = 50
 _TRIES: Final = 20
 
 
 @probes.add
 async def created_task_is_listed(ctx: Ctx) -> None:
     task_id = dig((await ctx.once(create_task)).json, "task_id")
-    for number in range(1, _MOST_PAGES + 1):
+    for number in range(1, _MAX_PAGES + 1):
         exchange = await ctx.target.tasks(current_page=number, page_size=100)
         check(exchange.status == 200, "tasks are listed with status 200", exchange.status, exchange)
         tasks = items_of(exchange, "tasks")
@@ -27,7 +27,7 @@ async def created_task_is_listed(ctx: Ctx) -> None:
         if found:
             return
         check(bool(tasks), f"the task {task_id} is on one of the pages", [], exchange)
-    raise NotObserved(f"the task {task_id} is on none of the first {_MOST_PAGES} pages: too many tasks to look for it")
+    raise NotObserved(f"the task {task_id} is on none of the first {_MAX_PAGES} pages: too many tasks to look for it")
 
 
 @probes.add
@@ -38,7 +38,10 @@ async def page_of_tasks_is_as_long_as_asked(ctx: Ctx) -> None:
 
 @probes.add
 async def pages_of_tasks_are_different(ctx: Ctx) -> None:
-    """Looked at between two looks at the first page: a task that somebody makes meanwhile moves those after it."""
+    """Compare the second page with the first.
+
+    The first page is read before and after, because a task that is created meanwhile moves all later tasks.
+    """
     await ctx.once(page_of_tasks)
     for _ in range(_TRIES):
         pages = [await ctx.target.tasks(current_page=number, page_size=1) for number in (1, 2, 1)]
@@ -66,7 +69,7 @@ async def pagination_counts_all_items(ctx: Ctx) -> None:
 
 @probes.add
 async def pagination_counts_the_last_page(ctx: Ctx) -> None:
-    """As many pages as it takes to hold all items, the last of them included, which may be short."""
+    """Check the number of pages, which includes the last one even if it is not full."""
     task_id = await _three_files(ctx)
     exchange = await ctx.target.artifacts(task_id, current_page=1, page_size=2)
     page = dig(exchange.json, "pagination")
@@ -119,8 +122,8 @@ async def steps_are_listed_in_order(ctx: Ctx) -> None:
     exchange = await done.agent.steps(done.task_id, page_size=100)
     executed = [dig(each, "step_id") for each in done.steps]
     listed = [dig(each, "step_id") for each in items_of(exchange, "steps")]
-    kept = [each for each in listed if each in executed]
-    check(kept == executed, "the steps in the order in which they ran", listed, exchange)
+    listed_executed = [each for each in listed if each in executed]
+    check(listed_executed == executed, "the steps in the order in which they ran", listed, exchange)
 
 
 @probes.add

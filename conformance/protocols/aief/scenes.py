@@ -1,4 +1,4 @@
-"""What several probes look at, played once each."""
+"""Scenes that several probes examine, played once each."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,8 +7,8 @@ from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-_MOST_STEPS: Final = 25
-"""An agent that is not through by then is taken not to end at all."""
+_MAX_STEPS: Final = 25
+"""Number of steps after which an agent is assumed never to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +17,12 @@ class Executed:
     task_id: str
     exchange: Exchange
     step: Any
-    """As the POST answered it."""
+    """Step as in the response to the POST."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A task that was stepped until its last step."""
+    """Task that was executed to its last step."""
 
     agent: Agent
     task_id: str
@@ -42,7 +42,7 @@ INPUT: Final = {"input": "Hello", "additional_input": {"deep": {"list": [1, None
 
 
 async def create_task(ctx: Ctx) -> Exchange:
-    """A task with every member that a request may have."""
+    """Create a task with every member that a request may have."""
     exchange = await ctx.target.create_task({**INPUT, "input": ctx.triggers["plain"].text})
     check(exchange.status == 200, "a task is created with status 200", exchange.status, exchange)
     check(isinstance(dig(exchange.json, "task_id"), str), "the task has a task_id", exchange.json, exchange)
@@ -50,7 +50,7 @@ async def create_task(ctx: Ctx) -> Exchange:
 
 
 async def new_task(agent: Agent, text: str) -> str:
-    """A task that no other probe looks at. Raises Failed."""
+    """Create a task that no other probe uses. Raises Failed if that fails."""
     exchange = await agent.create_task({"input": text})
     task_id = dig(exchange.json, "task_id")
     check(exchange.status == 200 and isinstance(task_id, str), "a task is created", exchange.json, exchange)
@@ -65,20 +65,20 @@ async def execute(agent: Agent, task_id: str, text: str | None, bound: float | N
 
 
 async def execute_step(ctx: Ctx) -> Executed:
-    """The first step of a task."""
+    """Execute the first step of a new task."""
     agent = await agent_for(ctx, "plain")
     text = ctx.triggers["plain"].text
     return await execute(agent, await new_task(agent, text), text)
 
 
 async def play_task(ctx: Ctx, behaviour: str) -> Played:
-    """All steps of a task, none with an input of its own but the first."""
+    """Execute all steps of a new task. Only the first step has an input."""
     agent = await agent_for(ctx, behaviour)
     text = ctx.triggers[behaviour].text
     task_id = await new_task(agent, text)
     steps: list[Any] = []
     exchanges: list[Exchange] = []
-    for number in range(_MOST_STEPS):
+    for number in range(_MAX_STEPS):
         done = await execute(agent, task_id, text if number == 0 else None)
         steps.append(done.step)
         exchanges.append(done.exchange)
@@ -88,12 +88,12 @@ async def play_task(ctx: Ctx, behaviour: str) -> Played:
 
 
 async def play_to_end(ctx: Ctx) -> Executed:
-    """The last step of a task of its own."""
+    """Execute all steps of a new task, and return the last."""
     agent = await agent_for(ctx, "plain")
     text = ctx.triggers["plain"].text
     task_id = await new_task(agent, text)
     done = await execute(agent, task_id, text)
-    for _ in range(_MOST_STEPS - 1):
+    for _ in range(_MAX_STEPS - 1):
         if dig(done.step, "is_last") is True:
             break
         done = await execute(agent, task_id, None)
@@ -101,7 +101,7 @@ async def play_to_end(ctx: Ctx) -> Executed:
 
 
 async def play_past_end(ctx: Ctx) -> Executed:
-    """One more step after the last."""
+    """Execute one more step after the last. Raises NotObserved if the agent has no last step."""
     done = await ctx.once(play_to_end)
     if dig(done.step, "is_last") is not True:
         raise NotObserved("the agent does not come to its last step")
@@ -110,7 +110,7 @@ async def play_past_end(ctx: Ctx) -> Executed:
 
 
 async def upload_file(ctx: Ctx) -> Stored:
-    """A file that holds every byte."""
+    """Upload a file that contains every byte value."""
     content = bytes(range(256)) + b"\r\n--not the boundary--\r\n"
     task_id = await new_task(ctx.target, "Hello")
     exchange = await ctx.target.upload(task_id, content, "bytes.bin", "data/raw")
@@ -120,7 +120,7 @@ async def upload_file(ctx: Ctx) -> Stored:
 
 
 async def page_of_tasks(ctx: Ctx) -> Exchange:
-    """Two tasks at least, one a page."""
+    """Return the first page of the list of tasks, with one task per page. The list has at least two tasks."""
     for _ in range(2):
         await new_task(ctx.target, "Hello")
     exchange = await ctx.target.tasks(current_page=1, page_size=1)

@@ -21,8 +21,8 @@ from babelgate.conformance.wire.http import Unanswered
 
 probes: Final = Probes[Agent]()
 
-_LOOK_EVERY: Final = 0.1
-"""Seconds: the protocol has no events, so whoever wants to see a step at work has to look again."""
+_POLL_INTERVAL: Final = 0.1
+"""Seconds between two looks at a running step. The protocol has no events, so steps can only be polled."""
 
 
 @probes.add
@@ -45,8 +45,8 @@ async def step_names_its_task(ctx: Ctx) -> None:
 @probes.add
 async def step_keeps_its_input(ctx: Ctx) -> None:
     done = await ctx.once(execute_step)
-    given = ctx.triggers["plain"].text
-    check(dig(done.step, "input") == given, f"the step's input is {given!r}", done.step, done.exchange)
+    text = ctx.triggers["plain"].text
+    check(dig(done.step, "input") == text, f"the step's input is {text!r}", done.step, done.exchange)
 
 
 @probes.add
@@ -151,7 +151,7 @@ async def text_beyond_ascii_is_taken(ctx: Ctx) -> None:
     agent = await agent_for(ctx, "plain")
     task_id = await new_task(agent, WORDS)
     task = await agent.task(task_id)
-    # That it has an input at all is the affair of other requirements.
+    # Other requirements test whether a task has an input at all.
     check(dig(task.json, "input") in (WORDS, None), f"the input as it was sent, {WORDS!r}", task.json, task)
     done = await execute(agent, task_id, WORDS)
     check(dig(done.step, "input") in (WORDS, None), f"the input as it was sent, {WORDS!r}", done.step, done.exchange)
@@ -160,22 +160,22 @@ async def text_beyond_ascii_is_taken(ctx: Ctx) -> None:
 
 @probes.add
 async def question_is_not_the_last_step(ctx: Ctx) -> None:
-    asked = await ctx.once(_run_question)
-    check(dig(asked.step, "status") == "completed", "the status completed", asked.step, asked.exchange)
-    check(dig(asked.step, "is_last") is False, "is_last is false: the agent waits", asked.step, asked.exchange)
+    question = await ctx.once(_run_question)
+    check(dig(question.step, "status") == "completed", "the status completed", question.step, question.exchange)
+    check(dig(question.step, "is_last") is False, "is_last is false: the agent waits", question.step, question.exchange)
 
 
 @probes.add
 async def question_is_told(ctx: Ctx) -> None:
-    asked = await ctx.once(_run_question)
-    check(bool(dig(asked.step, "output")), "the question stands in the output", asked.step, asked.exchange)
+    question = await ctx.once(_run_question)
+    check(bool(dig(question.step, "output")), "the question stands in the output", question.step, question.exchange)
 
 
 @probes.add
 async def answer_goes_into_the_next_step(ctx: Ctx) -> None:
-    asked = await ctx.once(_run_question)
+    question = await ctx.once(_run_question)
     answer = str(ctx.triggers["question"].answer)
-    done = await execute(asked.agent, asked.task_id, answer)
+    done = await execute(question.agent, question.task_id, answer)
     check(dig(done.step, "is_last") is True, "the answered agent comes to its end", done.step, done.exchange)
     output = str(dig(done.step, "output"))
     check(answer in output, f"an output that makes use of the answer {answer!r}", done.step, done.exchange)
@@ -187,9 +187,9 @@ async def failure_is_told(ctx: Ctx) -> None:
     text = ctx.triggers["fail"].text
     exchange = await agent.execute_step(await new_task(agent, text), {"input": text})
     if exchange.status == 200:
-        told = dig(exchange.json, "additional_output") or dig(exchange.json, "output")
+        explanation = dig(exchange.json, "additional_output") or dig(exchange.json, "output")
         check(dig(exchange.json, "is_last") is True, "the step that failed is the last", exchange.json, exchange)
-        check(bool(told), "it says what went wrong", exchange.json, exchange)
+        check(bool(explanation), "it says what went wrong", exchange.json, exchange)
     else:
         check((exchange.status or 0) >= 400, "an error", exchange.status, exchange)
         check(bool(exchange.content), "the error says something", exchange.status, exchange)
@@ -216,13 +216,13 @@ async def step_at_work_is_shown_as_running(ctx: Ctx) -> None:
     is_over = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         working = group.create_task(_execute_until(agent, task_id, text, ctx.options.timeout / 2, is_over))
-        seen = await _watch(agent, task_id, is_over)
+        statuses = await _watch(agent, task_id, is_over)
         working.cancel()
-    check("running" in seen, "a step of a task at work is running", sorted(seen))
+    check("running" in statuses, "a step of a task at work is running", sorted(statuses))
 
 
 async def _stay_busy(ctx: Ctx) -> None:
-    """Execute a long step and hang up after BUSY seconds. Raises NotShown if it has ended by then."""
+    """Execute a long step and disconnect after BUSY seconds. Raises NotShown if it has ended by then."""
     agent = await agent_for(ctx, "long")
     text = ctx.triggers["long"].text
     try:
@@ -233,19 +233,19 @@ async def _stay_busy(ctx: Ctx) -> None:
 
 
 async def _watch(agent: Agent, task_id: str, is_over: asyncio.Event) -> set[str]:
-    """The states in which a task's steps were seen until one was running, or the call for it was over."""
-    seen: set[str] = set()
-    while not is_over.is_set() and "running" not in seen:
+    """Return the statuses that a task's steps had until one was running, or until the request for it ended."""
+    statuses: set[str] = set()
+    while not is_over.is_set() and "running" not in statuses:
         listed = await agent.steps(task_id, page_size=100)
-        seen |= {str(dig(each, "status")) for each in items_of(listed, "steps")}
+        statuses |= {str(dig(each, "status")) for each in items_of(listed, "steps")}
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_EVERY):
+            async with asyncio.timeout(_POLL_INTERVAL):
                 await is_over.wait()
-    return seen
+    return statuses
 
 
 async def _execute_until(agent: Agent, task_id: str, text: str, bound: float, is_over: asyncio.Event) -> None:
-    """Execute a step, and wait no longer than `bound` seconds for its end."""
+    """Execute a step, and wait at most `bound` seconds for its end."""
     try:
         await agent.execute_step(task_id, {"input": text}, bound=bound)
     except Unanswered:
@@ -255,10 +255,10 @@ async def _execute_until(agent: Agent, task_id: str, text: str, bound: float, is
 
 
 async def _run_question(ctx: Ctx) -> Executed:
-    """The step in which the agent asks."""
+    """Execute a step in which the agent asks a question. Raises NotShown if the agent did not ask."""
     agent = await agent_for(ctx, "question")
     text = ctx.triggers["question"].text
-    asked = await execute(agent, await new_task(agent, text), text)
-    # Nothing but is_last tells a question from an answer.
-    check_shown(dig(asked.step, "is_last") is not True, "question", "was done with its first step")
-    return asked
+    question = await execute(agent, await new_task(agent, text), text)
+    # Only `is_last` distinguishes a question from an answer.
+    check_shown(dig(question.step, "is_last") is not True, "question", "was done with its first step")
+    return question

@@ -1,4 +1,4 @@
-"""An agent of AIEF's Agent Protocol: one server is one agent, and nothing of it describes the agent."""
+"""Agent of AIEF's Agent Protocol. A server is one agent, and no operation describes it."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,12 +15,12 @@ _ERRORS: Final[Mapping[int, str]] = {404: "NotFound", 422: "Unprocessable"}
 
 
 class Agent:
-    """The operations, each by its operationId."""
+    """Client for the operations, each named by its operationId."""
 
     def __init__(self, wire: Wire, base: str) -> None:
         self.wire = wire
         self.base = base
-        """The URL to which `/ap/v1/agent/tasks` is added."""
+        """URL to which `/ap/v1/agent/tasks` is added."""
 
     @property
     def tasks_url(self) -> str:
@@ -61,7 +61,7 @@ class Agent:
         relative_path: str | None = None,
         **options: Any,
     ) -> Exchange:
-        """Without `content`, a form that has no file."""
+        """Upload a file. Without `content`, the form has no file."""
         boundary = f"judge-{uuid4().hex}"
         return await self.wire.request(
             "POST",
@@ -76,7 +76,7 @@ class Agent:
     async def _post(
         self, url: str, sends: str, receives: str, body: Any, *, is_valid: bool = True, **options: Any
     ) -> Exchange:
-        """`body`: None = no body at all."""
+        """Send a POST. Without `body`, the request has no body at all."""
         return await self.wire.request(
             "POST",
             url,
@@ -95,7 +95,7 @@ Ctx = Context[Agent]
 
 
 async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
-    """`url` is the agent's base, or any URL below its `/ap/v1`. Raises NotSpoken."""
+    """Find the agent by its base, or by any URL below its `/ap/v1`. Raises NotSpoken."""
     agent = Agent(wire, base_of(url))
     listed = await agent.tasks()
     if not isinstance(dig(listed.json, "tasks"), list) and not is_told:
@@ -111,7 +111,7 @@ def base_of(url: str) -> str:
 
 
 async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
-    """The agent that shows a behaviour. Raises NotObserved if nobody said how it is brought about."""
+    """Return the agent that shows a behaviour. Raises NotObserved if the user gave no trigger for it."""
     trigger = ctx.triggers[behaviour]
     if not trigger.is_given and behaviour != "plain":
         raise NotObserved(NOBODY_SAID, behaviour)
@@ -123,7 +123,10 @@ async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
 
 
 def items_of(exchange: Exchange, name: str) -> list[Any]:
-    """Of a list, as the document has it; a server that answers with a bare array is told so by the schemas."""
+    """Return the items of a list in the form of the OpenAPI document, or of a bare array.
+
+    Another requirement tests the form of the list.
+    """
     value = exchange.json
     return as_list(value) if isinstance(value, list) else as_list(dig(value, name))
 
@@ -137,7 +140,7 @@ def _add_page_query(url: str, page: Mapping[str, Any]) -> str:
 
 
 def _form(boundary: str, content: bytes | None, file_name: str, relative_path: str | None) -> bytes:
-    """RFC 7578."""
+    """Return the body of a multipart/form-data request (RFC 7578)."""
     parts: list[bytes] = []
     if content is not None:
         name = file_name.replace('"', "%22")

@@ -33,15 +33,20 @@ async def task_takes_an_empty_json_body(ctx: Ctx) -> None:
 @probes.add
 async def task_keeps_its_input(ctx: Ctx) -> None:
     exchange = await ctx.once(create_task)
-    given = ctx.triggers["plain"].text
-    check(dig(exchange.json, "input") == given, f"the task's input is {given!r}", exchange.json, exchange)
+    text = ctx.triggers["plain"].text
+    check(dig(exchange.json, "input") == text, f"the task's input is {text!r}", exchange.json, exchange)
 
 
 @probes.add
 async def task_keeps_its_additional_input(ctx: Ctx) -> None:
     exchange = await ctx.once(create_task)
-    given = INPUT["additional_input"]
-    check(dig(exchange.json, "additional_input") == given, "additional_input as it was sent", exchange.json, exchange)
+    additional_input = INPUT["additional_input"]
+    check(
+        dig(exchange.json, "additional_input") == additional_input,
+        "additional_input as it was sent",
+        exchange.json,
+        exchange,
+    )
 
 
 @probes.add
@@ -61,10 +66,10 @@ async def task_is_found_again(ctx: Ctx) -> None:
 
 @probes.add
 async def task_is_found_as_it_was_made(ctx: Ctx) -> None:
-    made = (await ctx.once(create_task)).json
-    exchange = await ctx.target.task(dig(made, "task_id"))
+    task = (await ctx.once(create_task)).json
+    exchange = await ctx.target.task(dig(task, "task_id"))
     for name in ("input", "additional_input"):
-        check(dig(exchange.json, name) == dig(made, name), f"{name} as it was told at first", exchange.json, exchange)
+        check(dig(exchange.json, name) == dig(task, name), f"{name} as it was told at first", exchange.json, exchange)
 
 
 @probes.add

@@ -1,4 +1,4 @@
-"""What several probes look at, played once each for a layout."""
+"""Scenes that several probes examine, played once each for every layout."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -13,13 +13,13 @@ from babelgate.conformance.wire.exchange import Exchange, Frame, as_object, dig
 from babelgate.conformance.wire.http import Unanswered
 
 MARK: Final = "babelgate-check"
-"""The member of metadata by which a run of the judge finds its own things again."""
-_LOOK_EVERY: Final = 0.05
-"""Seconds: nothing tells that a run has left the queue."""
+"""Member of metadata by which a run of the check finds its own threads and runs."""
+_POLL_INTERVAL: Final = 0.05
+"""Seconds between two looks at a queued run, because its start can only be polled."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CreatedThread:
     thread_id: str
     mark: str
     exchange: Exchange
@@ -27,7 +27,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """A run that was waited for by the request that created it."""
+    """Run whose creating request waited for its end."""
 
     thread_id: str
     exchange: Exchange
@@ -41,7 +41,7 @@ class Background:
     created: Exchange
     waited: Exchange
     run: Exchange
-    """Of the run, after its end."""
+    """Response with the run, after its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +50,23 @@ class Streamed:
     exchange: Exchange
 
     def of(self, event: str) -> list[Frame]:
-        """The frames of one kind of event, those of subgraphs among them."""
+        """Return the frames of one kind of event, including those of subgraphs."""
         return [frame for frame in self.exchange.frames if frame.event.partition("|")[0] == event]
 
 
-async def create_thread(ctx: Ctx) -> Made:
-    """A thread with metadata."""
+async def create_thread(ctx: Ctx) -> CreatedThread:
+    """Create a thread with metadata."""
     mark = uuid4().hex
     body = {"metadata": {MARK: mark, "deep": {"list": [1, None, "ä"]}}}
     exchange = await ctx.target.ask("POST", "/threads", body, sends="ThreadCreate.request", receives="Thread")
     thread_id = dig(exchange.json, "thread_id")
     check(exchange.status == 200, "a thread is created with status 200", exchange.status, exchange)
     check(isinstance(thread_id, str), "it has a thread_id", exchange.json, exchange)
-    return Made(thread_id, mark, exchange)
+    return CreatedThread(thread_id, mark, exchange)
 
 
 async def create_marked_threads(ctx: Ctx) -> tuple[str, list[str]]:
-    """Three threads with the same mark, and the mark."""
+    """Create three threads with the same mark. Return the mark and the ids."""
     mark = uuid4().hex
     return mark, [await ctx.target.new_thread(metadata={MARK: mark}) for _ in range(3)]
 
@@ -81,7 +81,7 @@ async def run_and_wait(ctx: Ctx, layout: Layout, behaviour: str = "plain") -> Wa
 
 
 async def run_until_question(ctx: Ctx, layout: Layout) -> Waited:
-    """The agent asks its caller."""
+    """Create a run whose agent asks its caller a question, and wait for it."""
     return await run_and_wait(ctx, layout, "question")
 
 
@@ -89,20 +89,22 @@ async def run_until_failure(ctx: Ctx, layout: Layout) -> Waited:
     return await run_and_wait(ctx, layout, "fail")
 
 
-_SHOWN_AS: Final[Mapping[str, tuple[str, str]]] = {
+_EVIDENCE: Final[Mapping[str, tuple[str, str]]] = {
     "question": ("interrupted", "__interrupt__"),
     "questions": ("interrupted", "__interrupt__"),
     "fail": ("error", "__error__"),
 }
-"""What shows a behaviour: the status of the thread or run, and a member of the values. Keys: behaviours."""
+"""Evidence of a behaviour: the status of the thread or run, and a member of the values. Keys: behaviours."""
 
 
 async def _check_behaviour(ctx: Ctx, behaviour: str, thread_id: str, exchange: Exchange) -> None:
-    """Check that a run or its thread shows a behaviour. `exchange` is the stream of the run, or the answer of a wait.
-    Raises NotShown."""
-    if behaviour not in _SHOWN_AS:
+    """Check that a run or its thread shows a behaviour. Raises NotShown.
+
+    `exchange`: the stream of the run, or the response to a wait.
+    """
+    if behaviour not in _EVIDENCE:
         return
-    status, member = _SHOWN_AS[behaviour]
+    status, member = _EVIDENCE[behaviour]
     thread = await ctx.target.thread(thread_id)
     values = [json_of(frame) for frame in exchange.frames] if exchange.is_stream else [exchange.json]
     is_shown = (
@@ -115,7 +117,7 @@ async def _check_behaviour(ctx: Ctx, behaviour: str, thread_id: str, exchange: E
 
 
 async def run_in_background(ctx: Ctx, layout: Layout) -> Background:
-    """A run that nobody waits for at first."""
+    """Create a run in the background, and then wait for its end."""
     server, mark = ctx.target, uuid4().hex
     thread_id = await server.new_thread()
     body = server.body(trigger_for(ctx, "plain"), metadata={MARK: mark})
@@ -128,7 +130,7 @@ async def run_in_background(ctx: Ctx, layout: Layout) -> Background:
 
 
 async def stream_run(ctx: Ctx, layout: Layout, mode: str, behaviour: str = "stream") -> Streamed:
-    """A whole run as a stream, in one mode."""
+    """Stream a whole run in one mode."""
     trigger = speaking_trigger(ctx) if behaviour == "stream" else trigger_for(ctx, behaviour)
     thread_id = await ctx.target.new_thread()
     async with ctx.target.stream(layout, thread_id, ctx.target.body(trigger, stream_mode=[mode])) as stream:
@@ -139,7 +141,7 @@ async def stream_run(ctx: Ctx, layout: Layout, mode: str, behaviour: str = "stre
 
 
 def run_of(exchange: Exchange) -> str:
-    """The id of a run that was created. Raises Failed."""
+    """Return the id of a created run. Raises Failed if there is no id."""
     run_id = dig(exchange.json, "run_id")
     check(exchange.status == 200, "a run is created with status 200", exchange.status, exchange)
     check(isinstance(run_id, str), "it has a run_id", exchange.json, exchange)
@@ -147,28 +149,30 @@ def run_of(exchange: Exchange) -> str:
 
 
 @asynccontextmanager
-async def at_work(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
-    """A thread, a run of it that is at work, and how it was created. What is still at work afterwards is cancelled.
-    Raises NotShown if the agent does not work for long."""
+async def long_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
+    """Yield the id of a thread, the id of a running run on it, and the response that created the run.
+
+    The run is cancelled at the end if it still runs. Raises NotShown if the agent does not work for long.
+    """
     await ctx.once(stay_busy, layout)
-    async with _started_run(ctx, layout, **fields) as started:
+    async with _start_run(ctx, layout, **fields) as started:
         yield started
 
 
 async def stay_busy(ctx: Ctx, layout: Layout) -> None:
     """Start a long run and look at it after BUSY seconds. Raises NotShown if it has ended."""
     since = asyncio.get_running_loop().time()
-    async with _started_run(ctx, layout) as (thread_id, run_id, _):
+    async with _start_run(ctx, layout) as (thread_id, run_id, _):
 
-        async def is_at_work() -> bool:
+        async def is_running() -> bool:
             exchange = await ctx.target.run(layout, thread_id, run_id)
             return exchange.status != 200 or dig(exchange.json, "status") in ("pending", "running")
 
-        await check_busy(since, is_at_work)
+        await check_busy(since, is_running)
 
 
 @asynccontextmanager
-async def _started_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
+async def _start_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
     server = ctx.target
     trigger = trigger_for(ctx, "long")
     thread_id = await server.new_thread()
@@ -183,7 +187,7 @@ async def _started_run(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerato
 
 
 async def _wait_for_begin(ctx: Ctx, layout: Layout, thread_id: str, run_id: str) -> None:
-    """Until the run is no longer waiting to be started, where runs have a state of their own for it."""
+    """Wait until the run has left the queue, if runs have a separate status for it."""
     deadline = asyncio.get_running_loop().time() + ctx.options.timeout
     while True:
         exchange = await ctx.target.run(layout, thread_id, run_id)
@@ -192,6 +196,6 @@ async def _wait_for_begin(ctx: Ctx, layout: Layout, thread_id: str, run_id: str)
             break
         if asyncio.get_running_loop().time() > deadline:
             raise NotObserved("the run does not begin", "long")
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_POLL_INTERVAL)
     if status not in ("pending", "running"):
         raise NotObserved(f"the run has the status {status} at once: it is not at work for long", "long")

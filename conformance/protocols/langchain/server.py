@@ -1,4 +1,4 @@
-"""A server of threads and runs, and what its dialect calls things."""
+"""Server of threads and runs, and the names in its dialect."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,20 +16,20 @@ from babelgate.conformance.wire.http import Receives, Stream, Wire
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the runs of a thread are, and the definitions that their messages keep."""
+    """Paths of the runs of a thread, and the definitions that their messages must match."""
 
     name: str
     is_below: bool
-    """`/threads/{thread_id}/runs/{run_id}`, and not `/runs/{run_id}`."""
+    """True for `/threads/{thread_id}/runs/{run_id}`, False for `/runs/{run_id}`."""
     run: str = "Run"
     waited: str = "RunWaitResponse"
     wait: str = "wait"
-    """The last step of the path at which a run is waited for."""
+    """Last segment of the path at which a run is awaited."""
     tuples: str = "messages"
-    """The stream mode for pieces of messages."""
+    """Stream mode for pieces of messages."""
 
     def runs(self, thread_id: str | None, *way: str) -> str:
-        """`way`: `wait` or `stream`, or nothing."""
+        """Return the path for creating runs. `way`: `wait`, `stream`, or nothing."""
         below = ("threads", thread_id) if self.is_below and thread_id else ()
         return _path(*below, "runs", *way)
 
@@ -40,26 +40,27 @@ class Layout:
 @dataclass(frozen=True, slots=True)
 class Dialect:
     agent: str
-    """The member that names the agent of a run."""
+    """Member that names the agent of a run."""
     speaker: tuple[str, str]
-    """The member of a message that says whose it is, and its value for the agent's."""
+    """Member of a message that names its author, and its value for the agent."""
     has_input: bool
-    """Messages are a member of the input and of the values, and none of the run and of the thread."""
+    """True if messages are a member of the input and the values, False if they are a member of the run and the
+    thread."""
     cancelled: int
-    """The status of the answer to a cancel."""
+    """Status of the response to a cancel."""
     waits_cancelled: int
-    """The same with wait=true."""
+    """Status of the response to a cancel with wait=true."""
     missing_item: int
-    """The status of the answer for an item that there is not; with 200 it is null."""
+    """Status of the response for a missing item. With 200 the body is null."""
     has_bare_namespaces: bool
-    """A list of namespaces is an array, and not an object that holds it."""
+    """True if a list of namespaces is an array, False if it is an object that contains the array."""
     events: str
-    """The path of a thread's events, below the thread."""
+    """Path of a thread's events, below the thread."""
     is_camel: bool
-    """Members of commands and events are spelled in camelCase."""
+    """True if members of commands and events are spelled in camelCase."""
 
 
-_MOST_SCHEMAS: Final = 20
+_MAX_SCHEMAS: Final = 20
 """Maximum number of agents whose schemas are read. Chosen."""
 
 AGENT_PROTOCOL: Final = Dialect("agent_id", ("role", "assistant"), False, 204, 204, 404, True, "stream", True)
@@ -75,12 +76,12 @@ class Server:
         self.dialect = dialect
         self.layouts = layouts
         self.agents = agents
-        """Ids by names."""
+        """Agent ids, by name."""
         self.agent = agent
-        """The id of the one that is judged where a trigger names none; empty: the server's default."""
+        """Id of the agent that is judged if a trigger names none. Empty means the server's default."""
         self.takes_messages = True
-        """False if the schema of that agent has no messages: only the agent's owner knows an input then."""
-        # The layout of the README has a plain text for an error, the newer one an object.
+        """False if the agent's schema has no messages. Then only the agent's owner knows a valid input."""
+        # The README layout has errors as plain text, the newer layout as objects.
         has_texts = dialect is AGENT_PROTOCOL and all(layout.is_below for layout in layouts)
         error = "ErrorText" if has_texts else "Error"
         self.errors: Final[Mapping[int, str]] = dict.fromkeys((400, 404, 409, 422), error)
@@ -99,7 +100,7 @@ class Server:
         query: Any = None,
         **options: Any,
     ) -> Exchange:
-        """`receives` is of answers with status 200."""
+        """Send a request. `receives`: the schema of responses with status 200."""
         return await self.wire.request(
             method,
             self.url(path, query),
@@ -136,7 +137,7 @@ class Server:
     # Threads
 
     async def new_thread(self, **fields: Any) -> str:
-        """Raises Failed."""
+        """Create a thread and return its id. Raises Failed."""
         exchange = await self.ask("POST", "/threads", fields, sends="ThreadCreate.request", receives="Thread")
         thread_id = dig(exchange.json, "thread_id")
         check(exchange.status == 200 and isinstance(thread_id, str), "a thread is created", exchange.status, exchange)
@@ -151,7 +152,7 @@ class Server:
         )
 
     async def history(self, thread_id: str, **query: Any) -> list[Any]:
-        """Raises Failed."""
+        """Return the states of a thread. Raises Failed."""
         path = _path("threads", thread_id, "history")
         exchange = await self.ask("GET", path, receives="ThreadStates", query={"limit": 100, **query})
         states = exchange.json
@@ -164,32 +165,32 @@ class Server:
     # Runs
 
     def body(self, trigger: Trigger, **fields: Any) -> dict[str, Any]:
-        """Of a run with the trigger's text."""
+        """Return the body of a run with the text of the trigger."""
         message = {"role": "user", "content": trigger.text}
-        asked: dict[str, Any] = (
+        run_input: dict[str, Any] = (
             {"input": {"messages": [message]}} if self.dialect.has_input else {"messages": [message]}
         )
         if trigger.data is not None:
-            asked = {"input": trigger.data}
+            run_input = {"input": trigger.data}
         agent = self.agents.get(trigger.agent, trigger.agent) or self.agent
         named = {self.dialect.agent: agent} if agent else {}
-        return {**named, **asked, **fields}
+        return {**named, **run_input, **fields}
 
     def at(self, layout: Layout, thread_id: str | None, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The body of a run on a thread."""
+        """Return the body of a run on a thread."""
         return body if layout.is_below or thread_id is None else {**body, "thread_id": thread_id}
 
     async def create(
         self, layout: Layout, thread_id: str | None, body: Mapping[str, Any], way: str = "", **options: Any
     ) -> Exchange:
-        """`way`: `wait`, or nothing for a run in the background."""
-        asked = {
+        """Create a run. `way`: `wait`, or nothing for a run in the background."""
+        request_options = {
             "sends": "RunCreate.request" if options.pop("is_valid", True) else None,
             "receives": layout.waited if way else layout.run,
             **options,
         }
         path = layout.runs(thread_id, *([way] if way else []))
-        return await self.ask("POST", path, self.at(layout, thread_id, body), **asked)
+        return await self.ask("POST", path, self.at(layout, thread_id, body), **request_options)
 
     def stream(
         self, layout: Layout, thread_id: str | None, body: Mapping[str, Any], **options: Any
@@ -201,7 +202,7 @@ class Server:
         return await self.ask("GET", layout.one(thread_id, run_id), receives=layout.run, **options)
 
     async def wait(self, layout: Layout, thread_id: str, run_id: str, **options: Any) -> Exchange:
-        """Until the run has ended."""
+        """Wait until the run has ended."""
         return await self.ask("GET", layout.one(thread_id, run_id, layout.wait), receives=layout.waited, **options)
 
     async def cancel(
@@ -210,23 +211,23 @@ class Server:
         return await self.ask("POST", layout.one(thread_id, run_id, "cancel"), query=query, **(options or {}))
 
     async def run_to_end(self, layout: Layout, thread_id: str, run_id: str) -> Exchange:
-        """The run, after its end."""
+        """Wait for the end of a run, and return it."""
         await self.wait(layout, thread_id, run_id)
         return await self.run(layout, thread_id, run_id)
 
-    # What members are called, and what messages say
+    # Names of members, and texts of messages
 
     def spell(self, name: str) -> str:
-        """A member of commands and events."""
+        """Return the name of a member of commands and events, spelled as in this dialect."""
         first, *rest = name.split("_")
         return first + "".join(each.capitalize() for each in rest) if self.dialect.is_camel else name
 
-    def messages(self, shown: Any) -> list[Any]:
-        """Of a thread or a state."""
-        return as_list(dig(shown, *(("values", "messages") if self.dialect.has_input else ("messages",))))
+    def messages(self, holder: Any) -> list[Any]:
+        """Return the messages of a thread or a state."""
+        return as_list(dig(holder, *(("values", "messages") if self.dialect.has_input else ("messages",))))
 
     def answers(self, messages: Sequence[Any]) -> list[str]:
-        """What the agent said of them."""
+        """Return the texts of the agent's messages."""
         member, value = self.dialect.speaker
         return [text_of(each) for each in messages if dig(each, member) == value]
 
@@ -235,7 +236,11 @@ Ctx = Context[Server]
 
 
 def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
-    """What makes the agent show a behaviour. Raises NotObserved if nobody said how, NotApplicable if it never does."""
+    """Return the trigger for a behaviour.
+
+    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
+    shows it.
+    """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("its owner says that the agent never does it")
@@ -247,7 +252,7 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
 
 
 def speaking_trigger(ctx: Ctx) -> Trigger:
-    """What makes the agent answer in several pieces, or answer at all."""
+    """Return the trigger for an answer in several pieces, or else for a plain answer."""
     trigger = ctx.triggers["stream"]
     return trigger if trigger.is_given and not trigger.is_never else trigger_for(ctx, "plain")
 
@@ -260,7 +265,7 @@ def text_of(message: Any) -> str:
 
 
 def json_of(frame: Frame | None) -> Any:
-    """The data of an event; None for what is no JSON, of which another requirement says so."""
+    """Return the data of an event, or None if it is not JSON, which another requirement tests."""
     try:
         return frame.json if frame is not None else None
     except NotJson:
@@ -268,7 +273,7 @@ def json_of(frame: Frame | None) -> Any:
 
 
 def ids_of(exchange: Exchange, name: str) -> list[Any]:
-    """Of a list that is a bare array."""
+    """Return one member of each item in a list that is a bare array."""
     return [dig(each, name) for each in as_list(exchange.json)]
 
 
@@ -281,21 +286,23 @@ def unknown_id() -> str:
 
 
 async def choose_agent(server: Server, named: str, ids: Sequence[str], path: str) -> None:
-    """Choose the agent that is judged: the one that the URL names, or the first that takes messages by its schema.
-    `path` = of agents."""
+    """Choose the agent that is judged: the one that the URL names, or the first that accepts messages by its schema.
+
+    `path`: the path of agents.
+    """
     server.agent = named or (ids[0] if ids else "")
-    for id in [named] if named else ids[:_MOST_SCHEMAS]:
+    for id in [named] if named else ids[:_MAX_SCHEMAS]:
         exchange = await server.wire.request("GET", server.url(f"{_path(path, id)}/schemas"), sends=None, receives=None)
         members = as_object(dig(exchange.json, "input_schema", "properties"))
         if members is None or "messages" in members:
-            # An agent that shows no schema is taken at its word that it takes what the protocol has.
+            # An agent without a schema is assumed to accept what the protocol defines.
             server.agent, server.takes_messages = id, True
             return
         server.takes_messages = False
 
 
 def base_of(url: str, *ends: str) -> tuple[str, str]:
-    """The URL without what the protocol adds to it, and the id of the agent that it names after one of `ends`."""
+    """Return the URL without the part that the protocol adds, and the id of the agent after one of `ends`, if any."""
     parts = urlsplit(url)
     path, agent = parts.path.rstrip("/"), ""
     for end in ends:

@@ -1,4 +1,4 @@
-"""Probes of calls of tools."""
+"""Probes of tool calls."""
 
 import asyncio
 import json
@@ -19,8 +19,8 @@ from babelgate.conformance.wire.http import Unanswered
 
 probes: Final = Probes[Server]()
 
-_QUIET: Final = 1.0
-"""Seconds without a response to a call that was cancelled."""
+_QUIET_SECONDS: Final = 1.0
+"""Seconds to wait for a response to a cancelled call, which should not arrive."""
 
 
 @probes.add
@@ -43,7 +43,7 @@ async def result_is_no_error(ctx: Ctx) -> None:
 
 @probes.add
 async def structured_content_keeps_its_schema(ctx: Ctx) -> None:
-    done = await ctx.once(_structured)
+    done = await ctx.once(_call_with_output_schema)
     value = dig(done.reply.result, "structuredContent")
     check(as_object(value) is not None, "a structuredContent", done.reply.result, done.reply.exchange)
     schema = dig(done.tool, "outputSchema")
@@ -59,7 +59,7 @@ async def structured_content_keeps_its_schema(ctx: Ctx) -> None:
 
 @probes.add
 async def structured_content_is_told_as_text(ctx: Ctx) -> None:
-    done = await ctx.once(_structured)
+    done = await ctx.once(_call_with_output_schema)
     value = dig(done.reply.result, "structuredContent")
     check(value is not None, "a structuredContent", done.reply.result, done.reply.exchange)
     texts = [_json_of(dig(each, "text")) for each in as_list(dig(done.reply.result, "content"))]
@@ -99,8 +99,8 @@ async def calls_at_once_are_answered_each(ctx: Ctx) -> None:
     await ctx.once(call_plainly)
     done = await asyncio.gather(*(call_tool(ctx, "plain") for _ in range(5)))
     for each in done:
-        got = dig(each.reply.response, "id")
-        check(got == each.reply.id, f"the id {each.reply.id}", each.reply.response, each.reply.exchange)
+        actual = dig(each.reply.response, "id")
+        check(actual == each.reply.id, f"the id {each.reply.id}", each.reply.response, each.reply.exchange)
         is_error = dig(each.reply.result, "isError")
         check(is_error is not True, "a result", each.reply.result, each.reply.exchange)
 
@@ -130,14 +130,14 @@ async def call_without_a_name_is_refused(ctx: Ctx) -> None:
 
 @probes.add
 async def arguments_are_checked(ctx: Ctx) -> None:
-    done = await ctx.once(_mistaken)
+    done = await ctx.once(_call_with_wrong_type)
     is_failed = done.reply.error is not None or dig(done.reply.result, "isError") is True
     check(is_failed, "an error", done.reply.response, done.reply.exchange)
 
 
 @probes.add
 async def wrong_arguments_are_an_error_of_the_tool(ctx: Ctx) -> None:
-    done = await ctx.once(_mistaken)
+    done = await ctx.once(_call_with_wrong_type)
     is_error = dig(done.reply.result, "isError") is True and bool(text_of(done.reply.result))
     check(is_error, "isError, and what is wrong", done.reply.response, done.reply.exchange)
 
@@ -145,26 +145,26 @@ async def wrong_arguments_are_an_error_of_the_tool(ctx: Ctx) -> None:
 @probes.add
 async def failure_is_an_error_of_the_tool(ctx: Ctx) -> None:
     await ctx.once(call_plainly)
-    done = await ctx.subject(_failed)
+    done = await ctx.subject(_call_to_failure)
     check(dig(done.reply.result, "isError") is True, "isError", done.reply.response, done.reply.exchange)
 
 
 @probes.add
 async def failure_says_something(ctx: Ctx) -> None:
-    done = await ctx.once(_failed)
+    done = await ctx.once(_call_to_failure)
     check(bool(text_of(done.reply.result)), "content with text", done.reply.result, done.reply.exchange)
 
 
 @probes.add
 async def failure_shows_no_code(ctx: Ctx) -> None:
-    done = await ctx.once(_failed)
+    done = await ctx.once(_call_to_failure)
     found = find_leak(text_of(done.reply.result))
     check(not found, "an error without a stack trace", found, done.reply.exchange)
 
 
 @probes.add
 async def progress_is_told_with_its_token(ctx: Ctx) -> None:
-    done = await ctx.once(_followed)
+    done = await ctx.once(_call_with_progress)
     check_shown(bool(done.reply.notifications("notifications/progress")), "steps", "told no progress")
     tokens = {str(dig(each, "params", "progressToken")) for each in done.reply.notifications("notifications/progress")}
     check(tokens == {"judge-1"}, "progress with the token of the request", sorted(tokens), done.reply.exchange)
@@ -172,7 +172,7 @@ async def progress_is_told_with_its_token(ctx: Ctx) -> None:
 
 @probes.add
 async def progress_grows(ctx: Ctx) -> None:
-    done = await ctx.once(_followed)
+    done = await ctx.once(_call_with_progress)
     values = [dig(each, "params", "progress") for each in done.reply.notifications("notifications/progress")]
     check_shown(bool(values), "steps", "told no progress")
     is_right = all(isinstance(each, int | float) for each in values) and values == sorted(set(values))
@@ -181,7 +181,7 @@ async def progress_grows(ctx: Ctx) -> None:
 
 @probes.add
 async def progress_is_over_with_the_response(ctx: Ctx) -> None:
-    done = await ctx.once(_followed)
+    done = await ctx.once(_call_with_progress)
     methods = [dig(each, "method") for each in done.reply.messages]
     check(methods[-1:] == [None], "the response last", done.reply.messages, done.reply.exchange)
 
@@ -189,8 +189,8 @@ async def progress_is_over_with_the_response(ctx: Ctx) -> None:
 @probes.add
 async def progress_is_told_if_asked(ctx: Ctx) -> None:
     done = await call_tool(ctx, "steps", reads_all=True)
-    told = done.reply.notifications("notifications/progress")
-    check(not told, "no progress that nobody asked for", told, done.reply.exchange)
+    notifications = done.reply.notifications("notifications/progress")
+    check(not notifications, "no progress that nobody asked for", notifications, done.reply.exchange)
 
 
 @probes.add
@@ -201,11 +201,11 @@ async def cancelled_call_is_not_answered(ctx: Ctx) -> None:
     async with ctx.target.posted(body, schema="tools.call.request") as stream:
         exchange = await ctx.target.tell("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
         check(exchange.status == 202, "the status 202", exchange.status, exchange)
-        told: list[Any] = []
+        messages: list[Any] = []
         with suppress(Unanswered):
-            while (frame := await stream.next(_QUIET)) is not None:
-                told.append(_json_of(frame.data))
-    responses = [each for each in told if dig(each, "method") is None]
+            while (frame := await stream.next(_QUIET_SECONDS)) is not None:
+                messages.append(_json_of(frame.data))
+    responses = [each for each in messages if dig(each, "method") is None]
     check(not responses, "no response", responses, stream.exchange)
 
 
@@ -230,21 +230,21 @@ async def _stay_busy(ctx: Ctx) -> None:
         await ctx.target.tell("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
 
 
-async def _structured(ctx: Ctx) -> Called:
+async def _call_with_output_schema(ctx: Ctx) -> Called:
     done = await ctx.once(call_plainly)
     if as_object(dig(done.tool, "outputSchema")) is None:
         raise NotApplicable("the tool has no outputSchema")
     return done
 
 
-async def _failed(ctx: Ctx) -> Called:
+async def _call_to_failure(ctx: Ctx) -> Called:
     done = await call_tool(ctx, "fail")
     check_shown(dig(done.reply.result, "isError") is True, "fail", "gave a result")
     return done
 
 
-async def _mistaken(ctx: Ctx) -> Called:
-    """A call in which a member that the tool needs is of another type."""
+async def _call_with_wrong_type(ctx: Ctx) -> Called:
+    """Call a tool with a required text replaced by a value of another type."""
     await ctx.once(call_plainly)
     tool, params = await call_of(ctx, "plain")
     needed = as_list(dig(tool, "inputSchema", "required"))
@@ -256,7 +256,7 @@ async def _mistaken(ctx: Ctx) -> Called:
     return Called(tool, arguments, reply)
 
 
-async def _followed(ctx: Ctx) -> Called:
+async def _call_with_progress(ctx: Ctx) -> Called:
     tool, params = await call_of(ctx, "steps")
     meta = {"_meta": {"progressToken": "judge-1"}}
     reply = await ctx.target.ask("tools/call", {**params, **meta}, reads_all=True)

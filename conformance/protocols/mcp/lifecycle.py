@@ -1,4 +1,4 @@
-"""Probes of how a session begins."""
+"""Probes of the start of a session."""
 
 from typing import Any, Final
 
@@ -9,8 +9,8 @@ from babelgate.conformance.wire.exchange import as_object, dig
 
 probes: Final = Probes[Server]()
 
-_EARLIER: Final = ("2024-11-05", "2025-03-26", "2025-06-18")
-"""Versions of the protocol before this one."""
+_EARLIER_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18")
+"""Earlier versions of the protocol."""
 
 
 @probes.add
@@ -23,25 +23,25 @@ async def hello_is_answered(ctx: Ctx) -> None:
 async def version_is_the_one_asked_for(ctx: Ctx) -> None:
     hello = ctx.target.hello
     want = HELLO["protocolVersion"]
-    got = dig(hello.result, "protocolVersion")
-    if got in _EARLIER:
+    actual = dig(hello.result, "protocolVersion")
+    if actual in _EARLIER_VERSIONS:
         # A server answers a version that it does not speak with one that it speaks.
-        raise NotObserved(f"the server speaks {got}, and not {want}")
-    check(got == want, f"the protocolVersion {want}", got, hello.exchange)
+        raise NotObserved(f"the server speaks {actual}, and not {want}")
+    check(actual == want, f"the protocolVersion {want}", actual, hello.exchange)
 
 
 @probes.add
 async def unknown_version_is_answered_with_another(ctx: Ctx) -> None:
-    reply = await _greeted(ctx, "1999-01-01")
-    got = dig(reply.result, "protocolVersion")
-    check(isinstance(got, str) and got != "1999-01-01", "a protocolVersion of the server's", reply.response)
+    reply = await _initialize(ctx, "1999-01-01")
+    actual = dig(reply.result, "protocolVersion")
+    check(isinstance(actual, str) and actual != "1999-01-01", "a protocolVersion of the server's", reply.response)
 
 
 @probes.add
 async def older_version_is_spoken(ctx: Ctx) -> None:
-    reply = await _greeted(ctx, "2025-06-18")
-    got = dig(reply.result, "protocolVersion")
-    check(got == "2025-06-18", "the protocolVersion 2025-06-18", reply.response, reply.exchange)
+    reply = await _initialize(ctx, "2025-06-18")
+    actual = dig(reply.result, "protocolVersion")
+    check(actual == "2025-06-18", "the protocolVersion 2025-06-18", reply.response, reply.exchange)
 
 
 @probes.add
@@ -69,7 +69,7 @@ async def ping_is_answered(ctx: Ctx) -> None:
     check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
 
 
-async def _greeted(ctx: Ctx, version: str) -> Reply:
+async def _initialize(ctx: Ctx, version: str) -> Reply:
     check(ctx.target.hello.result is not None, "initialize is answered", ctx.target.hello.response)
     fresh = Session(ctx.wire, ctx.target.url, None, version, ctx.target.ids)
     params: dict[str, Any] = {**HELLO, "protocolVersion": version}

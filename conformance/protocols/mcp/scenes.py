@@ -1,4 +1,4 @@
-"""What several probes look at, played once each."""
+"""Scenes that several probes examine, played once each."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ class Called:
 
 
 async def list_tools(ctx: Ctx) -> list[Any]:
-    """The tools of all pages."""
+    """Return the tools of all pages."""
     tools: list[Any] = []
     cursor: Any = None
     for _ in range(20):
@@ -32,7 +32,7 @@ async def list_tools(ctx: Ctx) -> list[Any]:
 
 
 async def tool_named(ctx: Ctx, behaviour: str) -> Any:
-    """The tool that shows a behaviour: the one that the trigger names, or the first. Raises NotObserved."""
+    """Return the tool that shows a behaviour: the one that the trigger names, or the first. Raises NotObserved."""
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("its owner says that no tool does it")
@@ -47,7 +47,7 @@ async def tool_named(ctx: Ctx, behaviour: str) -> Any:
 
 
 def arguments_for(ctx: Ctx, behaviour: str, tool: Any) -> dict[str, Any]:
-    """Those of the trigger, or its text for every text that the tool needs."""
+    """Return the arguments of the trigger, or its text for each text that the tool requires."""
     trigger = ctx.triggers[behaviour]
     if as_object(trigger.data) is not None:
         return dict(trigger.data)
@@ -57,7 +57,7 @@ def arguments_for(ctx: Ctx, behaviour: str, tool: Any) -> dict[str, Any]:
 
 
 async def call_of(ctx: Ctx, behaviour: str) -> tuple[Any, dict[str, Any]]:
-    """The tool, and the params of a call of it."""
+    """Return the tool for a behaviour, and the params of a call of it."""
     tool = await tool_named(ctx, behaviour)
     return tool, {"name": dig(tool, "name"), "arguments": arguments_for(ctx, behaviour, tool)}
 

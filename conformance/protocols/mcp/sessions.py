@@ -1,4 +1,4 @@
-"""Probes of sessions: of servers that give them."""
+"""Probes of sessions, for servers that have them."""
 
 from typing import Final
 from uuid import uuid4
@@ -34,14 +34,14 @@ async def sessions_go_side_by_side(ctx: Ctx) -> None:
 
 @probes.add
 async def request_without_its_session_is_refused(ctx: Ctx) -> None:
-    await _alive(ctx)
+    await _check_alive(ctx)
     reply = await ctx.target.ask("ping", is_valid=False, headers={"Mcp-Session-Id": ""})
     check(reply.exchange.status == 400, "the status 400", reply.exchange.status, reply.exchange)
 
 
 @probes.add
 async def unknown_session_is_not_found(ctx: Ctx) -> None:
-    await _alive(ctx)
+    await _check_alive(ctx)
     reply = await ctx.target.ask("ping", is_valid=False, headers={"Mcp-Session-Id": uuid4().hex})
     check(reply.exchange.status == 404, "the status 404", reply.exchange.status, reply.exchange)
 
@@ -66,13 +66,13 @@ async def ended_session_is_not_found(ctx: Ctx) -> None:
 
 @probes.add
 async def session_of_another_caller_is_refused(ctx: Ctx) -> None:
-    await _alive(ctx)
+    await _check_alive(ctx)
     other = dict(ctx.options.other_headers)
     reply = await ctx.target.ask("ping", is_valid=False, headers=other, is_anonymous=True)
     status = reply.exchange.status
     check(status in (401, 403, 404), "the status 404, or 403", status, reply.exchange)
 
 
-async def _alive(ctx: Ctx) -> None:
+async def _check_alive(ctx: Ctx) -> None:
     reply = await ctx.target.ask("ping")
     check(reply.result is not None, "a result in the session", reply.messages, reply.exchange)

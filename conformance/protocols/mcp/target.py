@@ -1,4 +1,4 @@
-"""A server of MCP: one URL, and a session for each client that has said hello."""
+"""MCP server: one URL, and a session for each client that has initialized one."""
 
 import itertools
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -28,7 +28,7 @@ _RESULTS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came for one request: notifications, and the response if there was one."""
+    """Messages in the response to one request: notifications, and the JSON-RPC response if there is one."""
 
     exchange: Exchange
     messages: Sequence[Any]
@@ -56,24 +56,24 @@ class Reply:
 
 class Session:
     IDLE: ClassVar = "ping"
-    """A request that any server answers, and that does nothing."""
+    """Method that every server answers and that has no effect."""
     RECEIVES: ClassVar[Mapping[int, str]] = {200: "JsonRpcMessage"}
 
     def __init__(self, wire: Wire, url: str, id: str | None, version: str, ids: "itertools.count[int]") -> None:
         self.wire = wire
         self.url = url
         self.id = id
-        """None: the server gives none."""
+        """Id of the session, or None if the server assigns none."""
         self.version = version
         self.ids = ids
 
     @property
     def headers(self) -> dict[str, str]:
-        made = {"Accept": _ACCEPT, "MCP-Protocol-Version": self.version}
-        return made if self.id is None else {**made, "Mcp-Session-Id": self.id}
+        headers = {"Accept": _ACCEPT, "MCP-Protocol-Version": self.version}
+        return headers if self.id is None else {**headers, "Mcp-Session-Id": self.id}
 
     async def ask(self, method: str, params: Any = None, *, is_valid: bool = True, **options: Any) -> Reply:
-        """A request, and everything up to its response."""
+        """Send a request and read everything up to its response."""
         body = request(options.pop("id", None) or next(self.ids), method, params)
         return await self.post(body, schema=f"{method}.request".replace("/", ".") if is_valid else None, **options)
 
@@ -85,7 +85,7 @@ class Session:
         async with self.posted(body, schema=schema, **options) as stream:
             exchange = stream.exchange
             while (frame := await stream.next()) is not None:
-                if not reads_all and _is_response(_parsed(frame.data)):
+                if not reads_all and _is_response(_parse(frame.data)):
                     break
         reply = Reply(exchange, messages_of(exchange), dig(body, "id"))
         name = self.schema_of(str(dig(body, "method")), reply.result)
@@ -94,7 +94,7 @@ class Session:
         return reply
 
     def schema_of(self, method: str, result: Any) -> str | None:
-        """The name of the schema of a result."""
+        """Return the name of the schema of a result."""
         return _RESULTS.get(method)
 
     @asynccontextmanager
@@ -107,7 +107,7 @@ class Session:
         content: bytes | None = None,
         is_anonymous: bool = False,
     ) -> AsyncGenerator[Stream]:
-        sent = {**self.headers, "Content-Type": "application/json", **(headers or {})}
+        request_headers = {**self.headers, "Content-Type": "application/json", **(headers or {})}
         async with self.wire.stream(
             "POST",
             self.url,
@@ -116,14 +116,14 @@ class Session:
             events="JsonRpcMessage",
             body=body,
             content=content,
-            headers={name: value for name, value in sent.items() if value},
+            headers={name: value for name, value in request_headers.items() if value},
             is_anonymous=is_anonymous,
         ) as stream:
             yield stream
 
 
 class Server(Session):
-    """With the session in which most probes ask."""
+    """Server with the session that most probes use."""
 
     def __init__(self, wire: Wire, url: str, hello: Reply, ids: "itertools.count[int]") -> None:
         version = dig(hello.result, "protocolVersion")
@@ -132,7 +132,7 @@ class Server(Session):
         self.hello = hello
 
     async def enter(self, **options: Any) -> tuple[Session, Reply]:
-        """One more session."""
+        """Start another session."""
         fresh = Session(self.wire, self.url, None, VERSION, self.ids)
         hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""}, **options)
         session = Server(self.wire, self.url, hello, self.ids)
@@ -145,7 +145,7 @@ Ctx = Context[Server]
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
-    """`url` is the endpoint, which is asked by `initialize`. Raises NotSpoken."""
+    """Find the server by its endpoint, with `initialize`. Raises NotSpoken."""
     ids = itertools.count(1)
     fresh = Session(wire, url, None, VERSION, ids)
     hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})
@@ -162,17 +162,17 @@ async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> 
 
 
 def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
-    made = {"jsonrpc": "2.0", "id": id, "method": method}
-    return made if params is None else {**made, "params": params}
+    body = {"jsonrpc": "2.0", "id": id, "method": method}
+    return body if params is None else {**body, "params": params}
 
 
 def messages_of(exchange: Exchange) -> list[Any]:
     if exchange.is_stream:
-        return [_parsed(frame.data) for frame in exchange.frames]
+        return [_parse(frame.data) for frame in exchange.frames]
     return [exchange.json] if exchange.content else []
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return parse_json(text)
     except NotJson:

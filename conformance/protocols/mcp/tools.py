@@ -73,7 +73,7 @@ async def unknown_cursor_is_refused(ctx: Ctx) -> None:
 
 
 def _check_schema(schema: dict[str, Any]) -> None:
-    """By the dialect that it names, or that of the revision."""
+    """Check a schema by the dialect that it names, or by that of the revision."""
     dialect = Draft7Validator if "draft-07" in str(schema.get("$schema")) else Draft202012Validator
     try:
         dialect.check_schema(schema)

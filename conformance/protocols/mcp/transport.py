@@ -1,4 +1,4 @@
-"""Probes of streamable HTTP and of JSON-RPC on it."""
+"""Probes of streamable HTTP, and of JSON-RPC over it."""
 
 from typing import Final
 
@@ -22,29 +22,29 @@ async def answer_is_json_or_a_stream(ctx: Ctx) -> None:
 
 @probes.add
 async def response_has_the_id_of_its_request(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     for id in ("a-b/c", 123456789):
         reply = await ctx.target.ask(ctx.target.IDLE, id=id)
-        got = dig(reply.response, "id")
-        check(got == id and type(got) is type(id), f"the id {id!r}", reply.response, reply.exchange)
+        actual = dig(reply.response, "id")
+        check(actual == id and type(actual) is type(id), f"the id {id!r}", reply.response, reply.exchange)
 
 
 @probes.add
 async def request_has_one_response(ctx: Ctx) -> None:
-    reply = await _listed_whole(ctx)
+    reply = await _list_whole(ctx)
     responses = [each for each in reply.messages if dig(each, "method") is None]
     check(len(responses) == 1, "one response", reply.messages, reply.exchange)
 
 
 @probes.add
 async def stream_ends_after_the_response(ctx: Ctx) -> None:
-    reply = await _listed_whole(ctx)
+    reply = await _list_whole(ctx)
     check(reply.exchange.is_ended, "an answer that ends", reply.exchange.error, reply.exchange)
 
 
 @probes.add
 async def ids_of_events_are_unique(ctx: Ctx) -> None:
-    replies = [await _listed_whole(ctx), await _listed_whole(ctx)]
+    replies = [await _list_whole(ctx), await _list_whole(ctx)]
     ids = [frame.id for reply in replies for frame in reply.exchange.frames if frame.id]
     if not ids:
         raise NotApplicable("events have no ids")
@@ -53,7 +53,7 @@ async def ids_of_events_are_unique(ctx: Ctx) -> None:
 
 @probes.add
 async def get_is_a_stream_or_refused(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     headers = {**ctx.target.headers, "Accept": "text/event-stream"}
     async with ctx.wire.stream(
         "GET", ctx.target.url, sends=None, receives=None, events="JsonRpcMessage", headers=headers
@@ -65,35 +65,35 @@ async def get_is_a_stream_or_refused(ctx: Ctx) -> None:
 
 @probes.add
 async def other_methods_are_refused(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     exchange = await ctx.wire.request("PUT", ctx.target.url, sends=None, receives=None, headers=ctx.target.headers)
     check(exchange.status == 405, "the status 405", exchange.status, exchange)
 
 
 @probes.add
 async def unknown_version_in_the_header_is_refused(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     reply = await ctx.target.ask(ctx.target.IDLE, is_valid=False, headers={"MCP-Protocol-Version": "1999-01-01"})
     check(reply.exchange.status == 400, "the status 400", reply.exchange.status, reply.exchange)
 
 
 @probes.add
 async def version_may_be_left_out_of_the_headers(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     reply = await ctx.target.ask(ctx.target.IDLE, headers={"MCP-Protocol-Version": ""})
     check(reply.result is not None, "a result", reply.response, reply.exchange)
 
 
 @probes.add
 async def foreign_origin_is_refused(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     reply = await ctx.target.ask(ctx.target.IDLE, is_valid=False, headers={"Origin": "https://attacker.example"})
     check(reply.exchange.status == 403, "the status 403", reply.exchange.status, reply.exchange)
 
 
 @probes.add
 async def caller_that_takes_no_stream_is_refused_or_answered(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     reply = await ctx.target.ask(ctx.target.IDLE, is_valid=False, headers={"Accept": "application/json"})
     kind = reply.exchange.media_type
     is_right = reply.exchange.status in (400, 406) or (reply.exchange.status == 200 and kind == "application/json")
@@ -102,20 +102,20 @@ async def caller_that_takes_no_stream_is_refused_or_answered(ctx: Ctx) -> None:
 
 @probes.add
 async def broken_json_is_refused(ctx: Ctx) -> None:
-    reply = await ctx.once(_broken)
+    reply = await ctx.once(_post_broken_json)
     status = reply.exchange.status or 0
     check(400 <= status < 500, "a refusal with a 4xx", reply.exchange.status, reply.exchange)
 
 
 @probes.add
 async def broken_json_is_a_parse_error(ctx: Ctx) -> None:
-    reply = await ctx.once(_broken)
+    reply = await ctx.once(_post_broken_json)
     check(reply.code == -32700, "the code -32700", reply.messages, reply.exchange)
 
 
 @probes.add
 async def batch_is_refused(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     reply = await ctx.target.post([request(1, ctx.target.IDLE), request(2, ctx.target.IDLE)])
     check(400 <= (reply.exchange.status or 0) < 500, "a refusal with a 4xx", reply.exchange.status, reply.exchange)
 
@@ -128,7 +128,7 @@ async def unknown_method_is_not_found(ctx: Ctx) -> None:
 
 @probes.add
 async def what_is_no_request_is_refused(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     reply = await ctx.target.post({"jsonrpc": "1.0", "id": 1, "method": 7})
     is_refused = reply.code == -32600 or 400 <= (reply.exchange.status or 0) < 500
     check(is_refused, "an error, or a 4xx", reply.messages, reply.exchange)
@@ -137,20 +137,20 @@ async def what_is_no_request_is_refused(ctx: Ctx) -> None:
 
 @probes.add
 async def errors_show_no_code(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     for reply in (
-        await ctx.once(_broken),
+        await ctx.once(_post_broken_json),
         await ctx.target.ask("tools/call", {"name": ["x"], "arguments": 7}, is_valid=False),
         await ctx.target.ask("tools/list", {"cursor": {"a": []}}, is_valid=False),
     ):
-        shown = reply.exchange.content.decode(errors="replace") + "".join(each.raw for each in reply.exchange.frames)
-        found = find_leak(shown)
+        text = reply.exchange.content.decode(errors="replace") + "".join(each.raw for each in reply.exchange.frames)
+        found = find_leak(text)
         check(not found, "an error without a stack trace", found, reply.exchange)
 
 
 @probes.add
 async def deep_json_kills_nobody(ctx: Ctx) -> None:
-    await ctx.once(_pinged)
+    await ctx.once(_ping)
     deep: object = 1
     for _ in range(900):
         deep = [deep]
@@ -160,19 +160,19 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
     check(after.result is not None, "a server that goes on", after.response, after.exchange)
 
 
-async def _pinged(ctx: Ctx) -> Reply:
+async def _ping(ctx: Ctx) -> Reply:
     reply = await ctx.target.ask(ctx.target.IDLE)
     check(reply.result is not None, f"{ctx.target.IDLE} is answered with a result", reply.response, reply.exchange)
     return reply
 
 
-async def _listed_whole(ctx: Ctx) -> Reply:
-    """The answer to its end."""
+async def _list_whole(ctx: Ctx) -> Reply:
+    """List the tools and read the response to its end."""
     await ctx.once(list_tools)
     return await ctx.target.ask("tools/list", reads_all=True)
 
 
-async def _broken(ctx: Ctx) -> Reply:
-    await ctx.once(_pinged)
+async def _post_broken_json(ctx: Ctx) -> Reply:
+    await ctx.once(_ping)
     reply: Reply = await ctx.target.post(None, content=b'{"jsonrpc": "2.0", ')
     return reply

@@ -1,1 +1,1 @@
-"""The protocols of OpenAI's API: chat completions, and responses, which others know as Open Responses."""
+"""OpenAI's APIs: chat completions, and responses, which are also known as Open Responses."""

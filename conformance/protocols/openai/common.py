@@ -1,4 +1,4 @@
-"""Probes that chat completions and responses share; each set adds those that it has."""
+"""Probes that chat completions and responses share. Each set adds those that it has."""
 
 from typing import Any, Final
 from urllib.parse import quote
@@ -11,7 +11,7 @@ from babelgate.conformance.wire.exchange import as_list, dig
 
 probes: Final = Probes[Server]()
 models: Final = Probes[Server]()
-"""Of the list of models, which only one set needs."""
+"""Probes of the list of models, which only one set requires."""
 
 
 @models.add
@@ -67,7 +67,7 @@ async def answer_with_a_wrong_key_is_refused(ctx: Ctx) -> None:
 
 
 def _whole(ctx: Ctx) -> dict[str, Any]:
-    """Return a request that has nothing wrong but its key: many servers look at the body first."""
+    """Return a request that is valid except for its key, because many servers check the body first."""
     model, text = trigger_of(ctx, "plain")
     return {"model": model, **ctx.target.ask(text)}
 

@@ -1,4 +1,4 @@
-"""A server of OpenAI's API: models at one base URL, told apart by their names in the bodies of requests."""
+"""OpenAI API server: models at one base URL, which requests name in the body."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,10 +18,10 @@ PARAMETERS: Final[Mapping[str, Any]] = {
     "required": ["city"],
     "additionalProperties": False,
 }
-"""Of the tool that is offered where the model is to call one."""
+"""Parameters of the tool that is offered for the model to call."""
 _ERRORS: Final[Mapping[int, str]] = {4: "ErrorResponse", 5: "ErrorResponse"}
 _PATHS: Final = ("chat", "responses", "models", "completions")
-"""What a URL below a server's base may go on with."""
+"""Paths that may follow a server's base in a URL."""
 
 
 _ANSWERS: Final = ("chat.completion", "response")
@@ -29,19 +29,22 @@ _ANSWERS: Final = ("chat.completion", "response")
 
 
 class Server:
-    """One path of the API."""
+    """Client for one path of the API."""
 
     def __init__(
         self, wire: Wire, base: str, path: str, names: tuple[str, str, str], ask: Callable[[str], Mapping[str, Any]]
     ) -> None:
-        """`names`: the definitions of a request, an answer and an event. `ask` returns the members of a request, other
-        than its model, that say a text."""
+        """Create a client.
+
+        `names`: the definitions of a request, an answer and an event. `ask`: a function from a text to the members of a
+        request that sends it, without the model.
+        """
         self.wire = wire
         self.base = base
-        """The URL to which `/models` is added."""
+        """URL to which `/models` is added."""
         self.path = path
         self.model = "gpt-4o"
-        """That is judged where no trigger names another."""
+        """Model that is judged if no trigger names another."""
         self.ask = ask
         self._request, self._answer, self._event = names
 
@@ -75,7 +78,7 @@ class Server:
             receives={200: self._answer, **_ERRORS},
             events=self._event,
             body={**body, "stream": True},
-            # What the official clients send, although they want a stream.
+            # The official clients send this header even for a stream.
             headers={"Accept": "application/json"},
             mark=DONE,
             **options,
@@ -87,24 +90,23 @@ Ctx = Context[Server]
 
 
 async def open_at(server: Server, options: Options, is_told: bool) -> Opened[Server]:
-    """Something is served at the path, beside a list of models, or with errors as OpenAI's servers have them. Raises
-    NotSpoken."""
-    # Not held against anything: whether there is such a list is for the probes to say.
+    """Check that the path is served: there is a list of models, or errors have OpenAI's form. Raises NotSpoken."""
+    # Probes test the list of models, so it is not validated here.
     listed = await server.wire.request("GET", server.below("models"), sends=None, receives=None)
     ids = [dig(each, "id") for each in as_list(dig(listed.json, "data"))]
     named = [each for each in ids if isinstance(each, str)]
     refused = await server.post({}, is_valid=False)
-    # JSON-RPC, too, has an error in an object, but without a type.
+    # JSON-RPC has error objects too, but without a type.
     has_errors = isinstance(dig(refused.json, "error", "type"), str)
     server.model = named[0] if named else options.triggers["plain"].agent or server.model
     because = f"{refused} refuses an empty request" if has_errors else f"{listed} lists {len(named)} models"
     if (refused.status in (404, 405) or not (has_errors or named)) and not is_told:
-        asked = await server.post({"model": server.model, **server.ask(options.triggers["plain"].text)})
-        if asked.status != 200 or not asked.is_json or dig(asked.json, "object") not in _ANSWERS:
+        answered = await server.post({"model": server.model, **server.ask(options.triggers["plain"].text)})
+        if answered.status != 200 or not answered.is_json or dig(answered.json, "object") not in _ANSWERS:
             raise NotSpoken(
-                f"it lists no models ({listed}) and answers neither an empty request ({refused}) nor {asked}"
+                f"it lists no models ({listed}) and answers neither an empty request ({refused}) nor {answered}"
             )
-        because = f"{asked} answers {dig(asked.json, 'object')}"
+        because = f"{answered} answers {dig(answered.json, 'object')}"
     capabilities = {"second-caller"} if options.other_headers else set[str]()
     if any(name.lower() == "authorization" for name in options.headers):
         capabilities.add("keys")
@@ -119,7 +121,11 @@ def base_of(url: str) -> str:
 
 
 def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
-    """The model and the text that bring it about. Raises NotObserved if nobody said how."""
+    """Return the model and the text that trigger a behaviour.
+
+    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the model never
+    shows it.
+    """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("its owner says that the model never does it")
@@ -129,13 +135,13 @@ def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
 
 
 def speaking(ctx: Ctx) -> str:
-    """Return the behaviour to use for streams: `stream` if its trigger is given, else `plain`."""
+    """Return the behaviour to use for streams: `stream` if its trigger is given, otherwise `plain`."""
     trigger = ctx.triggers["stream"]
     return "stream" if trigger.is_given and not trigger.is_never else "plain"
 
 
 async def read(stream: Stream) -> list[Any]:
-    """All events of a stream, as JSON. Raises Failed if it is none."""
+    """Read all events of a stream and return them as JSON. Raises Failed if the response is not a stream."""
     exchange = stream.exchange
     check(exchange.status == 200, "a stream is answered with status 200", exchange.status, exchange)
     check(exchange.is_stream, "Content-Type text/event-stream", exchange.media_type, exchange)
@@ -146,7 +152,10 @@ async def read(stream: Stream) -> list[Any]:
 
 
 def events_of(exchange: Exchange) -> list[Any]:
-    """Without the mark of the end; what is no JSON is told by the schemas."""
+    """Return the events of a stream without the end mark, with None for each that is not JSON.
+
+    Another requirement tests their form.
+    """
     events: list[Any] = []
     for frame in exchange.frames:
         try:
@@ -158,15 +167,17 @@ def events_of(exchange: Exchange) -> list[Any]:
 
 
 def check_answered(exchange: Exchange) -> None:
-    """Check the status of an answer to a request for data. Raises NotShown if it is an error: a model that cannot keep
-    a schema, and says so, breaks nothing."""
+    """Check the status of an answer to a request for data.
+
+    Raises NotShown if it is an error, because a model that reports that it cannot follow a schema breaks nothing.
+    """
     is_refusal = (exchange.status or 0) >= 400 and isinstance(dig(exchange.json, "error"), dict)
     check_shown(not is_refusal, "data", f"was refused with {exchange.status}")
     check(exchange.status == 200, "an answer with status 200, or an error", exchange.status, exchange)
 
 
 def refused(exchange: Exchange, *statuses: int) -> None:
-    """Raises Failed unless it was refused as the caller's fault."""
+    """Raise Failed unless the response is a client error."""
     wanted = " or ".join(map(str, statuses)) if statuses else "a 4xx"
     is_right = exchange.status in statuses if statuses else 400 <= (exchange.status or 0) < 500
     check(is_right, f"a refusal with {wanted}", exchange.status, exchange)

@@ -1,1 +1,1 @@
-"""What both revisions ask of an agent, in any binding: the probes are those of 1.0 and of 0.3."""
+"""Probes that A2A 0.3 and 1.0 share, for any binding."""

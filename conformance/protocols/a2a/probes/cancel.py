@@ -1,4 +1,4 @@
-"""CancelTask."""
+"""Probes of CancelTask."""
 
 from typing import Final
 from uuid import uuid4
@@ -37,7 +37,7 @@ async def cancelled_task_is_canceled(ctx: Ctx, binding: str) -> None:
     async with long_task(ctx, binding) as long:
         reply = await long.binding.call("CancelTask", {"id": long.id})
         state = reply.reason or state_of(reply.result)
-        # An agent may answer before it has stopped; the task is looked at once more then.
+        # An agent may answer before it has stopped, so the probe looks at the task again.
         if state not in TERMINAL:
             state = state_of(await long.get())
         check(state == "TASK_STATE_CANCELED", "a canceled task", state, reply.exchange)

@@ -1,4 +1,4 @@
-"""The card, and the extended one."""
+"""Probes of the agent card and the extended card."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ def version_of(ctx: Ctx) -> dict[str, str]:
 
 
 async def again(ctx: Ctx, **headers: str) -> Exchange:
-    """The card once more."""
+    """Request the card again."""
     card_of(ctx)
     sent = {"Accept": "application/json", **version_of(ctx), **headers}
     url = ctx.target.found.exchange.url
@@ -57,8 +57,8 @@ async def card_skills_have_ids_of_their_own(ctx: Ctx) -> None:
 @probes.add
 async def card_may_be_cached(ctx: Ctx) -> None:
     exchange = await again(ctx)
-    got = exchange.header("cache-control")
-    check("max-age" in (got or ""), "Cache-Control with max-age", got, exchange)
+    actual = exchange.header("cache-control")
+    check("max-age" in (actual or ""), "Cache-Control with max-age", actual, exchange)
 
 
 @probes.add
@@ -128,6 +128,6 @@ async def extended_card_needs_credentials(ctx: Ctx, binding: str) -> None:
 async def undeclared_extended_card_is_refused(ctx: Ctx, binding: str) -> None:
     await ctx.once(plain, binding)
     chosen = ctx.target[binding]
-    # 0.3 has one error for a card that there is not, whatever is declared.
+    # 0.3 has one error for a missing card, whether or not it is declared.
     others = ("EXTENDED_AGENT_CARD_NOT_CONFIGURED", "METHOD_NOT_FOUND") if chosen.is_first_generation else ()
     check_refusal(await chosen.call("GetExtendedAgentCard", {}), "UNSUPPORTED_OPERATION", *others)

@@ -1,4 +1,4 @@
-"""What messages and artifacts hold."""
+"""Probes of the content of messages and artifacts."""
 
 import base64
 from typing import Any, Final
@@ -46,14 +46,14 @@ async def files_are_given_unharmed(ctx: Ctx, binding: str) -> None:
     files = _files_of(sent)
     raws = [str(part["raw"]) for part in files if dig(part, "raw") is not None]
     check_shown(bool(raws), "files", "gave no file with its bytes")
-    got = [_decode_base64(raw) for raw in raws]
+    received = [_decode_base64(raw) for raw in raws]
     has_name = any(dig(part, "filename") == FILE_NAME for part in files)
-    check_shown(BYTES in got or has_name, "files", "gave a file of its own")
-    check(BYTES in got, "the 256 bytes that were sent, in base64", raws, sent.exchange)
+    check_shown(BYTES in received or has_name, "files", "gave a file of its own")
+    check(BYTES in received, "the 256 bytes that were sent, in base64", raws, sent.exchange)
 
 
 def _is_json(text: str) -> bool:
-    """Return whether a text is an object or an array."""
+    """Return True if a text is a JSON object or array."""
     try:
         return isinstance(parse_json(text), dict | list)
     except NotJson:

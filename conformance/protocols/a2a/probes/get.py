@@ -1,4 +1,4 @@
-"""GetTask."""
+"""Probes of GetTask."""
 
 from typing import Final
 from uuid import uuid4
@@ -26,11 +26,11 @@ probes: Final = Probes[Agent]()
 async def get_gives_the_task(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(plain_task, binding)
     agent = await agent_for(ctx, "plain")
-    got = await agent[binding].call("GetTask", {"id": sent.task["id"]})
-    check(not got.reason, "GetTask succeeds", got.reason, got.exchange)
-    check(dig(got.result, "id") == sent.task["id"], "the task that was asked for", got.result, got.exchange)
+    reply = await agent[binding].call("GetTask", {"id": sent.task["id"]})
+    check(not reply.reason, "GetTask succeeds", reply.reason, reply.exchange)
+    check(dig(reply.result, "id") == sent.task["id"], "the task that was asked for", reply.result, reply.exchange)
     context = dig(sent.task, "contextId")
-    check(dig(got.result, "contextId") == context, f"its context {context}", got.result, got.exchange)
+    check(dig(reply.result, "contextId") == context, f"its context {context}", reply.result, reply.exchange)
 
 
 @probes.add
@@ -67,11 +67,11 @@ async def unknown_task_is_not_found(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def history_is_limited(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(answer_question, binding, "question")
-    task = await get(seen.agent, binding, seen.question.task["id"])
+    dialogue = await ctx.once(answer_question, binding, "question")
+    task = await get(dialogue.agent, binding, dialogue.question.task["id"])
     if len(as_list(dig(task, "history"))) < 2:
         raise NotObserved("the task has no history of two messages or more", "question")
-    short = await get(seen.agent, binding, seen.question.task["id"], historyLength=1)
+    short = await get(dialogue.agent, binding, dialogue.question.task["id"], historyLength=1)
     history = as_list(dig(short, "history"))
     check(len(history) <= 1, "at most one message of the history", history)
 
@@ -79,11 +79,11 @@ async def history_is_limited(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def the_newest_history_is_kept(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(answer_question, binding, "question")
-    whole = as_list(dig(await get(seen.agent, binding, seen.question.task["id"]), "history"))
-    short = await get(seen.agent, binding, seen.question.task["id"], historyLength=1)
+    dialogue = await ctx.once(answer_question, binding, "question")
+    whole = as_list(dig(await get(dialogue.agent, binding, dialogue.question.task["id"]), "history"))
+    short = await get(dialogue.agent, binding, dialogue.question.task["id"], historyLength=1)
     history = as_list(dig(short, "history"))
     if not whole or len(history) != 1:
         raise NotObserved("the agent shows no history, or none when one message is asked for", "question")
-    last, got = dig(whole, -1, "messageId"), dig(history, 0, "messageId")
-    check(got == last, f"the newest message, {last}", got)
+    last, first = dig(whole, -1, "messageId"), dig(history, 0, "messageId")
+    check(first == last, f"the newest message, {last}", first)

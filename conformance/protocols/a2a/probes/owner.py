@@ -1,4 +1,4 @@
-"""Who may see what: of agents that declare security."""
+"""Probes of access control, for agents that declare security."""
 
 from typing import Final
 
@@ -37,8 +37,8 @@ async def strangers_are_told_how_to_come_in(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "plain")
     params = {"message": message(ctx.triggers["plain"].text)}
     reply = await agent[binding].call("SendMessage", params, is_valid=False, is_anonymous=True)
-    got = reply.exchange.header("www-authenticate")
-    check(bool(got), "WWW-Authenticate beside 401", got, reply.exchange)
+    actual = reply.exchange.header("www-authenticate")
+    check(bool(actual), "WWW-Authenticate beside 401", actual, reply.exchange)
 
 
 @probes.add

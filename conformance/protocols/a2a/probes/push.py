@@ -1,4 +1,4 @@
-"""Push notifications: configs, and what is delivered by them."""
+"""Probes of push notifications: their configs, and the deliveries."""
 
 import json
 import re
@@ -18,12 +18,12 @@ from babelgate.conformance.wire.receiver import Hook, receiver
 
 probes: Final = Probes[Agent]()
 
-_ELSEWHERE: Final = "https://example.com/babelgate/webhook"
-"""RFC 2606 keeps the name for examples; nothing is delivered to it, since its tasks have ended."""
-_ADDRESS: Final = re.compile(r"\b(?:url|host|address|resolved?|dns|private|loopback)\b", re.IGNORECASE)
+_PUBLIC_URL: Final = "https://example.com/babelgate/webhook"
+"""Address that RFC 2606 reserves for examples. Nothing is delivered to it, because its tasks have ended."""
+_ADDRESS_WORDS: Final = re.compile(r"\b(?:url|host|address|resolved?|dns|private|loopback)\b", re.IGNORECASE)
 _SECRET: Final = "babelgate-push-credentials"
-_QUIET: Final = 1.0
-"""Seconds without a delivery after which none is taken to come."""
+_QUIET_SECONDS: Final = 1.0
+"""Seconds to wait for a delivery that should not arrive."""
 _TOKEN: Final = "babelgate-push-token"
 
 
@@ -41,30 +41,36 @@ async def create(binding: Binding, task: str, url: str, **members: Any) -> Reply
 
 
 async def fresh(ctx: Ctx, binding: str) -> Reply:
-    """A task of its own, which has ended."""
+    """Return the reply to a plain message with a new task, which has ended."""
     await ctx.once(plain_task, binding)
     return await final_reply(ctx, binding, "plain")
 
 
 async def webhook(ctx: Ctx, binding: str) -> str:
-    """An address that the agent takes: this machine, or for agents that refuse those that are not public, another. No
-    delivery is expected there, since what can be done to configs is shown on a task that has ended."""
+    """Return a webhook URL that the agent accepts: one on this machine, or else a public one.
+
+    Nothing is delivered to it, because the configs are tested with tasks that have ended.
+    """
     sent = await fresh(ctx, binding)
     agent = await agent_for(ctx, "plain")
     near = f"http://{ctx.options.callback_host}:9/babelgate"
     reply = await create(agent[binding], sent.task["id"], near, id="babelgate-0")
     if not reply.reason:
         return near
-    reply = await create(agent[binding], sent.task["id"], _ELSEWHERE, id="babelgate-1")
+    reply = await create(agent[binding], sent.task["id"], _PUBLIC_URL, id="babelgate-1")
     if reply.reason and is_about_the_url(reply.exchange):
-        raise NotObserved(f"the agent calls neither {near} nor {_ELSEWHERE}; let it, or give --callback-host")
-    return _ELSEWHERE
+        raise NotObserved(f"the agent calls neither {near} nor {_PUBLIC_URL}; let it, or give --callback-host")
+    return _PUBLIC_URL
 
 
 def is_about_the_url(exchange: Exchange) -> bool:
-    """Return whether an error refuses a webhook because of its address, as guards against forged requests and
-    resolvers do, and not because push notifications do not work."""
-    return exchange.is_json and _ADDRESS.search(json.dumps(dig(exchange.json, "error") or exchange.json)) is not None
+    """Return True if an error refuses a webhook because of its address, and not because push is unsupported.
+
+    Guards against forged requests (SSRF) and resolvers refuse addresses.
+    """
+    return (
+        exchange.is_json and _ADDRESS_WORDS.search(json.dumps(dig(exchange.json, "error") or exchange.json)) is not None
+    )
 
 
 async def create_config(ctx: Ctx, binding: str) -> Configured:
@@ -76,8 +82,8 @@ async def create_config(ctx: Ctx, binding: str) -> Configured:
     return Configured(agent[binding], sent.task["id"], url, reply.result, reply.exchange)
 
 
-async def list_configs(made: Configured) -> list[Any]:
-    reply = await made.binding.call("ListTaskPushNotificationConfigs", {"taskId": made.task})
+async def list_configs(configured: Configured) -> list[Any]:
+    reply = await configured.binding.call("ListTaskPushNotificationConfigs", {"taskId": configured.task})
     check(not reply.reason, "the configs of a task can be listed", reply.reason, reply.exchange)
     return as_list(dig(reply.result, "configs"))
 
@@ -85,9 +91,11 @@ async def list_configs(made: Configured) -> list[Any]:
 @probes.add
 @each_binding
 async def config_is_taken(ctx: Ctx, binding: str) -> None:
-    made = await ctx.subject(create_config, binding)
-    got = dig(made.config, "url")
-    check(got == made.url, f"the config with its url, {made.url}", made.config, made.exchange)
+    configured = await ctx.subject(create_config, binding)
+    actual = dig(configured.config, "url")
+    check(
+        actual == configured.url, f"the config with its url, {configured.url}", configured.config, configured.exchange
+    )
 
 
 @probes.add
@@ -103,77 +111,79 @@ async def config_has_an_id(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def config_can_be_read(ctx: Ctx, binding: str) -> None:
-    """The second of two: the first one is what is given by those who do not look at the id."""
+    """Read the second of several configs. A server that ignores the id would return the first."""
     await ctx.once(create_config, binding)
-    made = await create_config(ctx, binding)
-    second = await create(made.binding, made.task, f"{made.url}/2")
+    configured = await create_config(ctx, binding)
+    second = await create(configured.binding, configured.task, f"{configured.url}/2")
     if second.reason:
         raise Prerequisite("a second config", second.reason, second.exchange)
-    expected = (dig(second.result, "id"), f"{made.url}/2")
-    params = {"taskId": made.task, "id": str(expected[0])}
-    reply = await made.binding.call("GetTaskPushNotificationConfig", params)
+    expected = (dig(second.result, "id"), f"{configured.url}/2")
+    params = {"taskId": configured.task, "id": str(expected[0])}
+    reply = await configured.binding.call("GetTaskPushNotificationConfig", params)
     check(not reply.reason, "a config can be read", reply.reason, reply.exchange)
-    got = (dig(reply.result, "id"), dig(reply.result, "url"))
-    check(got == expected, f"id and url as they were set, {expected}", reply.result, reply.exchange)
+    actual = (dig(reply.result, "id"), dig(reply.result, "url"))
+    check(actual == expected, f"id and url as they were set, {expected}", reply.result, reply.exchange)
 
 
 @probes.add
 @each_binding
 async def config_is_listed(ctx: Ctx, binding: str) -> None:
-    made = await ctx.once(create_config, binding)
-    ids = [dig(each, "id") for each in await list_configs(made)]
-    check(dig(made.config, "id") in ids, f"the config {dig(made.config, 'id')}", ids)
+    configured = await ctx.once(create_config, binding)
+    ids = [dig(each, "id") for each in await list_configs(configured)]
+    check(dig(configured.config, "id") in ids, f"the config {dig(configured.config, 'id')}", ids)
 
 
 @probes.add
 @each_binding
 async def several_configs_are_kept(ctx: Ctx, binding: str) -> None:
     await ctx.once(create_config, binding)
-    made = await create_config(ctx, binding)
-    second = await create(made.binding, made.task, f"{made.url}/2", id="second")
+    configured = await create_config(ctx, binding)
+    second = await create(configured.binding, configured.task, f"{configured.url}/2", id="second")
     check(not second.reason, "a second config of a task is taken", second.reason, second.exchange)
-    ids = [dig(each, "id") for each in await list_configs(made)]
-    check(sorted(map(str, ids)) == sorted([str(dig(made.config, "id")), "second"]), "both configs, each once", ids)
+    ids = [dig(each, "id") for each in await list_configs(configured)]
+    check(
+        sorted(map(str, ids)) == sorted([str(dig(configured.config, "id")), "second"]), "both configs, each once", ids
+    )
 
 
 async def delete_config(ctx: Ctx, binding: str) -> tuple[Configured, Reply]:
-    made = await create_config(ctx, binding)
-    params = {"taskId": made.task, "id": str(dig(made.config, "id"))}
-    reply = await made.binding.call("DeleteTaskPushNotificationConfig", params)
+    configured = await create_config(ctx, binding)
+    params = {"taskId": configured.task, "id": str(dig(configured.config, "id"))}
+    reply = await configured.binding.call("DeleteTaskPushNotificationConfig", params)
     check(not reply.reason, "a config can be deleted", reply.reason, reply.exchange)
-    return made, reply
+    return configured, reply
 
 
 @probes.add
 @each_binding
 async def deleted_config_is_gone(ctx: Ctx, binding: str) -> None:
-    made, _ = await ctx.subject(delete_config, binding)
-    ids = [dig(each, "id") for each in await list_configs(made)]
-    check(dig(made.config, "id") not in ids, f"no config {dig(made.config, 'id')}", ids)
+    configured, _ = await ctx.subject(delete_config, binding)
+    ids = [dig(each, "id") for each in await list_configs(configured)]
+    check(dig(configured.config, "id") not in ids, f"no config {dig(configured.config, 'id')}", ids)
 
 
 @probes.add
 @each_binding
 async def deleting_twice_is_deleting_once(ctx: Ctx, binding: str) -> None:
-    made, _ = await ctx.once(delete_config, binding)
-    params = {"taskId": made.task, "id": str(dig(made.config, "id"))}
-    reply = await made.binding.call("DeleteTaskPushNotificationConfig", params)
+    configured, _ = await ctx.once(delete_config, binding)
+    params = {"taskId": configured.task, "id": str(dig(configured.config, "id"))}
+    reply = await configured.binding.call("DeleteTaskPushNotificationConfig", params)
     check(not reply.reason, "success, as the first time", reply.reason, reply.exchange)
 
 
 @probes.add
 @each_binding
 async def config_of_an_unknown_task_is_refused(ctx: Ctx, binding: str) -> None:
-    made = await ctx.once(create_config, binding)
-    check_refusal(await create(made.binding, str(uuid4()), made.url), "TASK_NOT_FOUND")
+    configured = await ctx.once(create_config, binding)
+    check_refusal(await create(configured.binding, str(uuid4()), configured.url), "TASK_NOT_FOUND")
 
 
 @probes.add
 @each_binding
 async def unknown_config_is_refused(ctx: Ctx, binding: str) -> None:
-    made = await ctx.once(create_config, binding)
-    params = {"taskId": made.task, "id": str(uuid4())}
-    check_refusal(await made.binding.call("GetTaskPushNotificationConfig", params))
+    configured = await ctx.once(create_config, binding)
+    params = {"taskId": configured.task, "id": str(uuid4())}
+    check_refusal(await configured.binding.call("GetTaskPushNotificationConfig", params))
 
 
 @probes.add
@@ -182,7 +192,7 @@ async def private_addresses_are_refused(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(plain_task, binding)
     await ctx.once(create_config, binding)
     agent = await agent_for(ctx, "plain")
-    # The address at which clouds hand out credentials to whatever asks from inside.
+    # Cloud providers serve credentials at this address to any process inside.
     check_refusal(await create(agent[binding], sent.task["id"], "http://169.254.169.254/latest/meta-data/"))
 
 
@@ -191,7 +201,7 @@ async def private_addresses_are_refused(ctx: Ctx, binding: str) -> None:
 
 @asynccontextmanager
 async def pushed_task(ctx: Ctx, binding: str) -> AsyncGenerator[Hook]:
-    """A task that is pushed to us while it runs to its end."""
+    """Start a task whose updates are pushed to the check, and yield the webhook."""
     agent = await agent_for(ctx, "plain")
     async with receiver(ctx.wire, ctx.options.callback_host, "PushNotification") as hook:
         config = {
@@ -215,7 +225,7 @@ async def pushed_task(ctx: Ctx, binding: str) -> AsyncGenerator[Hook]:
 
 
 async def collect_deliveries(ctx: Ctx, binding: str) -> list[Exchange]:
-    """What is delivered of a task that ends, up to its end."""
+    """Return the deliveries for a task, up to its end."""
     async with pushed_task(ctx, binding) as hook:
         number = 1
         while await hook.wait(number, ctx.options.timeout):
@@ -260,17 +270,17 @@ async def the_end_is_delivered(ctx: Ctx, binding: str) -> None:
 @each_binding
 async def deliveries_bear_the_credentials(ctx: Ctx, binding: str) -> None:
     first = await first_delivery(ctx, binding)
-    got = first.request_header("authorization")
-    is_right = got is not None and got.lower() == f"bearer {_SECRET}"
-    check(is_right, "Authorization with scheme and credentials of the config", got, first)
+    actual = first.request_header("authorization")
+    is_right = actual is not None and actual.lower() == f"bearer {_SECRET}"
+    check(is_right, "Authorization with scheme and credentials of the config", actual, first)
 
 
 @probes.add
 @each_binding
 async def deliveries_bear_the_token(ctx: Ctx, binding: str) -> None:
     first = await first_delivery(ctx, binding)
-    got = first.request_header("x-a2a-notification-token")
-    check(got == _TOKEN, "X-A2A-Notification-Token with the token of the config", got, first)
+    actual = first.request_header("x-a2a-notification-token")
+    check(actual == _TOKEN, "X-A2A-Notification-Token with the token of the config", actual, first)
 
 
 @probes.add
@@ -301,31 +311,32 @@ async def a_config_may_come_later(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def deleted_config_is_not_pushed_to(ctx: Ctx, binding: str) -> None:
-    """Delete one of two configs. The delivery to the other config shows when the deleted one would have been called."""
+    """Delete one config of a task that has another. The delivery to the other shows when the deleted one would have
+    been called."""
     await ctx.once(first_delivery, binding)
     await ctx.once(delete_config, binding)
     async with (
-        receiver(ctx.wire, ctx.options.callback_host, "PushNotification") as gone,
-        receiver(ctx.wire, ctx.options.callback_host, "PushNotification") as kept,
+        receiver(ctx.wire, ctx.options.callback_host, "PushNotification") as deleted_hook,
+        receiver(ctx.wire, ctx.options.callback_host, "PushNotification") as kept_hook,
         long_task(ctx, binding) as long,
     ):
-        made = await create(long.binding, long.id, gone.url, id="gone")
-        other = await create(long.binding, long.id, kept.url, id="kept")
-        if made.reason or other.reason:
-            raise Prerequisite("two configs of a task", made.reason or other.reason, other.exchange)
-        id = dig(made.result, "id")
+        configured = await create(long.binding, long.id, deleted_hook.url, id="gone")
+        other = await create(long.binding, long.id, kept_hook.url, id="kept")
+        if configured.reason or other.reason:
+            raise Prerequisite("two configs of a task", configured.reason or other.reason, other.exchange)
+        id = dig(configured.result, "id")
         if not isinstance(id, str):
-            raise Prerequisite("a config with an id", made.result, made.exchange)
+            raise Prerequisite("a config with an id", configured.result, configured.exchange)
         params = {"taskId": long.id, "id": id}
         deleted = await long.binding.call("DeleteTaskPushNotificationConfig", params)
         if deleted.reason:
             raise Prerequisite("a config that can be deleted", deleted.reason, deleted.exchange)
-        before = len(gone.deliveries)
+        before = len(deleted_hook.deliveries)
         await long.binding.call("CancelTask", {"id": long.id})
-        if not await kept.wait(1, ctx.options.timeout):
+        if not await kept_hook.wait(1, ctx.options.timeout):
             raise Prerequisite("a delivery to the other config of the task", None, other.exchange)
-        came = await gone.wait(before + 1, _QUIET)
-        check(not came, "no delivery to a config that was deleted", None, (gone.deliveries or [None])[-1])
+        came = await deleted_hook.wait(before + 1, _QUIET_SECONDS)
+        check(not came, "no delivery to a config that was deleted", None, (deleted_hook.deliveries or [None])[-1])
 
 
 @probes.add
@@ -333,4 +344,4 @@ async def deleted_config_is_not_pushed_to(ctx: Ctx, binding: str) -> None:
 async def undeclared_push_is_refused(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(plain_task, binding)
     agent = await agent_for(ctx, "plain")
-    check_refusal(await create(agent[binding], sent.task["id"], _ELSEWHERE), "PUSH_NOTIFICATION_NOT_SUPPORTED")
+    check_refusal(await create(agent[binding], sent.task["id"], _PUBLIC_URL), "PUSH_NOTIFICATION_NOT_SUPPORTED")

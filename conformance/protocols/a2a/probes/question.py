@@ -1,4 +1,4 @@
-"""Tasks that wait for their caller."""
+"""Probes of tasks that wait for their caller."""
 
 from typing import Final
 
@@ -38,28 +38,33 @@ async def question_is_a_message(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def answer_goes_on_with_the_task(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(answer_question, binding, "question")
-    check(not seen.answer.reason, "the answer is taken", seen.answer.reason, seen.answer.exchange)
-    id = dig(seen.answer.task, "id")
-    check(id == seen.question.task["id"], f"the same task, {seen.question.task['id']}", id, seen.answer.exchange)
+    dialogue = await ctx.once(answer_question, binding, "question")
+    check(not dialogue.answer.reason, "the answer is taken", dialogue.answer.reason, dialogue.answer.exchange)
+    id = dig(dialogue.answer.task, "id")
+    check(
+        id == dialogue.question.task["id"],
+        f"the same task, {dialogue.question.task['id']}",
+        id,
+        dialogue.answer.exchange,
+    )
 
 
 @probes.add
 @each_binding
 async def answered_task_ends(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(answer_question, binding, "question")
-    state = state_of(seen.answer.task)
-    check(state == "TASK_STATE_COMPLETED", "a completed task", state, seen.answer.exchange)
+    dialogue = await ctx.once(answer_question, binding, "question")
+    state = state_of(dialogue.answer.task)
+    check(state == "TASK_STATE_COMPLETED", "a completed task", state, dialogue.answer.exchange)
 
 
 @probes.add
 @each_binding
 async def question_and_answer_are_in_the_history(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(answer_question, binding, "question")
-    check(not seen.answer.reason, "the answer is taken", seen.answer.reason, seen.answer.exchange)
-    task = await get(seen.agent, binding, seen.question.task["id"])
+    dialogue = await ctx.once(answer_question, binding, "question")
+    check(not dialogue.answer.reason, "the answer is taken", dialogue.answer.reason, dialogue.answer.exchange)
+    task = await get(dialogue.agent, binding, dialogue.question.task["id"])
     ids = [str(dig(each, "messageId")) for each in as_list(dig(task, "history"))]
-    sent = seen.answer.exchange.body.decode()
+    sent = dialogue.answer.exchange.body.decode()
     check(any(id in sent for id in ids), "the history has the caller's answer", ids)
 
 
@@ -93,8 +98,10 @@ async def authentication_is_a_state(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def stream_shows_the_question(ctx: Ctx, binding: str) -> None:
-    seen = await shown_stream(ctx, binding, "question")
-    check("TASK_STATE_INPUT_REQUIRED" in seen.states, "the state that needs input", seen.states, seen.exchange)
+    streamed = await shown_stream(ctx, binding, "question")
+    check(
+        "TASK_STATE_INPUT_REQUIRED" in streamed.states, "the state that needs input", streamed.states, streamed.exchange
+    )
 
 
 @probes.add
@@ -105,8 +112,8 @@ async def answer_can_be_streamed(ctx: Ctx, binding: str) -> None:
     answer = follow_up(sent.task, str(ctx.triggers["question"].answer))
     async with agent[binding].stream("SendStreamingMessage", {"message": answer}) as stream:
         while (event := await stream.next()) is not None:
-            told = dig(event, "task") or dig(event, "statusUpdate") or dig(event, "artifactUpdate")
-            id = dig(told, "id") or dig(told, "taskId")
+            carrier = dig(event, "task") or dig(event, "statusUpdate") or dig(event, "artifactUpdate")
+            id = dig(carrier, "id") or dig(carrier, "taskId")
             check(id == sent.task["id"], f"events of the task {sent.task['id']}", event, stream.exchange)
         states = [state_of(dig(each, "task") or dig(each, "statusUpdate")) for each in stream.payloads]
         told_end = any(state in TERMINAL for state in states)

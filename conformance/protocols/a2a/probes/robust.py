@@ -1,4 +1,4 @@
-"""What a server shows to those who mean no good."""
+"""Probes of the robustness against hostile requests."""
 
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ async def strange_ids_are_not_found(ctx: Ctx, binding: str) -> None:
     await ctx.once(plain, binding)
     agent = await agent_for(ctx, "plain")
     ids = ["' OR 1=1 --", "a" * 5000, "\u202e\U0001f600", "%00"]
-    if agent[binding].name == "JSONRPC":  # in a URL they are paths, and lead elsewhere
+    if agent[binding].name == "JSONRPC":  # In a URL these ids would be paths to other resources.
         ids += ["..", "../../../../etc/passwd", "..%2f..%2fetc%2fpasswd"]
     for id in ids:
         reply = await agent[binding].call("GetTask", {"id": id})
@@ -56,7 +56,7 @@ async def strange_ids_are_not_found(ctx: Ctx, binding: str) -> None:
 async def deep_json_kills_nobody(ctx: Ctx, binding: str) -> None:
     await ctx.once(plain, binding)
     agent = await agent_for(ctx, "plain")
-    depth = 900  # below the depth at which our own writer of JSON gives up
+    depth = 900  # Below the depth at which the check's own JSON encoder fails.
     deep: object = 1
     for _ in range(depth):
         deep = [deep]

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0, as both revisions use it."""
+"""Probes of JSON-RPC 2.0, as both revisions use it."""
 
 from typing import Any, Final
 from uuid import uuid4
@@ -15,7 +15,7 @@ probes: Final = Probes[Agent]()
 
 
 async def rpc_of(ctx: Ctx) -> JsonRpcBinding:
-    """The binding, of an agent that answers by it: what only refuses is dead."""
+    """Return the binding of an agent that answers by it: the refusals of one that only refuses prove nothing."""
     await ctx.once(plain, "JSONRPC")
     binding = (await agent_for(ctx, "plain"))["JSONRPC"]
     assert isinstance(binding, JsonRpcBinding)
@@ -28,7 +28,7 @@ def code_is(answer: Answer, *codes: int) -> None:
 
 
 async def send_invalid(ctx: Ctx, params: Any) -> Answer:
-    """A send that is wrong on purpose."""
+    """Send an intentionally invalid message."""
     binding = await rpc_of(ctx)
     return await binding.rpc.call(binding.dialect.method("SendMessage"), params, is_valid=False)
 
@@ -49,8 +49,8 @@ async def rpc_gives_the_id_back(ctx: Ctx) -> None:
     method, params = binding.dialect.method("GetTask"), {"id": str(uuid4())}
     for id in ("babelgate-1", 4711, "7"):
         answer = await binding.rpc.call(method, params, id=id)
-        got = dig(answer.body, "id")
-        check(got == id and type(got) is type(id), f"the id {id!r}", got, answer.exchange)
+        actual = dig(answer.body, "id")
+        check(actual == id and type(actual) is type(id), f"the id {id!r}", actual, answer.exchange)
 
 
 @probes.add
@@ -146,11 +146,11 @@ async def unknown_members_are_ignored(ctx: Ctx) -> None:
 
 @probes.add
 async def events_have_the_id_of_the_request(ctx: Ctx) -> None:
-    seen = await ctx.once(stream_message, "JSONRPC", "plain")
-    expected = dig(seen.exchange.request_json, "id")
-    for frame in seen.exchange.frames:
+    streamed = await ctx.once(stream_message, "JSONRPC", "plain")
+    expected = dig(streamed.exchange.request_json, "id")
+    for frame in streamed.exchange.frames:
         try:
-            got = dig(frame.json, "id")
+            actual = dig(frame.json, "id")
         except NotJson:
-            got = None
-        check(got == expected, f"the id of the request, {expected}", got, seen.exchange)
+            actual = None
+        check(actual == expected, f"the id of the request, {expected}", actual, streamed.exchange)

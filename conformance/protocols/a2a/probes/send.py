@@ -1,4 +1,4 @@
-"""SendMessage, and the task it gives."""
+"""Probes of SendMessage and the task that it returns."""
 
 import asyncio
 from typing import Final
@@ -64,7 +64,7 @@ async def send_keeps_the_callers_context(ctx: Ctx, binding: str) -> None:
     chosen = str(uuid4())
     sent = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text, contextId=chosen)})
     if sent.reason:
-        return  # an agent that cannot take the caller's context has to refuse the message
+        return  # An agent that does not accept the caller's context must refuse the message.
     context = dig(sent.task, "contextId") or dig(sent.message, "contextId")
     check(context == chosen, f"the contextId of the message, {chosen}, or an error", context, sent.exchange)
 
@@ -77,8 +77,8 @@ async def send_goes_on_in_a_context(ctx: Ctx, binding: str) -> None:
     context = context_of(first)
     sent = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text, contextId=context)})
     check(not sent.reason, "a message in the context of an earlier task succeeds", sent.reason, sent.exchange)
-    got = dig(sent.task, "contextId") or dig(sent.message, "contextId")
-    check(got == context, f"the contextId {context}", got, sent.exchange)
+    actual = dig(sent.task, "contextId") or dig(sent.message, "contextId")
+    check(actual == context, f"the contextId {context}", actual, sent.exchange)
     id = dig(sent.task, "id")
     check(id != first.task["id"], "a task of its own, since the first one has ended", id, sent.exchange)
 
@@ -124,7 +124,7 @@ async def message_to_an_ended_task_is_refused(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "plain")
     chosen = agent[binding]
     late = follow_up(sent.task, ctx.triggers["plain"].text)
-    # 0.3 has no error of its own for it; its SDK answers -32602, and 1.0 made it UnsupportedOperation.
+    # 0.3 defines no error for this. Its SDK answers -32602, and 1.0 made it UnsupportedOperation.
     others = ("INVALID_PARAMS", "INVALID_REQUEST") if chosen.is_first_generation else ()
     check_refusal(await chosen.call("SendMessage", {"message": late}), "UNSUPPORTED_OPERATION", *others)
 
@@ -139,38 +139,38 @@ async def task_and_foreign_context_are_refused(ctx: Ctx, binding: str) -> None:
 
 
 async def waiting_task(ctx: Ctx, binding: str) -> dict[str, object]:
-    """A task that has asked, and that nobody answers."""
-    asked = await final_reply(ctx, binding, "question")
-    state = state_of(asked.task)
-    check(state in INTERRUPTED, "the task waits for its caller", state, asked.exchange)
-    return asked.task
+    """Return a task that has asked a question, which no probe answers."""
+    question = await final_reply(ctx, binding, "question")
+    state = state_of(question.task)
+    check(state in INTERRUPTED, "the task waits for its caller", state, question.exchange)
+    return question.task
 
 
 @probes.add
 @each_binding
 async def context_is_inferred_from_the_task(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "question")
-    asked = await final_reply(ctx, binding, "question")
-    check(state_of(asked.task) in INTERRUPTED, "the task waits for its caller", asked.task, asked.exchange)
-    answer = message(str(ctx.triggers["question"].answer), taskId=asked.task["id"])
+    question = await final_reply(ctx, binding, "question")
+    check(state_of(question.task) in INTERRUPTED, "the task waits for its caller", question.task, question.exchange)
+    answer = message(str(ctx.triggers["question"].answer), taskId=question.task["id"])
     reply = await agent[binding].call("SendMessage", {"message": answer})
     check(not reply.reason, "an answer with the taskId alone succeeds", reply.reason, reply.exchange)
-    got = (dig(reply.task, "id"), dig(reply.task, "contextId"))
-    expected = (asked.task["id"], asked.task.get("contextId"))
-    check(got == expected, f"the task {expected[0]} in the context {expected[1]}", got, reply.exchange)
+    actual = (dig(reply.task, "id"), dig(reply.task, "contextId"))
+    expected = (question.task["id"], question.task.get("contextId"))
+    check(actual == expected, f"the task {expected[0]} in the context {expected[1]}", actual, reply.exchange)
 
 
 @probes.add
 @each_binding
 async def history_is_limited_in_the_answer(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "question")
-    asked = await ctx.once(final_reply, binding, "question")
+    question = await ctx.once(final_reply, binding, "question")
     params = {"message": message(ctx.triggers["question"].text), "configuration": {"historyLength": 1}}
     reply = await agent[binding].call("SendMessage", params)
     check(not reply.reason, "SendMessage with historyLength succeeds", reply.reason, reply.exchange)
     history = as_list(dig(reply.task, "history"))
     check(len(history) <= 1, "at most one message of the history", history, reply.exchange)
-    check(asked.task is not None, "a task")
+    check(question.task is not None, "a task")
 
 
 @probes.add
@@ -209,10 +209,10 @@ async def bare_message_has_a_context(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def the_agent_speaks_as_agent(ctx: Ctx, binding: str) -> None:
-    """In a status message, a history or a bare message, whichever the agent shows."""
+    """Check the role in a status message, or in a bare message."""
     sent = await ctx.once(final_reply, binding, "question" if "question" in ctx.triggers else "plain")
-    said = [sent.message] if sent.message else [dig(sent.task, "status", "message")]
-    for each in said:
+    messages = [sent.message] if sent.message else [dig(sent.task, "status", "message")]
+    for each in messages:
         if each is not None:
             role = dig(each, "role")
             check(role == "ROLE_AGENT", "what the agent says has the role of the agent", role, sent.exchange)
@@ -222,9 +222,9 @@ async def the_agent_speaks_as_agent(ctx: Ctx, binding: str) -> None:
 @each_binding
 async def the_user_is_in_the_history_as_user(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(plain_task, binding)
-    ours = sent.exchange.body.decode()
+    request_body = sent.exchange.body.decode()
     for each in as_list(dig(sent.task, "history")):
-        if str(dig(each, "messageId")) in ours:
+        if str(dig(each, "messageId")) in request_body:
             check(dig(each, "role") == "ROLE_USER", "our message has our role", each, sent.exchange)
 
 

@@ -1,4 +1,4 @@
-"""SendStreamingMessage: which events come, and in which order."""
+"""Probes of SendStreamingMessage: its events, and their order."""
 
 from typing import Any, Final
 
@@ -24,13 +24,13 @@ probes: Final = Probes[Agent]()
 
 
 async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
-    """A stream that is about a task, and begins with it."""
-    seen = await shown_stream(ctx, binding, behaviour)
-    if dig(seen.payloads[0], "message") is not None:
+    """Return a stream that begins with a task."""
+    streamed = await shown_stream(ctx, binding, behaviour)
+    if dig(streamed.payloads[0], "message") is not None:
         raise NotObserved("the agent answers with messages, not with tasks", behaviour)
-    if seen.task is None:
-        raise Prerequisite("a stream about a task", seen.payloads[0], seen.exchange)
-    return seen
+    if streamed.task is None:
+        raise Prerequisite("a stream about a task", streamed.payloads[0], streamed.exchange)
+    return streamed
 
 
 async def first_of(stream: EventStream) -> Any:
@@ -44,24 +44,24 @@ async def first_of(stream: EventStream) -> Any:
 
 
 _Content = tuple[str, list[Any]]
-"""The text of an artifact, and its parts that are no text."""
+"""Text of an artifact, and its parts that are not text."""
 
 
-def streamed_artifacts(seen: Streamed) -> list[tuple[str, _Content]]:
-    """Return the artifacts that the pieces of a stream add up to, each with its id, sorted by it."""
-    made = {str(dig(each, "artifactId")): _content(each) for each in as_list(dig(seen.task, "artifacts"))}
-    for update in seen.updates:
+def streamed_artifacts(streamed: Streamed) -> list[tuple[str, _Content]]:
+    """Return the artifacts that the pieces of a stream add up to, as pairs of id and content, sorted by id."""
+    contents = {str(dig(each, "artifactId")): _content(each) for each in as_list(dig(streamed.task, "artifacts"))}
+    for update in streamed.updates:
         artifact = dig(update, "artifact")
         if artifact is not None:
             id = str(dig(artifact, "artifactId"))
-            text, others = made.get(id, ("", [])) if dig(update, "append") is True else ("", [])
+            text, others = contents.get(id, ("", [])) if dig(update, "append") is True else ("", [])
             more = _content(artifact)
-            made[id] = text + more[0], [*others, *more[1]]
-    return sorted(made.items(), key=lambda each: each[0])
+            contents[id] = text + more[0], [*others, *more[1]]
+    return sorted(contents.items(), key=lambda each: each[0])
 
 
 def kept_artifacts(task: Any) -> list[tuple[str, _Content]]:
-    """Return the artifacts of a task in the same form. An artifact that the task has twice is in the list twice."""
+    """Return the artifacts of a task like `streamed_artifacts`. One that the task has twice is in the list twice."""
     found = [(str(dig(each, "artifactId")), _content(each)) for each in as_list(dig(task, "artifacts"))]
     return sorted(found, key=lambda each: each[0])
 
@@ -87,72 +87,77 @@ async def stream_is_an_event_stream(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def stream_begins_with_the_task(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(stream_message, binding, "plain")
-    first = seen.payloads[0]
+    streamed = await ctx.once(stream_message, binding, "plain")
+    first = streamed.payloads[0]
     is_start = dig(first, "task") is not None or dig(first, "message") is not None
-    check(is_start, "the first event is a task or a message", first, seen.exchange)
+    check(is_start, "the first event is a task or a message", first, streamed.exchange)
 
 
 @probes.add
 @each_binding
 async def after_the_task_come_updates(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "stream")
-    for each in seen.payloads[1:]:
-        check(dig(each, "message") is None, "status and artifact updates only", each, seen.exchange)
+    streamed = await ctx.once(task_stream, binding, "stream")
+    for each in streamed.payloads[1:]:
+        check(dig(each, "message") is None, "status and artifact updates only", each, streamed.exchange)
 
 
 @probes.add
 @each_binding
 async def stream_of_a_message_is_one_event(ctx: Ctx, binding: str) -> None:
-    seen = await shown_stream(ctx, binding, "message")
-    check(dig(seen.payloads[0], "message") is not None, "a message", seen.payloads[0], seen.exchange)
-    check(len(seen.payloads) == 1 and seen.exchange.is_ended, "nothing after it", seen.payloads, seen.exchange)
+    streamed = await shown_stream(ctx, binding, "message")
+    check(dig(streamed.payloads[0], "message") is not None, "a message", streamed.payloads[0], streamed.exchange)
+    check(
+        len(streamed.payloads) == 1 and streamed.exchange.is_ended,
+        "nothing after it",
+        streamed.payloads,
+        streamed.exchange,
+    )
 
 
 @probes.add
 @each_binding
 async def stream_ends_with_the_task(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "plain")
-    last = seen.states[-1] if seen.states else None
-    check(last in TERMINAL | INTERRUPTED, "the last state told has ended the task, or waits", last, seen.exchange)
+    streamed = await ctx.once(task_stream, binding, "plain")
+    last = streamed.states[-1] if streamed.states else None
+    check(last in TERMINAL | INTERRUPTED, "the last state told has ended the task, or waits", last, streamed.exchange)
 
 
 @probes.add
 @each_binding
 async def stream_is_closed_at_the_end(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(stream_message, binding, "plain")
-    check(seen.exchange.is_ended, "the agent closes the stream", seen.exchange.error, seen.exchange)
-    check(not seen.rest, "no unfinished event at the end", seen.rest, seen.exchange)
+    streamed = await ctx.once(stream_message, binding, "plain")
+    check(streamed.exchange.is_ended, "the agent closes the stream", streamed.exchange.error, streamed.exchange)
+    check(not streamed.rest, "no unfinished event at the end", streamed.rest, streamed.exchange)
 
 
 @probes.add
 @each_binding
 async def nothing_comes_after_the_end(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "stream")
-    told = [dig(each, "task") or dig(each, "statusUpdate") for each in seen.payloads]
-    ends = [at for at, each in enumerate(told) if state_of(each) in TERMINAL]
-    check(bool(ends), "a terminal state", seen.states, seen.exchange)
-    after = seen.payloads[ends[0] + 1 :]
-    check(not after, "no event after the first terminal state", after, seen.exchange)
+    streamed = await ctx.once(task_stream, binding, "stream")
+    carriers = [dig(each, "task") or dig(each, "statusUpdate") for each in streamed.payloads]
+    ends = [at for at, each in enumerate(carriers) if state_of(each) in TERMINAL]
+    check(bool(ends), "a terminal state", streamed.states, streamed.exchange)
+    after = streamed.payloads[ends[0] + 1 :]
+    check(not after, "no event after the first terminal state", after, streamed.exchange)
 
 
 @probes.add
 @each_binding
 async def updates_are_about_the_task(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "stream")
-    expected = (dig(seen.task, "id"), dig(seen.task, "contextId"))
-    for update in seen.updates:
-        got = (dig(update, "taskId"), dig(update, "contextId"))
-        check(got == expected, f"taskId and contextId of the task, {expected}", got, seen.exchange)
+    streamed = await ctx.once(task_stream, binding, "stream")
+    expected = (dig(streamed.task, "id"), dig(streamed.task, "contextId"))
+    for update in streamed.updates:
+        actual = (dig(update, "taskId"), dig(update, "contextId"))
+        check(actual == expected, f"taskId and contextId of the task, {expected}", actual, streamed.exchange)
 
 
 @probes.add
 @each_binding
 async def stream_adds_up_to_the_task(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "stream")
-    task = await get(await agent_for(ctx, "stream"), binding, str(dig(seen.task, "id")))
-    kept, streamed = kept_artifacts(task), streamed_artifacts(seen)
-    check(kept == streamed, f"the artifacts that were streamed, {streamed}", kept)
+    streamed = await ctx.once(task_stream, binding, "stream")
+    task = await get(await agent_for(ctx, "stream"), binding, str(dig(streamed.task, "id")))
+    artifacts, expected = kept_artifacts(task), streamed_artifacts(streamed)
+    check(artifacts == expected, f"the artifacts that were streamed, {expected}", artifacts)
 
 
 @probes.add
@@ -162,20 +167,20 @@ async def stream_and_task_end_alike(ctx: Ctx, binding: str) -> None:
     for behaviour in ("stream", "question", "fail"):
         if behaviour != "stream" and (behaviour not in ctx.triggers or ctx.triggers[behaviour].is_never):
             continue
-        # Whatever the agent did, its task says the same of it.
-        seen = ends if behaviour == "stream" else await ctx.once(stream_message, binding, behaviour)
-        if seen.task is not None:
-            task = await get(await agent_for(ctx, behaviour), binding, str(dig(seen.task, "id")))
-            last = seen.states[-1] if seen.states else None
+        # The task must report the same end as the stream, even if the agent did not show the behaviour.
+        streamed = ends if behaviour == "stream" else await ctx.once(stream_message, binding, behaviour)
+        if streamed.task is not None:
+            task = await get(await agent_for(ctx, behaviour), binding, str(dig(streamed.task, "id")))
+            last = streamed.states[-1] if streamed.states else None
             check(state_of(task) == last, f"the last state that was streamed, {last}", state_of(task))
 
 
 @probes.add
 @each_binding
 async def pieces_are_appended_to_what_began(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "stream")
-    begun = {str(dig(each, "artifactId")) for each in as_list(dig(seen.task, "artifacts"))}
-    for update in seen.updates:
+    streamed = await ctx.once(task_stream, binding, "stream")
+    begun = {str(dig(each, "artifactId")) for each in as_list(dig(streamed.task, "artifacts"))}
+    for update in streamed.updates:
         id = dig(update, "artifact", "artifactId")
         if id is None:
             continue
@@ -187,9 +192,9 @@ async def pieces_are_appended_to_what_began(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def last_piece_says_so(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "stream")
+    streamed = await ctx.once(task_stream, binding, "stream")
     pieces: dict[str, list[Any]] = {}
-    for update in seen.updates:
+    for update in streamed.updates:
         id = dig(update, "artifact", "artifactId")
         if id is not None:
             pieces.setdefault(str(id), []).append(dig(update, "lastChunk"))
@@ -219,18 +224,18 @@ async def streams_come_as_the_agent_works(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def failure_ends_the_stream(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "fail")
-    last = seen.states[-1] if seen.states else None
-    check(last == "TASK_STATE_FAILED", "a failed task as the last state", last, seen.exchange)
-    check(seen.exchange.is_ended, "the agent closes the stream", seen.exchange.error, seen.exchange)
+    streamed = await ctx.once(task_stream, binding, "fail")
+    last = streamed.states[-1] if streamed.states else None
+    check(last == "TASK_STATE_FAILED", "a failed task as the last state", last, streamed.exchange)
+    check(streamed.exchange.is_ended, "the agent closes the stream", streamed.exchange.error, streamed.exchange)
 
 
 @probes.add
 @each_binding
 async def one_working_task_has_one_end(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "plain")
-    ends = [state for state in seen.states if state in TERMINAL]
-    check(len(ends) == 1, "one terminal state", seen.states, seen.exchange)
+    streamed = await ctx.once(task_stream, binding, "plain")
+    ends = [state for state in streamed.states if state in TERMINAL]
+    check(len(ends) == 1, "one terminal state", streamed.states, streamed.exchange)
 
 
 @probes.add

@@ -1,4 +1,4 @@
-"""SubscribeToTask, in 0.3 tasks/resubscribe."""
+"""Probes of SubscribeToTask, in 0.3 tasks/resubscribe."""
 
 from contextlib import suppress
 from typing import Final
@@ -22,23 +22,23 @@ from babelgate.conformance.wire.http import Unanswered
 
 probes: Final = Probes[Agent]()
 snapshot_probes: Final = Probes[Agent]()
-"""What 1.0 asks beyond 0.3."""
+"""Probes that 1.0 requires and 0.3 does not."""
 
 
 async def end_of(stream: EventStream) -> list[str]:
-    """The states that are told to the end."""
+    """Read a stream to its end and return the states in it."""
     await stream.stream.rest_of_it()
-    told = [dig(each, "task") or dig(each, "statusUpdate") for each in stream.payloads]
-    return [state_of(each) for each in told if each is not None]
+    carriers = [dig(each, "task") or dig(each, "statusUpdate") for each in stream.payloads]
+    return [state_of(each) for each in carriers if each is not None]
 
 
 async def _end(long: Long) -> bool:
-    """Cancel a task at work. Return whether the agent accepted that; if not, the task ends by itself, later."""
+    """Cancel a running task. Return True if the agent accepted the request. If not, the task ends by itself later."""
     return not (await long.binding.call("CancelTask", {"id": long.id})).reason
 
 
 async def _need_end(long: Long, stream: EventStream) -> None:
-    """Check that an open stream should have ended. Raises NotObserved if its task is still at work."""
+    """Check that an open stream should have ended. Raises NotObserved if its task is still running."""
     if not stream.exchange.is_ended and state_of(await long.get()) not in TERMINAL:
         raise NotObserved("the task cannot be cancelled and did not end in time", "long")
 
@@ -83,7 +83,7 @@ async def ended_task_cannot_be_subscribed_to(ctx: Ctx, binding: str) -> None:
 
 
 async def first_reply(stream: EventStream):
-    """What the request is answered: an error may be the answer, or the first event of a stream."""
+    """Return the reply to a subscription, whose error may be the response or the first event of a stream."""
     if stream.exchange.is_stream:
         await stream.next()
     return stream.reply

@@ -1,4 +1,4 @@
-"""What is particular to REST in 0.3, and what both bindings have to agree on."""
+"""Probes of REST in 0.3, and of the agreement between both bindings."""
 
 from typing import Final
 from uuid import uuid4
@@ -16,7 +16,7 @@ _JSON: Final = "application/json"
 
 
 async def rest_of(ctx: Ctx) -> RestBinding:
-    """The binding, of an agent that answers by it: what only refuses is dead."""
+    """Return the binding of an agent that answers by it: the refusals of one that only refuses prove nothing."""
     await ctx.once(plain, "HTTP+JSON")
     binding = (await agent_for(ctx, "plain"))["HTTP+JSON"]
     assert isinstance(binding, RestBinding)
@@ -30,7 +30,7 @@ async def post_message(ctx: Ctx, content: bytes) -> Exchange:
 
 
 def is_refused(exchange: Exchange) -> None:
-    """As the caller's mistake. Raises Failed."""
+    """Raise Failed unless the response is a client error (4xx)."""
     status = exchange.status or 0
     check(400 <= status < 500, "a status between 400 and 499", status, exchange)
 
@@ -92,10 +92,12 @@ def _text(exchange: Exchange) -> str:
 
 
 async def is_same(ctx: Ctx, sent: Reply, binding: str) -> None:
-    """The task is there by another binding, too. Raises Failed."""
-    got = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
-    check(not got.reason, f"the task {sent.task['id']}", got.reason, got.exchange)
-    check(state_of(got.result) == state_of(sent.task), f"the state {state_of(sent.task)}", got.result, got.exchange)
+    """Check that a task is visible through another binding. Raises Failed."""
+    reply = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
+    check(not reply.reason, f"the task {sent.task['id']}", reply.reason, reply.exchange)
+    check(
+        state_of(reply.result) == state_of(sent.task), f"the state {state_of(sent.task)}", reply.result, reply.exchange
+    )
 
 
 @probes.add

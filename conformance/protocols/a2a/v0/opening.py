@@ -1,4 +1,4 @@
-"""How an agent of 0.2.5 to 0.3 is found."""
+"""Detection of agents of A2A 0.2.5 to 0.3."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -19,7 +19,7 @@ DIALECT: Final = Dialect(is_first_generation=True, method=method_of, params=para
 
 
 async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
-    """`url` is where the agent's card is looked for. Raises NotSpoken."""
+    """Find the agent by the card at a URL. Raises NotSpoken."""
     agent = await _find_agent(wire, url)
     if not agent.bindings:
         why = why_not_spoken(agent.card, _transports(agent.card), "JSON-RPC or HTTP+JSON of version 0.x")
@@ -49,21 +49,21 @@ async def _reopen(wire: Wire, url: str) -> Agent:
 
 
 def _bindings(wire: Wire, found: Found) -> tuple[Binding, ...]:
-    """The first of each kind."""
-    made: dict[str, Binding] = {}
+    """Return the first binding of each kind."""
+    by_name: dict[str, Binding] = {}
     for binding in every_binding(wire, found):
-        made.setdefault(binding.name, binding)
-    return tuple(made.values())
+        by_name.setdefault(binding.name, binding)
+    return tuple(by_name.values())
 
 
 def every_binding(wire: Wire, found: Found) -> Iterator[Binding]:
-    """Those over HTTP; that of the card's own url comes first."""
-    seen: set[tuple[str, str]] = set()
+    """Yield the HTTP bindings, starting with that of the card's own URL."""
+    places: set[tuple[str, str]] = set()
     for face in _faces(found.card):
         where, name = dig(face, "url"), dig(face, "transport")
-        if not isinstance(where, str) or (where, str(name)) in seen:
+        if not isinstance(where, str) or (where, str(name)) in places:
             continue
-        seen.add((where, str(name)))
+        places.add((where, str(name)))
         absolute = urljoin(found.exchange.url, where)
         if name == "JSONRPC":
             yield JsonRpcBinding(wire, absolute, DIALECT, {})
@@ -72,7 +72,7 @@ def every_binding(wire: Wire, found: Found) -> Iterator[Binding]:
 
 
 def _faces(card: Any) -> list[Any]:
-    """The interfaces of version 0.x, that of the card's own url first."""
+    """Return the interfaces of version 0.x, starting with that of the card's own URL."""
     version = str(dig(card, "protocolVersion") or "0.3")
     where = dig(card, "url")
     if not isinstance(where, str) or not version.startswith("0."):

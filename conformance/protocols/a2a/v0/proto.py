@@ -1,9 +1,9 @@
-"""The JSON of REST in 0.3, in the words of 1.0 and back.
+"""Conversion of the REST messages of 0.3 to the form of 1.0, and back.
 
-The specification says which paths there are and leaves open which JSON: that of the types, as in JSON-RPC, or that of
-the protocol buffer `a2a.v1`, from whose annotations the paths come. The SDKs for Python write the latter, so requests
-are written in it; answers are read in both. What is not as specified is left as it is: it has been held against the
-schemas before.
+The specification defines the paths and leaves the JSON open. It can be that of the types, as in JSON-RPC, or that of
+the protocol buffer `a2a.v1`, whose annotations define the paths. The Python SDKs write the latter, so requests are
+written in it, and responses are read in both forms. Members that break the specification are passed through, because
+the messages have been validated already.
 """
 
 import base64
@@ -17,19 +17,21 @@ from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
 
 def send_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Of message:send and message:stream. It is always said whether to wait: what holds if it is not is left open."""
-    made = dict(params)
-    if (given := as_object(params.get("message"))) is not None:
-        made["message"] = _message_to(given)
+    """Return the body of message:send and message:stream. It always says whether to wait, because the default is
+    undefined."""
+    body = dict(params)
+    if (caller_message := as_object(params.get("message"))) is not None:
+        body["message"] = _message_to(caller_message)
     configuration = dict(as_object(params.get("configuration")) or {})
     configuration["blocking"] = not configuration.pop("returnImmediately", False)
     if (config := configuration.pop("taskPushNotificationConfig", None)) is not None:
         configuration["pushNotification"] = translation.config_to(config)
-    return {**made, "configuration": configuration}
+    return {**body, "configuration": configuration}
 
 
 def config_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The body that makes a push notification config, with the names that the protocol buffer puts into the path."""
+    """Return the body that creates a push notification config, with the names that the protocol buffer puts into the
+    path."""
     config = translation.config_to({name: value for name, value in params.items() if name != "taskId"})
     parent, id = f"tasks/{params.get('taskId')}", str(config.get("id", ""))
     name = f"{parent}/pushNotificationConfigs/{id}"
@@ -37,20 +39,20 @@ def config_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _message_to(message: Mapping[str, Any]) -> dict[str, Any]:
-    made = {name: value for name, value in message.items() if name != "parts"}
+    body = {name: value for name, value in message.items() if name != "parts"}
     if "parts" in message:
         parts = message["parts"]
-        made["content"] = (
+        body["content"] = (
             [_part_to(as_object(part) or {}) for part in as_list(parts)] if isinstance(parts, list) else parts
         )
-    return made
+    return body
 
 
 def _part_to(part: Mapping[str, Any]) -> dict[str, Any]:
     rest = {"metadata": part["metadata"]} if "metadata" in part else {}
     file = {new: part[old] for old, new in (("filename", "name"), ("mediaType", "mimeType")) if old in part}
     if "raw" in part:
-        # Twice in base64, as the SDKs have it: their field for bytes holds the base64 text of the JSON types.
+        # The content is in base64 twice, as in the SDKs: their bytes field holds the base64 text of the JSON types.
         twice = base64.b64encode(str(part["raw"]).encode()).decode()
         return {"file": {"fileWithBytes": twice, **file}, **rest}
     if "url" in part:
@@ -79,71 +81,71 @@ def result_of(operation: str, result: Any) -> Any:
 
 
 def event_of(event: Any) -> Any:
-    """A StreamResponse of either JSON, or None for what is none."""
-    given = as_object(event) or {}
-    if "kind" in given:
-        return translation.event_of(given)
-    if "task" in given:
-        return {"task": task_of(given["task"])}
-    if "message" in given:
-        return {"message": _message_of(given["message"])}
-    if (update := as_object(given.get("statusUpdate"))) is not None:
+    """Return a StreamResponse for an event in either form of JSON, or None if it is not one."""
+    members = as_object(event) or {}
+    if "kind" in members:
+        return translation.event_of(members)
+    if "task" in members:
+        return {"task": task_of(members["task"])}
+    if "message" in members:
+        return {"message": _message_of(members["message"])}
+    if (update := as_object(members.get("statusUpdate"))) is not None:
         return {"statusUpdate": _with_status(update)}
-    if (update := as_object(given.get("artifactUpdate"))) is not None:
+    if (update := as_object(members.get("artifactUpdate"))) is not None:
         return {"artifactUpdate": {**update, "artifact": _with_parts(as_object(update.get("artifact")) or {})}}
     return None
 
 
 def task_of(task: Any) -> Any:
-    if (given := as_object(task)) is None:
+    if (members := as_object(task)) is None:
         return task
-    if "kind" in given:
-        return translation.task_of(given)
-    made = _with_status(given)
-    if "artifacts" in given:
-        made["artifacts"] = [_with_parts(as_object(each) or {}) for each in as_list(given["artifacts"])]
-    if "history" in given:
-        made["history"] = [_message_of(each) for each in as_list(given["history"])]
-    return made
+    if "kind" in members:
+        return translation.task_of(members)
+    converted = _with_status(members)
+    if "artifacts" in members:
+        converted["artifacts"] = [_with_parts(as_object(each) or {}) for each in as_list(members["artifacts"])]
+    if "history" in members:
+        converted["history"] = [_message_of(each) for each in as_list(members["history"])]
+    return converted
 
 
-def _with_status(given: Mapping[str, Any]) -> dict[str, Any]:
-    status = dict(as_object(given.get("status")) or {})
-    if status.get("state") == "TASK_STATE_CANCELLED":  # two Ls in this revision alone
+def _with_status(carrier: Mapping[str, Any]) -> dict[str, Any]:
+    status = dict(as_object(carrier.get("status")) or {})
+    if status.get("state") == "TASK_STATE_CANCELLED":  # Only this revision spells it with two Ls.
         status["state"] = "TASK_STATE_CANCELED"
     if "message" in status:
         status["message"] = _message_of(status["message"])
-    return {**given, "status": status}
+    return {**carrier, "status": status}
 
 
 def _message_of(message: Any) -> Any:
-    if (given := as_object(message)) is None:
+    if (members := as_object(message)) is None:
         return message
-    made = {name: value for name, value in given.items() if name != "content"}
-    return {**made, "parts": [_part_of(each) for each in as_list(given.get("content"))]}
+    converted = {name: value for name, value in members.items() if name != "content"}
+    return {**converted, "parts": [_part_of(each) for each in as_list(members.get("content"))]}
 
 
-def _with_parts(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {**given, "parts": [_part_of(each) for each in as_list(given.get("parts"))]}
+def _with_parts(carrier: Mapping[str, Any]) -> dict[str, Any]:
+    return {**carrier, "parts": [_part_of(each) for each in as_list(carrier.get("parts"))]}
 
 
 def _part_of(part: Any) -> Any:
-    if (given := as_object(part)) is None:
+    if (members := as_object(part)) is None:
         return part
-    rest = {"metadata": given["metadata"]} if "metadata" in given else {}
-    if (file := as_object(given.get("file"))) is not None:
+    rest = {"metadata": members["metadata"]} if "metadata" in members else {}
+    if (file := as_object(members.get("file"))) is not None:
         names = {"fileWithUri": "url", "name": "filename", "mimeType": "mediaType"}
-        made = {names[name]: value for name, value in file.items() if name in names}
+        converted = {names[name]: value for name, value in file.items() if name in names}
         if "fileWithBytes" in file:
-            made["raw"] = _once(str(file["fileWithBytes"]))
-        return {**made, **rest}
-    if (data := as_object(given.get("data"))) is not None:
+            converted["raw"] = _once(str(file["fileWithBytes"]))
+        return {**converted, **rest}
+    if (data := as_object(members.get("data"))) is not None:
         return {"data": data.get("data"), **rest}
     return part
 
 
 def _once(encoded: str) -> str:
-    """What is in base64 twice, as the SDKs write it, once; and what is in it once, as it is."""
+    """Return the content in base64 once, if it is in base64 twice as in the SDKs; otherwise return it unchanged."""
     try:
         inner = base64.b64decode(encoded, validate=True)
         base64.b64decode(inner, validate=True)
@@ -154,10 +156,10 @@ def _once(encoded: str) -> str:
 
 def _config_of(config: Any) -> Any:
     name = str(dig(config, "name") or "")
-    given = as_object(dig(config, "pushNotificationConfig"))
-    if given is None or not name:
+    inner = as_object(dig(config, "pushNotificationConfig"))
+    if inner is None or not name:
         return translation.result_of("GetTaskPushNotificationConfig", config)
     segments = name.split("/")
     task, id = (segments[1], segments[3]) if len(segments) == 4 else ("", "")
-    made = {**given, "id": given.get("id") or id, "taskId": task}
-    return translation.result_of("GetTaskPushNotificationConfig", {"taskId": task, "pushNotificationConfig": made})
+    merged = {**inner, "id": inner.get("id") or id, "taskId": task}
+    return translation.result_of("GetTaskPushNotificationConfig", {"taskId": task, "pushNotificationConfig": merged})

@@ -1,4 +1,4 @@
-"""The REST binding of 0.3, which is below `/v1` of an interface's URL."""
+"""REST binding of 0.3, below `/v1` of an interface's URL."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -40,7 +40,7 @@ _MEANINGS: Final[Mapping[int, frozenset[str]]] = {
     501: frozenset({"UNSUPPORTED_OPERATION", "PUSH_NOTIFICATION_NOT_SUPPORTED", "EXTENDED_AGENT_CARD_NOT_CONFIGURED"}),
     **dict.fromkeys((400, 422), frozenset(CODES.values()) - {"TASK_NOT_FOUND", "INTERNAL"}),
 }
-"""What an error may mean by its status alone: 0.3 does not say how an error of A2A looks in REST."""
+"""Possible reasons of an error, by its status: 0.3 does not define how REST reports an error of A2A."""
 
 
 class RestBinding:
@@ -55,7 +55,7 @@ class RestBinding:
         self.root = self.url if self.url.endswith("/v1") else f"{self.url}/v1"
 
     def place(self, operation: str, params: Mapping[str, Any]) -> tuple[str, str, dict[str, Any] | None]:
-        """Method, URL and body of an operation."""
+        """Return the method, URL and body of an operation."""
         method, path = PATHS[operation]
         rest = dict(params)
         for name in ("taskId", "id"):
@@ -148,7 +148,7 @@ class RestBinding:
 
 
 def _reason(body: Any) -> str:
-    """Of an error, where its body tells one: the code of JSON-RPC, or the ErrorInfo of 1.0."""
+    """Return the reason in an error body, by its JSON-RPC code or the ErrorInfo of 1.0, or an empty string."""
     error = as_object(dig(body, "error")) or body
     code = dig(error, "code")
     return reason_of(error) or (CODES.get(code, "") if isinstance(code, int) else "")

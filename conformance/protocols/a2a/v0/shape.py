@@ -1,4 +1,4 @@
-"""What 0.3 has and 1.0 has no more: `final`, the card's url and transports, errors and results of its own form."""
+"""Probes of features that 0.3 has and 1.0 removed: `final`, the card's URL and transports, and the form of results."""
 
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,43 +28,53 @@ def is_final(event: Any) -> bool:
 @probes.add
 @each_binding
 async def last_update_is_final(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "stream")
-    check(is_final(seen.payloads[-1]), "a status update with final: true at the end", seen.payloads[-1], seen.exchange)
+    streamed = await ctx.once(task_stream, binding, "stream")
+    check(
+        is_final(streamed.payloads[-1]),
+        "a status update with final: true at the end",
+        streamed.payloads[-1],
+        streamed.exchange,
+    )
 
 
 @probes.add
 @each_binding
 async def only_the_last_update_is_final(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "stream")
-    early = [each for each in seen.payloads[:-1] if is_final(each)]
-    check(not early, "final: true on the last event alone", early, seen.exchange)
+    streamed = await ctx.once(task_stream, binding, "stream")
+    early = [each for each in streamed.payloads[:-1] if is_final(each)]
+    check(not early, "final: true on the last event alone", early, streamed.exchange)
 
 
 @probes.add
 @each_binding
 async def failure_is_final(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "fail")
-    check(is_final(seen.payloads[-1]), "a status update with final: true at the end", seen.payloads[-1], seen.exchange)
+    streamed = await ctx.once(task_stream, binding, "fail")
+    check(
+        is_final(streamed.payloads[-1]),
+        "a status update with final: true at the end",
+        streamed.payloads[-1],
+        streamed.exchange,
+    )
 
 
 @probes.add
 @each_binding
 async def question_is_final(ctx: Ctx, binding: str) -> None:
-    seen = await shown_stream(ctx, binding, "question")
-    updates = [each for each in seen.payloads if state_of(dig(each, "statusUpdate")) == "TASK_STATE_INPUT_REQUIRED"]
+    streamed = await shown_stream(ctx, binding, "question")
+    updates = [each for each in streamed.payloads if state_of(dig(each, "statusUpdate")) == "TASK_STATE_INPUT_REQUIRED"]
     if not updates:
         raise NotObserved("the stream did not tell the question as a status update", "question")
-    check(is_final(updates[-1]), "final: true, since the stream goes no further", updates[-1], seen.exchange)
+    check(is_final(updates[-1]), "final: true, since the stream goes no further", updates[-1], streamed.exchange)
 
 
 @probes.add
 @each_binding
 async def work_is_not_final(ctx: Ctx, binding: str) -> None:
-    seen = await ctx.once(task_stream, binding, "stream")
-    for each in seen.payloads:
+    streamed = await ctx.once(task_stream, binding, "stream")
+    for each in streamed.payloads:
         if is_final(each):
             state = state_of(dig(each, "statusUpdate"))
-            check(state in TERMINAL, "final: true with a state that ends the task", each, seen.exchange)
+            check(state in TERMINAL, "final: true with a state that ends the task", each, streamed.exchange)
 
 
 @probes.add
@@ -88,7 +98,7 @@ def _hello(ctx: Ctx) -> dict[str, Any]:
     return {"message": message(ctx.triggers["plain"].text)}
 
 
-# The card
+# Agent card
 
 
 @probes.add
@@ -139,16 +149,16 @@ async def every_transport_answers(ctx: Ctx) -> None:
 async def card_security_names_schemes(ctx: Ctx) -> None:
     card = card_of(ctx)
     schemes = as_object(dig(card, "securitySchemes")) or {}
-    asked = [*as_list(dig(card, "security"))]
-    asked += [each for skill in as_list(dig(card, "skills")) for each in as_list(dig(skill, "security"))]
-    for each in asked:
+    security = [*as_list(dig(card, "security"))]
+    security += [each for skill in as_list(dig(card, "skills")) for each in as_list(dig(skill, "security"))]
+    for each in security:
         for name in as_object(each) or {}:
             check(name in schemes, f"a scheme {name} in securitySchemes", list(schemes), ctx.target.found.exchange)
 
 
 @probes.add
 async def card_is_where_it_was(ctx: Ctx) -> None:
-    """0.2 looked for it at agent.json."""
+    """Look for a card at agent.json, where clients of 0.2 expect it."""
     card_of(ctx)
     found = ctx.target.found.exchange.url
     old = found.replace("agent-card.json", "agent.json")
@@ -165,8 +175,8 @@ async def card_is_where_it_was(ctx: Ctx) -> None:
 
 @probes.add
 async def config_can_be_read_without_its_id(ctx: Ctx) -> None:
-    made = await ctx.once(create_config, _RPC)
+    configured = await ctx.once(create_config, _RPC)
     binding = await rpc_of(ctx)
-    answer = await binding.rpc.call("tasks/pushNotificationConfig/get", {"id": made.task})
+    answer = await binding.rpc.call("tasks/pushNotificationConfig/get", {"id": configured.task})
     config = result_of("GetTaskPushNotificationConfig", answer.result)
     check(bool(dig(config, "url")), "a config of the task", answer.body, answer.exchange)

@@ -1,6 +1,6 @@
-"""The words of 0.3 in those of 1.0, and back: for probes that both revisions share.
+"""Conversion between the messages of 0.3 and those of 1.0, for probes that both revisions share.
 
-What is not as specified is left as it is: the messages have been held against their schemas before.
+Members that break the specification are passed through, because the messages have been validated already.
 """
 
 from collections.abc import Mapping
@@ -45,26 +45,26 @@ def params_of(operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _send_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    made = dict(params)
+    body = dict(params)
     if as_object(params.get("message")) is not None:
-        made["message"] = _message_to(params["message"])
-    if (given := as_object(params.get("configuration"))) is not None:
-        configuration = dict(given)
+        body["message"] = _message_to(params["message"])
+    if (settings := as_object(params.get("configuration"))) is not None:
+        configuration = dict(settings)
         if "returnImmediately" in configuration:
             configuration["blocking"] = not configuration.pop("returnImmediately")
         if (config := configuration.pop("taskPushNotificationConfig", None)) is not None:
             configuration["pushNotificationConfig"] = config_to(config)
-        made["configuration"] = configuration
-    return made
+        body["configuration"] = configuration
+    return body
 
 
 def _message_to(message: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {"kind": "message", **message}
-    if "role" in made:
-        made["role"] = {"ROLE_USER": "user", "ROLE_AGENT": "agent"}.get(str(made["role"]), made["role"])
-    if isinstance(made.get("parts"), list):  # or it is wrong on purpose
-        made["parts"] = [_part_to(as_object(part) or {}) for part in as_list(made["parts"])]
-    return made
+    body: dict[str, Any] = {"kind": "message", **message}
+    if "role" in body:
+        body["role"] = {"ROLE_USER": "user", "ROLE_AGENT": "agent"}.get(str(body["role"]), body["role"])
+    if isinstance(body.get("parts"), list):  # Otherwise it is intentionally invalid.
+        body["parts"] = [_part_to(as_object(part) or {}) for part in as_list(body["parts"])]
+    return body
 
 
 def _part_to(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,12 +79,12 @@ def _part_to(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_to(config: Mapping[str, Any]) -> dict[str, Any]:
-    made = dict(config)
-    if (given := as_object(made.get("authentication"))) is not None:
-        authentication = dict(given)
+    body = dict(config)
+    if (auth_settings := as_object(body.get("authentication"))) is not None:
+        authentication = dict(auth_settings)
         authentication["schemes"] = [authentication.pop("scheme", "")]
-        made["authentication"] = authentication
-    return made
+        body["authentication"] = authentication
+    return body
 
 
 # To 1.0
@@ -105,7 +105,7 @@ def result_of(operation: str, result: Any) -> Any:
 
 
 def event_of(result: Any) -> Any:
-    """A StreamResponse; its status updates have `final` beside what they have in 1.0."""
+    """Return a StreamResponse. Its status updates keep the member `final`, which 1.0 does not have."""
     match dig(result, "kind"):
         case "task":
             return {"task": task_of(result)}
@@ -121,35 +121,35 @@ def event_of(result: Any) -> Any:
 
 
 def task_of(task: Any) -> Any:
-    if (given := as_object(task)) is None:
+    if (members := as_object(task)) is None:
         return task
-    made = _with_status(given)
-    if "artifacts" in given:
-        made["artifacts"] = [_with_parts(as_object(each) or {}) for each in as_list(given["artifacts"])]
-    if "history" in given:
-        made["history"] = [_message_of(each) for each in as_list(given["history"])]
-    return made
+    converted = _with_status(members)
+    if "artifacts" in members:
+        converted["artifacts"] = [_with_parts(as_object(each) or {}) for each in as_list(members["artifacts"])]
+    if "history" in members:
+        converted["history"] = [_message_of(each) for each in as_list(members["history"])]
+    return converted
 
 
-def _with_status(given: Mapping[str, Any]) -> dict[str, Any]:
-    status = dict(as_object(given.get("status")) or {})
+def _with_status(carrier: Mapping[str, Any]) -> dict[str, Any]:
+    status = dict(as_object(carrier.get("status")) or {})
     if isinstance(state := status.get("state"), str) and not state.startswith("TASK_STATE_"):
         status["state"] = f"TASK_STATE_{state.upper().replace('-', '_')}"
     if "message" in status:
         status["message"] = _message_of(status["message"])
-    return {**given, "status": status}
+    return {**carrier, "status": status}
 
 
 def _message_of(message: Any) -> Any:
-    if (given := as_object(message)) is None:
+    if (members := as_object(message)) is None:
         return message
-    made = _with_parts(given)
-    made["role"] = {"user": "ROLE_USER", "agent": "ROLE_AGENT"}.get(str(given.get("role")), given.get("role"))
-    return made
+    converted = _with_parts(members)
+    converted["role"] = {"user": "ROLE_USER", "agent": "ROLE_AGENT"}.get(str(members.get("role")), members.get("role"))
+    return converted
 
 
-def _with_parts(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {**given, "parts": [_part_of(each) for each in as_list(given.get("parts"))]}
+def _with_parts(carrier: Mapping[str, Any]) -> dict[str, Any]:
+    return {**carrier, "parts": [_part_of(each) for each in as_list(carrier.get("parts"))]}
 
 
 def _part_of(part: Any) -> Any:
@@ -161,11 +161,11 @@ def _part_of(part: Any) -> Any:
 
 
 def _config_of(config: Any) -> Any:
-    given = as_object(dig(config, "pushNotificationConfig"))
-    if given is None:
+    inner = as_object(dig(config, "pushNotificationConfig"))
+    if inner is None:
         return config
-    made = {**given, "taskId": dig(config, "taskId")}
-    schemes = as_list(dig(given, "authentication", "schemes"))
+    converted = {**inner, "taskId": dig(config, "taskId")}
+    schemes = as_list(dig(inner, "authentication", "schemes"))
     if schemes:
-        made["authentication"] = {"scheme": schemes[0], "credentials": dig(given, "authentication", "credentials")}
-    return made
+        converted["authentication"] = {"scheme": schemes[0], "credentials": dig(inner, "authentication", "credentials")}
+    return converted

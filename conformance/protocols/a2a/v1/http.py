@@ -1,4 +1,4 @@
-"""What is particular to a binding of 1.0, and what both have to agree on."""
+"""Probes of the bindings of 1.0, and of the agreement between both."""
 
 from typing import Any, Final
 from uuid import uuid4
@@ -90,8 +90,8 @@ async def rest_errors_say_their_reason(ctx: Ctx) -> None:
 async def rest_errors_say_their_status(ctx: Ctx) -> None:
     rest = await rest_of(ctx)
     reply = await rest.call("GetTask", {"id": str(uuid4())})
-    got = dig(reply.exchange.json, "error", "code")
-    check(got == reply.exchange.status, f"the code {reply.exchange.status} in the body", got, reply.exchange)
+    code = dig(reply.exchange.json, "error", "code")
+    check(code == reply.exchange.status, f"the code {reply.exchange.status} in the body", code, reply.exchange)
 
 
 @probes.add
@@ -166,10 +166,12 @@ async def rest_events_are_bare(ctx: Ctx) -> None:
 
 
 async def is_same(ctx: Ctx, sent: Reply, binding: str) -> None:
-    """The task is there by another binding, too. Raises Failed."""
-    got = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
-    check(not got.reason, f"the task {sent.task['id']}", got.reason, got.exchange)
-    check(state_of(got.result) == state_of(sent.task), f"the state {state_of(sent.task)}", got.result, got.exchange)
+    """Check that a task is visible through another binding. Raises Failed."""
+    reply = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
+    check(not reply.reason, f"the task {sent.task['id']}", reply.reason, reply.exchange)
+    check(
+        state_of(reply.result) == state_of(sent.task), f"the state {state_of(sent.task)}", reply.result, reply.exchange
+    )
 
 
 @probes.add

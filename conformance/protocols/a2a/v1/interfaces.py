@@ -1,4 +1,4 @@
-"""What the card of 1.0 says of interfaces, versions and security."""
+"""Probes of interfaces, versions and security in the card of 1.0."""
 
 import json
 from typing import Any, Final
@@ -52,9 +52,9 @@ async def card_versions_are_major_and_minor(ctx: Ctx) -> None:
 async def card_requirements_name_schemes(ctx: Ctx) -> None:
     schemes = as_object(dig(card_of(ctx), "securitySchemes")) or {}
     skills = as_list(dig(ctx.target.card, "skills"))
-    asked = [*as_list(dig(ctx.target.card, "securityRequirements"))]
-    asked += [each for skill in skills for each in as_list(dig(skill, "securityRequirements"))]
-    for each in asked:
+    requirements = [*as_list(dig(ctx.target.card, "securityRequirements"))]
+    requirements += [each for skill in skills for each in as_list(dig(skill, "securityRequirements"))]
+    for each in requirements:
         for name in as_object(dig(each, "schemes")) or {}:
             check(name in schemes, f"a scheme {name} in securitySchemes", list(schemes), ctx.target.found.exchange)
 

@@ -1,4 +1,4 @@
-"""ListTasks."""
+"""Probes of ListTasks."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,7 +18,7 @@ _NUMBER: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """A context of its own, with some tasks in it, the oldest first."""
+    """Context with several tasks, the oldest first. No other tasks are in it."""
 
     binding: Binding
     context: str
@@ -38,7 +38,7 @@ async def shelf(ctx: Ctx, binding: str) -> Shelf:
     await ctx.once(plain_task, binding)
     agent = await agent_for(ctx, "plain")
     tasks: list[Any] = []
-    # The agent's own context, since one of the caller's may be refused.
+    # The agent chooses the context, because it may refuse one of the caller's.
     start = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text)})
     context = context_of(start)
     tasks.append(start.task)
@@ -58,45 +58,52 @@ def ids_of(reply: Reply) -> list[str]:
 @probes.add
 @each_binding
 async def list_has_the_tasks(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.list()
-    found = [id for id in ids_of(reply) if id in kept.ids]
-    check(sorted(found) == sorted(kept.ids), f"the tasks {kept.ids}, each once", ids_of(reply), reply.exchange)
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.list()
+    found = [id for id in ids_of(reply) if id in full_shelf.ids]
+    check(
+        sorted(found) == sorted(full_shelf.ids), f"the tasks {full_shelf.ids}, each once", ids_of(reply), reply.exchange
+    )
 
 
 @probes.add
 @each_binding
 async def list_is_of_the_context(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.list()
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.list()
     contexts = {str(dig(each, "contextId")) for each in as_list(dig(reply.result, "tasks"))}
-    check(contexts <= {kept.context}, f"tasks of the context {kept.context} alone", sorted(contexts), reply.exchange)
+    check(
+        contexts <= {full_shelf.context},
+        f"tasks of the context {full_shelf.context} alone",
+        sorted(contexts),
+        reply.exchange,
+    )
 
 
 @probes.add
 @each_binding
 async def list_of_an_unknown_context_is_empty(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.list(contextId=str(uuid4()))
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.list(contextId=str(uuid4()))
     check(ids_of(reply) == [], "no task", ids_of(reply), reply.exchange)
 
 
 @probes.add
 @each_binding
 async def list_is_of_the_state(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    state = state_of(dig((await kept.list()).result, "tasks", 0))
-    reply = await kept.list(status=state)
-    check(sorted(ids_of(reply)) == sorted(kept.ids), f"the tasks that are {state}", ids_of(reply), reply.exchange)
-    none = await kept.list(status="TASK_STATE_REJECTED" if "REJECTED" not in state else "TASK_STATE_FAILED")
+    full_shelf = await ctx.once(shelf, binding)
+    state = state_of(dig((await full_shelf.list()).result, "tasks", 0))
+    reply = await full_shelf.list(status=state)
+    check(sorted(ids_of(reply)) == sorted(full_shelf.ids), f"the tasks that are {state}", ids_of(reply), reply.exchange)
+    none = await full_shelf.list(status="TASK_STATE_REJECTED" if "REJECTED" not in state else "TASK_STATE_FAILED")
     check(ids_of(none) == [], "no task of another state", ids_of(none), none.exchange)
 
 
 @probes.add
 @each_binding
 async def newest_tasks_come_first(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.list()
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.list()
     times = [str(dig(each, "status", "timestamp")) for each in as_list(dig(reply.result, "tasks"))]
     if "None" in times:
         raise NotObserved("the tasks have no timestamps to order them by")
@@ -106,8 +113,8 @@ async def newest_tasks_come_first(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def page_size_is_kept(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.list(pageSize=2)
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.list(pageSize=2)
     check(len(ids_of(reply)) <= 2, "at most two tasks", ids_of(reply), reply.exchange)
     check(dig(reply.result, "pageSize") == 2, "pageSize 2 in the answer", dig(reply.result, "pageSize"), reply.exchange)
 
@@ -115,23 +122,23 @@ async def page_size_is_kept(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def pages_give_each_task_once(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    seen: list[str] = []
+    full_shelf = await ctx.once(shelf, binding)
+    ids: list[str] = []
     token = ""
     for _ in range(_NUMBER + 2):
-        reply = await kept.list(pageSize=1, **({"pageToken": token} if token else {}))
-        seen += ids_of(reply)
+        reply = await full_shelf.list(pageSize=1, **({"pageToken": token} if token else {}))
+        ids += ids_of(reply)
         token = str(dig(reply.result, "nextPageToken") or "")
         if not token:
             break
-    check(sorted(seen) == sorted(kept.ids), f"each of {kept.ids} once", seen)
+    check(sorted(ids) == sorted(full_shelf.ids), f"each of {full_shelf.ids} once", ids)
 
 
 @probes.add
 @each_binding
 async def last_page_says_so(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.list(pageSize=100)
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.list(pageSize=100)
     token = dig(reply.result, "nextPageToken")
     check(token == "", "an empty nextPageToken", token, reply.exchange)
 
@@ -139,8 +146,8 @@ async def last_page_says_so(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def total_is_of_all_pages(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.list(pageSize=1)
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.list(pageSize=1)
     total = dig(reply.result, "totalSize")
     check(total == _NUMBER, f"totalSize {_NUMBER}", total, reply.exchange)
 
@@ -148,21 +155,21 @@ async def total_is_of_all_pages(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def page_size_out_of_bounds_is_refused(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
+    full_shelf = await ctx.once(shelf, binding)
     for size in (0, 101, -1):
-        params = {"contextId": kept.context, "pageSize": size}
-        bad_request(await kept.binding.call("ListTasks", params, is_valid=False))
+        params = {"contextId": full_shelf.context, "pageSize": size}
+        bad_request(await full_shelf.binding.call("ListTasks", params, is_valid=False))
 
 
 @probes.add
 @each_binding
 async def unknown_page_token_is_refused(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    bad_request(await kept.binding.call("ListTasks", {"pageToken": "no token of yours"}))
+    full_shelf = await ctx.once(shelf, binding)
+    bad_request(await full_shelf.binding.call("ListTasks", {"pageToken": "no token of yours"}))
 
 
 def bad_request(reply: Reply) -> None:
-    """Invalid parameters, for which REST has a status and no reason of its own."""
+    """Check for the error of invalid parameters, which in REST has a status and no reason."""
     is_right = reply.reason == "INVALID_PARAMS" or (bool(reply.reason) and reply.exchange.status == 400)
     check(is_right, "the error of invalid parameters", reply.reason_or_result, reply.exchange)
 
@@ -170,16 +177,16 @@ def bad_request(reply: Reply) -> None:
 @probes.add
 @each_binding
 async def unknown_state_is_refused(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    params = {"contextId": kept.context, "status": "TASK_STATE_DAYDREAMING"}
-    bad_request(await kept.binding.call("ListTasks", params, is_valid=False))
+    full_shelf = await ctx.once(shelf, binding)
+    params = {"contextId": full_shelf.context, "status": "TASK_STATE_DAYDREAMING"}
+    bad_request(await full_shelf.binding.call("ListTasks", params, is_valid=False))
 
 
 @probes.add
 @each_binding
 async def artifacts_are_left_out(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.list()
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.list()
     for each in as_list(dig(reply.result, "tasks")):
         check("artifacts" not in each, "tasks without the member artifacts", each, reply.exchange)
 
@@ -187,10 +194,10 @@ async def artifacts_are_left_out(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def artifacts_are_included_if_wanted(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    if not as_list(dig(kept.tasks[0], "artifacts")):
+    full_shelf = await ctx.once(shelf, binding)
+    if not as_list(dig(full_shelf.tasks[0], "artifacts")):
         raise NotObserved("the agent gave no artifact", "plain")
-    reply = await kept.list(includeArtifacts=True)
+    reply = await full_shelf.list(includeArtifacts=True)
     for each in as_list(dig(reply.result, "tasks")):
         check(bool(as_list(dig(each, "artifacts"))), "tasks with their artifacts", each, reply.exchange)
 
@@ -198,8 +205,8 @@ async def artifacts_are_included_if_wanted(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def history_is_limited_in_lists(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.list(historyLength=0)
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.list(historyLength=0)
     for each in as_list(dig(reply.result, "tasks")):
         check(not as_list(dig(each, "history")), "tasks without history", each, reply.exchange)
 
@@ -207,19 +214,19 @@ async def history_is_limited_in_lists(ctx: Ctx, binding: str) -> None:
 @probes.add
 @each_binding
 async def list_is_of_the_time_since(ctx: Ctx, binding: str) -> None:
-    kept = await ctx.once(shelf, binding)
-    late = await kept.list(statusTimestampAfter="2999-01-01T00:00:00Z")
+    full_shelf = await ctx.once(shelf, binding)
+    late = await full_shelf.list(statusTimestampAfter="2999-01-01T00:00:00Z")
     check(ids_of(late) == [], "no task of the future", ids_of(late), late.exchange)
-    early = await kept.list(statusTimestampAfter="2001-01-01T00:00:00Z")
-    check(sorted(ids_of(early)) == sorted(kept.ids), f"the tasks {kept.ids}", ids_of(early), early.exchange)
+    early = await full_shelf.list(statusTimestampAfter="2001-01-01T00:00:00Z")
+    check(sorted(ids_of(early)) == sorted(full_shelf.ids), f"the tasks {full_shelf.ids}", ids_of(early), early.exchange)
 
 
 @probes.add
 @each_binding
 async def anothers_tasks_are_not_listed(ctx: Ctx, binding: str) -> None:
     headers = other(ctx)
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.binding.call("ListTasks", {"contextId": kept.context}, headers=headers)
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.binding.call("ListTasks", {"contextId": full_shelf.context}, headers=headers)
     if not reply.reason:
         check(ids_of(reply) == [], "no task of another caller", ids_of(reply), reply.exchange)
 
@@ -228,7 +235,7 @@ async def anothers_tasks_are_not_listed(ctx: Ctx, binding: str) -> None:
 @each_binding
 async def lists_without_a_filter_are_ones_own(ctx: Ctx, binding: str) -> None:
     headers = other(ctx)
-    kept = await ctx.once(shelf, binding)
-    reply = await kept.binding.call("ListTasks", {"pageSize": 100}, headers=headers)
-    found = set(ids_of(reply)) & set(kept.ids)
+    full_shelf = await ctx.once(shelf, binding)
+    reply = await full_shelf.binding.call("ListTasks", {"pageSize": 100}, headers=headers)
+    found = set(ids_of(reply)) & set(full_shelf.ids)
     check(not found, "no task of another caller", sorted(found), reply.exchange)

@@ -1,4 +1,4 @@
-"""How an agent of 1.0 is found."""
+"""Detection of agents of A2A 1.0."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -24,7 +24,7 @@ DIALECT: Final = Dialect(
 
 
 async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
-    """`url` is where the agent's card is looked for. Raises NotSpoken."""
+    """Find the agent by the card at a URL. Raises NotSpoken."""
     agent = await _find_agent(wire, url)
     if not agent.bindings:
         why = why_not_spoken(agent.card, transports_of(agent.card), "interface of version 1.x")
@@ -53,15 +53,15 @@ async def _reopen(wire: Wire, url: str) -> Agent:
 
 
 def _bindings(wire: Wire, found: Found) -> tuple[Binding, ...]:
-    """The first of each kind."""
-    made: dict[str, Binding] = {}
+    """Return the first binding of each kind."""
+    by_name: dict[str, Binding] = {}
     for binding in every_binding(wire, found):
-        made.setdefault(binding.name, binding)
-    return tuple(made.values())
+        by_name.setdefault(binding.name, binding)
+    return tuple(by_name.values())
 
 
 def every_binding(wire: Wire, found: Found) -> Iterator[Binding]:
-    """Those over HTTP, of versions 1.x."""
+    """Yield the HTTP bindings of versions 1.x."""
     headers = headers_of(found.card)
     for each in as_list(dig(found.card, "supportedInterfaces")):
         where, name = dig(each, "url"), dig(each, "protocolBinding")
@@ -74,18 +74,21 @@ def every_binding(wire: Wire, found: Found) -> Iterator[Binding]:
 
 
 def transports_of(card: Any) -> list[Any]:
-    """The bindings of versions 1.x that the card names."""
+    """Return the bindings of versions 1.x in the card."""
     return [dig(each, "protocolBinding") for each in as_list(dig(card, "supportedInterfaces")) if _is_of_1_0(each)]
 
 
 def _is_of_1_0(interface: Any) -> bool:
-    """Return whether an interface speaks 1.x. One without a version breaks the specification (4.4.6), and is judged:
-    only cards of 1.0 have interfaces of this form."""
+    """Return True if an interface speaks 1.x.
+
+    An interface without a version breaks the specification (4.4.6) and is judged, because only cards of 1.0 have
+    interfaces of this form.
+    """
     return str(dig(interface, "protocolVersion") or "1.0").startswith("1")
 
 
 def headers_of(card: Any) -> dict[str, str]:
-    """Of every request: the version, and the extensions that the card requires."""
+    """Return the headers of every request: the version, and the extensions that the card requires."""
     extensions = as_list(dig(card, "capabilities", "extensions"))
     required = [str(dig(each, "uri")) for each in extensions if dig(each, "required") is True]
     return {"A2A-Version": "1.0", **({"A2A-Extensions": ",".join(required)} if required else {})}

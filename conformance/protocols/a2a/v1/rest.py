@@ -1,4 +1,4 @@
-"""The REST binding of 1.0."""
+"""REST binding of 1.0."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ PATHS: Final[Mapping[str, tuple[str, str]]] = {
     "GetTask": ("GET", "/tasks/{id}"),
     "ListTasks": ("GET", "/tasks"),
     "CancelTask": ("POST", "/tasks/{id}:cancel"),
-    # Or POST: see `find_subscription_method`.
+    # POST is possible too: see `find_subscription_method`.
     "SubscribeToTask": ("GET", "/tasks/{id}:subscribe"),
     "CreateTaskPushNotificationConfig": ("POST", "/tasks/{taskId}/pushNotificationConfigs"),
     "GetTaskPushNotificationConfig": ("GET", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
@@ -38,7 +38,7 @@ class RestBinding:
         self.headers = headers
 
     def place(self, operation: str, params: Mapping[str, Any]) -> tuple[str, str, dict[str, Any] | None]:
-        """Method, URL and body of an operation."""
+        """Return the method, URL and body of an operation."""
         method, path = PATHS[operation]
         rest = dict(params)
         for name in ("taskId", "id"):

@@ -1,4 +1,4 @@
-"""Versions, extensions, and what goes in headers."""
+"""Probes of versions, extensions, and their headers."""
 
 from typing import Final
 from uuid import uuid4

@@ -74,8 +74,8 @@ async def run_names_its_agent(ctx: Ctx) -> None:
         thread_id = await ctx.target.new_thread()
         body = ctx.target.body(trigger_for(ctx, "plain"))
         exchange = await ctx.target.create(layout, thread_id, body)
-        told = f"the agent_id {body.get('agent_id')} ({layout.name})"
-        check(dig(exchange.json, "agent_id") == body.get("agent_id"), told, exchange.json, exchange)
+        expected = f"the agent_id {body.get('agent_id')} ({layout.name})"
+        check(dig(exchange.json, "agent_id") == body.get("agent_id"), expected, exchange.json, exchange)
 
 
 async def _search(ctx: Ctx, **fields: object) -> Exchange:

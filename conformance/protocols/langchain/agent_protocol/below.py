@@ -1,10 +1,10 @@
-"""Probes of what the README's layout alone has: runs beside others of their thread, and runs that begin later."""
+"""Probes for the README layout only: runs on a busy thread, and runs that begin later."""
 
 from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.agent_protocol.opening import README
-from babelgate.conformance.protocols.langchain.scenes import at_work, run_and_wait, run_of
+from babelgate.conformance.protocols.langchain.scenes import long_run, run_and_wait, run_of
 from babelgate.conformance.protocols.langchain.server import Ctx, Server, trigger_for
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import dig
@@ -14,7 +14,7 @@ probes: Final = Probes[Server]()
 
 @probes.add
 async def next_run_can_queue(ctx: Ctx) -> None:
-    async with at_work(ctx, README) as (thread_id, run_id, _):
+    async with long_run(ctx, README) as (thread_id, run_id, _):
         body = ctx.target.body(trigger_for(ctx, "plain"), multitask_strategy="enqueue")
         created = await ctx.target.create(README, thread_id, body)
         second = run_of(created)
@@ -28,7 +28,7 @@ async def next_run_can_queue(ctx: Ctx) -> None:
 
 @probes.add
 async def next_run_can_interrupt(ctx: Ctx) -> None:
-    async with at_work(ctx, README) as (thread_id, run_id, _):
+    async with long_run(ctx, README) as (thread_id, run_id, _):
         body = ctx.target.body(trigger_for(ctx, "plain"), multitask_strategy="interrupt")
         created = await ctx.target.create(README, thread_id, body)
         exchange = await ctx.target.run_to_end(README, thread_id, run_of(created))
@@ -39,7 +39,7 @@ async def next_run_can_interrupt(ctx: Ctx) -> None:
 
 @probes.add
 async def next_run_can_roll_back(ctx: Ctx) -> None:
-    async with at_work(ctx, README) as (thread_id, run_id, _):
+    async with long_run(ctx, README) as (thread_id, run_id, _):
         body = ctx.target.body(trigger_for(ctx, "plain"), multitask_strategy="rollback")
         created = await ctx.target.create(README, thread_id, body)
         exchange = await ctx.target.run_to_end(README, thread_id, run_of(created))
@@ -55,7 +55,7 @@ async def run_can_begin_later(ctx: Ctx) -> None:
     body = ctx.target.body(trigger_for(ctx, "plain"))
     created = await ctx.target.create(README, thread_id, {**body, "after_seconds": 3600})
     run_id = run_of(created)
-    # A run of another thread that was created later is through by now.
+    # A run on another thread that was created later has ended by now.
     other = await ctx.target.create(README, await ctx.target.new_thread(), body, "wait")
     check(other.status == 200, "another run ends meanwhile", other.status, other)
     exchange = await ctx.target.run(README, thread_id, run_id)

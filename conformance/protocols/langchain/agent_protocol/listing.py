@@ -73,7 +73,7 @@ async def runs_of_a_thread_are_told_page_by_page(ctx: Ctx) -> None:
 
 
 async def _run_twice(ctx: Ctx, layout: Layout) -> tuple[str, list[str]]:
-    """A thread with two runs that have ended, and their ids."""
+    """Run an agent twice on a new thread. Return the id of the thread, and the ids of the runs after their end."""
     thread_id = await ctx.target.new_thread()
     ids: list[str] = []
     for _ in range(2):

@@ -1,11 +1,11 @@
-"""Probes of how runs end, and of what is left then."""
+"""Probes of the ends of runs, and of their results."""
 
 import asyncio
 from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.scenes import (
-    at_work,
+    long_run,
     run_and_wait,
     run_until_failure,
     run_until_question,
@@ -16,8 +16,8 @@ from babelgate.conformance.wire.exchange import dig
 
 probes: Final = Probes[Server]()
 
-_LOOK_EVERY: Final = 0.1
-"""Seconds: nothing tells that a thread is gone."""
+_POLL_INTERVAL: Final = 0.1
+"""Seconds between two looks at a thread, because its deletion can only be polled."""
 
 
 @probes.add
@@ -51,14 +51,14 @@ async def values_hold_no_messages(ctx: Ctx) -> None:
         done = await ctx.once(run_and_wait, layout)
         thread = await ctx.target.thread(done.thread_id)
         check(bool(ctx.target.messages(thread.json)), f"messages of the thread ({layout.name})", thread.json, thread)
-        told = "messages beside the values, and not in them"
-        check("messages" not in (dig(thread.json, "values") or {}), told, thread.json, thread)
+        expected = "messages beside the values, and not in them"
+        check("messages" not in (dig(thread.json, "values") or {}), expected, thread.json, thread)
 
 
 @probes.add
 async def busy_thread_is_a_conflict(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, _, __):
+        async with long_run(ctx, layout) as (thread_id, _, __):
             for way in ("", "wait"):
                 exchange = await ctx.target.create(layout, thread_id, ctx.target.body(trigger_for(ctx, "long")), way)
                 check(exchange.status == 409, f"the status 409 ({layout.name})", exchange.status, exchange)
@@ -66,12 +66,14 @@ async def busy_thread_is_a_conflict(ctx: Ctx) -> None:
 
 @probes.add
 async def thread_of_its_own_is_deleted(ctx: Ctx) -> None:
-    """That of a run without a thread."""
+    """Check that `on_completion=delete` deletes the thread of a run without a thread."""
     thread_id = await _run_alone(ctx, "delete")
     exchange = await ctx.target.thread(thread_id)
     deadline = asyncio.get_running_loop().time() + ctx.options.timeout / 2
-    while exchange.status == 200 and asyncio.get_running_loop().time() < deadline:  # the document does not say when
-        await asyncio.sleep(_LOOK_EVERY)
+    while (
+        exchange.status == 200 and asyncio.get_running_loop().time() < deadline
+    ):  # The OpenAPI document does not define when it is deleted.
+        await asyncio.sleep(_POLL_INTERVAL)
         exchange = await ctx.target.thread(thread_id)
     check(exchange.status == 404, "the thread of the run is gone", exchange.status, exchange)
 
@@ -84,7 +86,7 @@ async def thread_of_its_own_is_kept(ctx: Ctx) -> None:
 
 
 async def _run_alone(ctx: Ctx, on_completion: str) -> str:
-    """The thread that was made for a run."""
+    """Create a run without a thread, and return the id of the thread that was created for it."""
     layout = ctx.target.layouts[0]
     await ctx.once(run_and_wait, layout)
     body = ctx.target.body(trigger_for(ctx, "plain"), on_completion=on_completion)
@@ -102,5 +104,10 @@ async def run_needs_no_agent(ctx: Ctx) -> None:
         await ctx.once(run_and_wait, layout)
         body = {name: value for name, value in ctx.target.body(trigger_for(ctx, "plain")).items() if name != "agent_id"}
         exchange = await ctx.target.create(layout, await ctx.target.new_thread(), body, "wait")
-        told = f"the default agent runs, with status 200 ({layout.name})"
-        check(exchange.status == 200 and dig(exchange.json, "run", "status") is not None, told, exchange.json, exchange)
+        expected = f"the default agent runs, with status 200 ({layout.name})"
+        check(
+            exchange.status == 200 and dig(exchange.json, "run", "status") is not None,
+            expected,
+            exchange.json,
+            exchange,
+        )

@@ -1,4 +1,4 @@
-"""Probes of changes to what a thread has in it."""
+"""Probes of changes to the values and messages of a thread."""
 
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ probes: Final = Probes[Server]()
 
 
 async def _patch_thread(ctx: Ctx) -> tuple[str, list[Exchange]]:
-    """A thread, and the answers to three changes of its values."""
+    """Patch the values of a thread three times. Return the id of the thread, and the responses."""
     await ctx.once(create_thread)
     thread_id = await ctx.target.new_thread()
     changes: list[Any] = [{"values": {"mood": "good", "kept": 1}}, {"values": {"mood": "bad"}}]
@@ -34,8 +34,8 @@ async def values_are_merged(ctx: Ctx) -> None:
 async def messages_are_added(ctx: Ctx) -> None:
     thread_id, _ = await ctx.once(_patch_thread)
     exchange = await ctx.target.thread(thread_id)
-    said = [text_of(each) for each in ctx.target.messages(exchange.json)]
-    check(said == ["Note."], "the message of the patch", exchange.json, exchange)
+    texts = [text_of(each) for each in ctx.target.messages(exchange.json)]
+    check(texts == ["Note."], "the message of the patch", exchange.json, exchange)
 
 
 @probes.add

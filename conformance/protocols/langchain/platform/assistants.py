@@ -1,4 +1,4 @@
-"""Probes of assistants, and of what a server says of itself."""
+"""Probes of assistants, and of the server's information about itself."""
 
 from typing import Any, Final
 from uuid import UUID, uuid5
@@ -12,7 +12,7 @@ from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, di
 probes: Final = Probes[Server]()
 
 _GRAPHS: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
-"""The name space in which an assistant's id is derived from its graph's name."""
+"""Namespace for deriving an assistant's id from the name of its graph."""
 
 
 async def _list_all(ctx: Ctx) -> Exchange:

@@ -1,10 +1,10 @@
-"""Probes of a run that comes while another of its thread is at work, and of runs that begin later."""
+"""Probes of runs on a busy thread, and of runs that begin later."""
 
 from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
-from babelgate.conformance.protocols.langchain.scenes import at_work, run_and_wait, run_in_background, run_of
+from babelgate.conformance.protocols.langchain.scenes import long_run, run_and_wait, run_in_background, run_of
 from babelgate.conformance.protocols.langchain.server import Ctx, Server, trigger_for
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, dig
@@ -18,7 +18,7 @@ async def _create_second(ctx: Ctx, thread_id: str, strategy: str) -> Exchange:
 
 
 async def _check_queued(ctx: Ctx, strategy: str) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         created = await _create_second(ctx, thread_id, strategy)
         second = run_of(created)
         first = await ctx.target.run(LAYOUT, thread_id, run_id)
@@ -42,7 +42,7 @@ async def next_run_queues_by_default(ctx: Ctx) -> None:
 
 @probes.add
 async def next_run_can_be_rejected(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         exchange = await _create_second(ctx, thread_id, "reject")
         check(exchange.status == 409, "the status 409", exchange.status, exchange)
         first = await ctx.target.run(LAYOUT, thread_id, run_id)
@@ -58,7 +58,7 @@ async def rejection_is_for_busy_threads(ctx: Ctx) -> None:
 
 @probes.add
 async def next_run_can_interrupt(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         created = await _create_second(ctx, thread_id, "interrupt")
         exchange = await ctx.target.run_to_end(LAYOUT, thread_id, run_of(created))
         check(dig(exchange.json, "status") == "success", "the second run succeeds", exchange.json, exchange)
@@ -68,7 +68,7 @@ async def next_run_can_interrupt(ctx: Ctx) -> None:
 
 @probes.add
 async def next_run_can_roll_back(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         created = await _create_second(ctx, thread_id, "rollback")
         exchange = await ctx.target.run_to_end(LAYOUT, thread_id, run_of(created))
         check(dig(exchange.json, "status") == "success", "the second run succeeds", exchange.json, exchange)
@@ -78,7 +78,7 @@ async def next_run_can_roll_back(ctx: Ctx) -> None:
 
 @probes.add
 async def queued_run_can_be_cancelled(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         second = run_of(await _create_second(ctx, thread_id, "enqueue"))
         await ctx.target.cancel(LAYOUT, thread_id, second, wait="true")
         exchange = await ctx.target.run(LAYOUT, thread_id, second)
@@ -93,7 +93,7 @@ async def run_can_begin_later(ctx: Ctx) -> None:
     thread_id = await ctx.target.new_thread()
     body = ctx.target.body(trigger_for(ctx, "plain"), after_seconds=3600)
     run_id = run_of(await ctx.target.create(LAYOUT, thread_id, body))
-    # A run of another thread that was created later is through by then.
+    # A run on another thread that was created later has ended by then.
     await ctx.target.create(LAYOUT, await ctx.target.new_thread(), ctx.target.body(trigger_for(ctx, "plain")), "wait")
     exchange = await ctx.target.run(LAYOUT, thread_id, run_id)
     await ctx.target.cancel(LAYOUT, thread_id, run_id)

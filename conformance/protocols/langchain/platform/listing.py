@@ -1,10 +1,16 @@
-"""Probes of lists beyond what the Agent Protocol has of them: threads, and the runs of a thread."""
+"""Probes of lists that the Agent Protocol does not have: threads, and the runs of a thread."""
 
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
-from babelgate.conformance.protocols.langchain.scenes import MARK, at_work, create_marked_threads, create_thread, run_of
+from babelgate.conformance.protocols.langchain.scenes import (
+    MARK,
+    create_marked_threads,
+    create_thread,
+    long_run,
+    run_of,
+)
 from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
@@ -24,8 +30,8 @@ async def threads_are_found_by_id(ctx: Ctx) -> None:
 async def threads_are_sorted(ctx: Ctx) -> None:
     mark, ids = await ctx.once(create_marked_threads)
     for order, wanted in (("asc", ids), ("desc", list(reversed(ids)))):
-        asked = {"metadata": {MARK: mark}, "sort_by": "created_at", "sort_order": order}
-        exchange = await ctx.target.search_threads(**asked)
+        query = {"metadata": {MARK: mark}, "sort_by": "created_at", "sort_order": order}
+        exchange = await ctx.target.search_threads(**query)
         found = ids_of(exchange, "thread_id")
         check(found == wanted, f"in the order of their creation, {order}", found, exchange)
 
@@ -73,7 +79,8 @@ async def patch_can_be_answered_with_nothing(ctx: Ctx) -> None:
 
 
 async def _run_twice(ctx: Ctx) -> tuple[str, list[str]]:
-    """A thread with two runs that have ended, and their ids, the older first."""
+    """Run an agent twice on a new thread. Return the id of the thread, and the ids of the runs after their end, oldest
+    first."""
     thread_id = await ctx.target.new_thread()
     ids: list[str] = []
     for _ in range(2):
@@ -116,7 +123,7 @@ async def runs_of_an_unknown_thread_are_not_found(ctx: Ctx) -> None:
     check(exchange.status == 404, "the status 404", exchange.status, exchange)
 
 
-# Several at once
+# Several runs at once
 
 
 @probes.add
@@ -141,7 +148,7 @@ async def wrong_batch_is_refused_whole(ctx: Ctx) -> None:
 
 @probes.add
 async def several_runs_are_cancelled(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         body = {"thread_id": thread_id, "run_ids": [run_id]}
         exchange = await ctx.target.ask("POST", "/runs/cancel", body, sends="RunsCancel.request")
         check(exchange.status == 204, "the status 204", exchange.status, exchange)

@@ -1,4 +1,4 @@
-"""Finds out what a server of LangGraph Platform has."""
+"""Detection of a LangGraph Platform server and its features."""
 
 from typing import Final
 
@@ -8,12 +8,14 @@ from babelgate.conformance.wire.exchange import as_list, dig
 from babelgate.conformance.wire.http import Wire
 
 LAYOUT: Final = Layout("LangGraph", is_below=True, waited="Values", wait="join", tuples="messages-tuple")
-_NOBODY: Final = "00000000-0000-4000-8000-000000000000"
+_NO_THREAD_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
-    """`url` is what `/threads` is added to; an assistant of it may be named by `/assistants/{assistant_id}`.
-    Raises NotSpoken."""
+    """Find the server by the URL to which `/threads` is added. Raises NotSpoken.
+
+    The URL may name an assistant by `/assistants/{assistant_id}`.
+    """
     base, agent = base_of(url, "assistants")
     body = {"limit": 100}
     found = await wire.request("POST", f"{base}/assistants/search", sends=None, receives=None, body=body)
@@ -26,9 +28,9 @@ async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> 
     namespaces = await server.ask("POST", "/store/namespaces", {"limit": 1})
     if namespaces.status == 200:
         capabilities.add("store")
-    thread_id = dig((await server.ask("POST", "/threads", {})).json, "thread_id") or _NOBODY
+    thread_id = dig((await server.ask("POST", "/threads", {})).json, "thread_id") or _NO_THREAD_ID
     url = server.url(f"/threads/{thread_id}/commands")
-    # What is no command is answered with an error of commands, and not of requests.
+    # A server with commands answers an invalid command with an error of commands, not of requests.
     command = await wire.request("POST", url, sends=None, receives=None, body={})
     if command.status not in (404, 405, 501):
         capabilities.add("commands")

@@ -1,4 +1,4 @@
-"""Probes of what the answers to runs say, in their bodies and in their headers."""
+"""Probes of the responses to runs: their bodies and their headers."""
 
 from typing import Final
 
@@ -28,14 +28,15 @@ async def answer_says_where_the_run_is(ctx: Ctx) -> None:
 
 @probes.add
 async def answer_of_a_wait_says_where_to_go_on(ctx: Ctx) -> None:
-    """The SDK asks there again where the connection is cut."""
+    """Check the headers with which the SDK resumes a wait after a lost connection."""
     done = await ctx.once(run_and_wait, LAYOUT)
     _check_locations(done.exchange, "join")
 
 
 @probes.add
 async def stream_says_where_to_go_on(ctx: Ctx) -> None:
-    """The SDK takes a broken stream up there, and reads the ids of the thread and the run from Content-Location."""
+    """Check the headers with which the SDK resumes a broken stream. It reads the ids of the thread and the run from
+    Content-Location."""
     done = await ctx.once(stream_run, LAYOUT, "values")
     _check_locations(done.exchange, "stream")
 
@@ -97,7 +98,7 @@ async def run_without_a_thread_can_be_streamed(ctx: Ctx) -> None:
 
 @probes.add
 async def webhook_leads_to_no_private_place(ctx: Ctx) -> None:
-    """To where clouds tell the keys of a machine to whoever asks from it."""
+    """Check that a webhook at a private address is refused. Cloud providers serve credentials at this one."""
     await ctx.once(run_and_wait, LAYOUT)
     thread_id = await ctx.target.new_thread()
     body = ctx.target.body(trigger_for(ctx, "plain"), webhook="http://169.254.169.254/latest/meta-data/")
@@ -123,11 +124,11 @@ async def run_below_another_thread_is_not_found(ctx: Ctx) -> None:
 
 @probes.add
 async def unknown_run_has_no_answer(ctx: Ctx) -> None:
-    """Langgraph-api 0.16 says so in the body, with status 200."""
+    """Check the response for an unknown run, which langgraph-api 0.16 reports in the body with status 200."""
     done = await ctx.once(run_in_background, LAYOUT)
     exchange = await ctx.target.wait(LAYOUT, done.thread_id, unknown_id())
-    is_told = exchange.status == 404 or dig(exchange.json, "__error__", "error") is not None
-    check(is_told, "the status 404, or __error__", exchange.json, exchange)
+    has_error = exchange.status == 404 or dig(exchange.json, "__error__", "error") is not None
+    check(has_error, "the status 404, or __error__", exchange.json, exchange)
 
 
 @probes.add

@@ -1,4 +1,4 @@
-"""Probes of agents that ask, and of their answers."""
+"""Probes of agents' questions, and of the answers to them."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,7 +27,7 @@ class _Answered:
 
 
 async def _answer_question(ctx: Ctx) -> _Answered:
-    """An agent that asked, and was answered."""
+    """Let an agent ask a question, and answer it."""
     done = await _ask(ctx)
     answer = str(trigger_for(ctx, "question").answer)
     exchange = await ctx.target.create(LAYOUT, done.thread_id, _resume(ctx, answer), "wait")
@@ -36,7 +36,7 @@ async def _answer_question(ctx: Ctx) -> _Answered:
 
 
 async def _ask(ctx: Ctx) -> Waited:
-    """A thread of its own whose agent asks."""
+    """Let an agent ask a question on a new thread."""
     done = await run_until_question(ctx, LAYOUT)
     check(bool(_interrupts(done.exchange.json)), "an agent that asks", done.exchange.json, done.exchange)
     return done
@@ -116,24 +116,24 @@ async def question_is_streamed_in_updates(ctx: Ctx) -> None:
 
 async def _check_streamed(ctx: Ctx, mode: str) -> None:
     done = await ctx.once(stream_run, LAYOUT, mode, "question")
-    told = [json_of(frame) for frame in done.of(mode)]
-    found = [each for each in told if _interrupts(each)]
-    check(bool(found), f"an event {mode} with __interrupt__", told, done.exchange)
+    values = [json_of(frame) for frame in done.of(mode)]
+    found = [each for each in values if _interrupts(each)]
+    check(bool(found), f"an event {mode} with __interrupt__", values, done.exchange)
 
 
 @probes.add
 async def answer_ends_the_question(ctx: Ctx) -> None:
     done = await ctx.subject(_answer_question)
     check(not _interrupts(done.exchange.json), "no further question", done.exchange.json, done.exchange)
-    said = ctx.target.answers(as_list(dig(done.exchange.json, "messages")))
-    check(bool(said), "the agent goes on", done.exchange.json, done.exchange)
+    answers = ctx.target.answers(as_list(dig(done.exchange.json, "messages")))
+    check(bool(answers), "the agent goes on", done.exchange.json, done.exchange)
 
 
 @probes.add
 async def answer_reaches_the_agent(ctx: Ctx) -> None:
     done = await ctx.once(_answer_question)
-    said = " ".join(ctx.target.answers(as_list(dig(done.exchange.json, "messages"))))
-    check(done.answer in said, f"the agent makes use of {done.answer!r}", said, done.exchange)
+    text = " ".join(ctx.target.answers(as_list(dig(done.exchange.json, "messages"))))
+    check(done.answer in text, f"the agent makes use of {done.answer!r}", text, done.exchange)
 
 
 @probes.add
@@ -153,8 +153,8 @@ async def answer_can_name_its_question(ctx: Ctx) -> None:
     exchange = await ctx.target.create(LAYOUT, done.thread_id, _resume(ctx, {id: answer}), "wait")
     check(exchange.status == 200, "an answer by the interrupt's id is taken", exchange.status, exchange)
     check(not _interrupts(exchange.json), "no further question", exchange.json, exchange)
-    said = " ".join(ctx.target.answers(as_list(dig(exchange.json, "messages"))))
-    check(bool(said) and id not in said, "the agent is given the answer, and not the id", said, exchange)
+    text = " ".join(ctx.target.answers(as_list(dig(exchange.json, "messages"))))
+    check(bool(text) and id not in text, "the agent is given the answer, and not the id", text, exchange)
 
 
 @probes.add
@@ -165,8 +165,8 @@ async def answer_can_be_streamed(ctx: Ctx) -> None:
     async with ctx.target.stream(LAYOUT, done.thread_id, body) as stream:
         frames = await stream.rest_of_it()
     last = next((json_of(each) for each in reversed(frames) if each.event == "values"), None)
-    said = ctx.target.answers(as_list(dig(last, "messages")))
-    check(bool(said) and not _interrupts(last), "values in which the agent goes on", last, stream.exchange)
+    answers = ctx.target.answers(as_list(dig(last, "messages")))
+    check(bool(answers) and not _interrupts(last), "values in which the agent goes on", last, stream.exchange)
 
 
 @probes.add
@@ -203,8 +203,8 @@ async def run_can_stop_before_a_node(ctx: Ctx) -> None:
     thread = await ctx.target.thread(thread_id)
     check(dig(thread.json, "status") == "interrupted", "the thread is interrupted", thread.json, thread)
     exchange = await ctx.target.create(LAYOUT, thread_id, {**body, "input": None}, "wait")
-    said = ctx.target.answers(as_list(dig(exchange.json, "messages")))
-    check(bool(said), "with an input of null the run goes on", exchange.json, exchange)
+    answers = ctx.target.answers(as_list(dig(exchange.json, "messages")))
+    check(bool(answers), "with an input of null the run goes on", exchange.json, exchange)
 
 
 def _ids(interrupts: list[Any]) -> list[str]:

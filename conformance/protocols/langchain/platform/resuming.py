@@ -1,11 +1,11 @@
-"""Probes of streams that are taken up again."""
+"""Probes of resumed streams."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
-from babelgate.conformance.protocols.langchain.scenes import at_work
+from babelgate.conformance.protocols.langchain.scenes import long_run
 from babelgate.conformance.protocols.langchain.server import Ctx, Server, speaking_trigger, trigger_for
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, Frame, dig
@@ -13,13 +13,13 @@ from babelgate.conformance.wire.exchange import Exchange, Frame, dig
 probes: Final = Probes[Server]()
 
 _MODES: Final = ["values", "updates", "tasks", "checkpoints", "debug"]
-"""Several that tell of the same moments."""
+"""Stream modes that report the same moments."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _ResumableStream:
     path: str
-    """At which the stream can be taken up."""
+    """Path at which the stream can be resumed."""
     exchange: Exchange
 
     @property
@@ -27,19 +27,19 @@ class _Kept:
         return self.exchange.frames
 
 
-async def _keep_stream(ctx: Ctx) -> _Kept:
-    """A whole run, streamed so that it can be taken up again."""
+async def _keep_stream(ctx: Ctx) -> _ResumableStream:
+    """Stream a whole run, so that its stream can be resumed."""
     thread_id = await ctx.target.new_thread()
     body = ctx.target.body(speaking_trigger(ctx), stream_mode=_MODES, stream_resumable=True)
     async with ctx.target.stream(LAYOUT, thread_id, body) as stream:
         frames = await stream.rest_of_it()
     check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
     run_id = str(dig(frames[0].json if frames else None, "run_id"))
-    return _Kept(LAYOUT.one(thread_id, run_id, "stream"), stream.exchange)
+    return _ResumableStream(LAYOUT.one(thread_id, run_id, "stream"), stream.exchange)
 
 
-async def _take_up(ctx: Ctx, kept: _Kept, after: str) -> Exchange:
-    async with ctx.target.listen("GET", kept.path, headers={"Last-Event-ID": after}) as stream:
+async def _take_up(ctx: Ctx, resumable: _ResumableStream, after: str) -> Exchange:
+    async with ctx.target.listen("GET", resumable.path, headers={"Last-Event-ID": after}) as stream:
         check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
         await stream.rest_of_it()
     return stream.exchange
@@ -47,45 +47,45 @@ async def _take_up(ctx: Ctx, kept: _Kept, after: str) -> Exchange:
 
 @probes.add
 async def events_have_ids(ctx: Ctx) -> None:
-    kept = await ctx.subject(_keep_stream)
-    ids = [frame.id for frame in kept.frames]
-    check(bool(ids) and all(ids), "an id for every event", ids, kept.exchange)
+    resumable = await ctx.subject(_keep_stream)
+    ids = [frame.id for frame in resumable.frames]
+    check(bool(ids) and all(ids), "an id for every event", ids, resumable.exchange)
 
 
 @probes.add
 async def ids_are_different(ctx: Ctx) -> None:
-    kept = await ctx.once(_keep_stream)
-    ids = [frame.id for frame in kept.frames]
-    check(len(ids) == len(set(ids)), "no id twice", ids, kept.exchange)
+    resumable = await ctx.once(_keep_stream)
+    ids = [frame.id for frame in resumable.frames]
+    check(len(ids) == len(set(ids)), "no id twice", ids, resumable.exchange)
 
 
 @probes.add
 async def stream_is_replayed(ctx: Ctx) -> None:
-    kept = await ctx.once(_keep_stream)
-    again = await _take_up(ctx, kept, "-1")
-    wanted = [(frame.event, frame.data) for frame in kept.frames]
+    resumable = await ctx.once(_keep_stream)
+    again = await _take_up(ctx, resumable, "-1")
+    wanted = [(frame.event, frame.data) for frame in resumable.frames]
     found = [(frame.event, frame.data) for frame in again.frames]
     check(found == wanted, "the same events again", [event for event, _ in found], again)
 
 
 @probes.add
 async def stream_goes_on_after_an_event(ctx: Ctx) -> None:
-    kept = await ctx.once(_keep_stream)
-    check(bool(kept.frames), "a stream of events", kept.exchange.media_type, kept.exchange)
-    # Another requirement says that no event shares its id; here those that do are one.
-    first = kept.frames[0].id
-    wanted = [frame.data for frame in kept.frames if frame.id != first]
+    resumable = await ctx.once(_keep_stream)
+    check(bool(resumable.frames), "a stream of events", resumable.exchange.media_type, resumable.exchange)
+    # Another requirement tests that ids are unique. Here events with the same id count as one.
+    first = resumable.frames[0].id
+    wanted = [frame.data for frame in resumable.frames if frame.id != first]
     if not wanted:
         raise NotObserved("all events have the same id")
-    again = await _take_up(ctx, kept, first)
+    again = await _take_up(ctx, resumable, first)
     found = [frame.data for frame in again.frames]
     check(found == wanted, f"the {len(wanted)} events after {first}", [each.event for each in again.frames], again)
 
 
 @probes.add
 async def stream_that_is_over_tells_nothing_new(ctx: Ctx) -> None:
-    kept = await ctx.once(_keep_stream)
-    async with ctx.target.listen("GET", kept.path) as stream:
+    resumable = await ctx.once(_keep_stream)
+    async with ctx.target.listen("GET", resumable.path) as stream:
         await stream.rest_of_it()
     names = [frame.event for frame in stream.exchange.frames if frame.event not in ("metadata", "end")]
     check(stream.exchange.status == 200, "the status 200", stream.exchange.status, stream.exchange)
@@ -94,7 +94,7 @@ async def stream_that_is_over_tells_nothing_new(ctx: Ctx) -> None:
 
 @probes.add
 async def stream_is_taken_up_while_the_run_goes_on(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT, stream_mode=["values"], stream_resumable=True) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT, stream_mode=["values"], stream_resumable=True) as (thread_id, run_id, _):
         path = LAYOUT.one(thread_id, run_id, "stream")
         async with ctx.target.listen("GET", path, headers={"Last-Event-ID": "-1"}) as stream:
             first = await stream.next()
@@ -107,7 +107,7 @@ async def stream_is_taken_up_while_the_run_goes_on(ctx: Ctx) -> None:
 
 @probes.add
 async def listener_that_leaves_can_cancel(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         path = LAYOUT.one(thread_id, run_id, "stream")
         async with ctx.target.listen("GET", path, query={"cancel_on_disconnect": "true"}) as stream:
             check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
@@ -117,11 +117,11 @@ async def listener_that_leaves_can_cancel(ctx: Ctx) -> None:
 
 @probes.add
 async def listener_that_leaves_changes_nothing(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+    async with long_run(ctx, LAYOUT) as (thread_id, run_id, _):
         path = LAYOUT.one(thread_id, run_id, "stream")
         async with ctx.target.listen("GET", path) as stream:
             check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
-        # Nothing tells that the server has noticed: a run of another thread gives it the time.
+        # The moment at which the server notices cannot be observed. A run on another thread gives it time.
         await ctx.target.create(LAYOUT, None, ctx.target.body(trigger_for(ctx, "plain")), "wait")
         exchange = await ctx.target.run(LAYOUT, thread_id, run_id)
         check(dig(exchange.json, "status") == "running", "the run goes on", exchange.json, exchange)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
-from babelgate.conformance.protocols.langchain.scenes import at_work, create_thread, run_and_wait
+from babelgate.conformance.protocols.langchain.scenes import create_thread, long_run, run_and_wait
 from babelgate.conformance.protocols.langchain.server import Ctx, Server, text_of, trigger_for, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
@@ -115,7 +115,7 @@ class _Changed:
     before: list[Any]
     answer: Exchange
     after: Exchange
-    """The state."""
+    """Response with the state after the change."""
 
 
 async def _change_state(ctx: Ctx) -> _Changed:
@@ -127,7 +127,7 @@ async def _change_state(ctx: Ctx) -> _Changed:
 
 
 async def _run_thread(ctx: Ctx) -> str:
-    """A thread of its own on which a run has ended."""
+    """Run an agent on a new thread, and return the id of the thread."""
     thread_id = await ctx.target.new_thread()
     exchange = await ctx.target.create(LAYOUT, thread_id, ctx.target.body(trigger_for(ctx, "plain")), "wait")
     check(exchange.status == 200, "a run is answered with 200", exchange.status, exchange)
@@ -137,10 +137,10 @@ async def _run_thread(ctx: Ctx) -> str:
 @probes.add
 async def state_is_changed(ctx: Ctx) -> None:
     done = await ctx.subject(_change_state)
-    said = [text_of(each) for each in ctx.target.messages(done.after.json)]
+    texts = [text_of(each) for each in ctx.target.messages(done.after.json)]
     before = ctx.target.messages(dig(done.before, 0))
-    check(said[-1:] == [_NOTE], "the message of the update is the last", said, done.after)
-    check(len(said) == len(before) + 1, "beside those that were there", said, done.after)
+    check(texts[-1:] == [_NOTE], "the message of the update is the last", texts, done.after)
+    check(len(texts) == len(before) + 1, "beside those that were there", texts, done.after)
 
 
 @probes.add
@@ -175,7 +175,7 @@ async def change_can_branch(ctx: Ctx) -> None:
 
 @probes.add
 async def busy_thread_is_not_changed(ctx: Ctx) -> None:
-    async with at_work(ctx, LAYOUT) as (thread_id, _, __):
+    async with long_run(ctx, LAYOUT) as (thread_id, _, __):
         exchange = await _update(ctx, thread_id)
         check(exchange.status == 409, "the status 409", exchange.status, exchange)
 
@@ -185,12 +185,12 @@ async def run_can_begin_at_a_checkpoint(ctx: Ctx) -> None:
     thread_id = await _run_thread(ctx)
     states = await ctx.target.history(thread_id)
     body = ctx.target.body(trigger_for(ctx, "plain"))
-    # After the oldest state, when the agent had said nothing yet.
+    # The oldest state is from before the agent's first message.
     oldest = {"checkpoint_id": dig(states, -1, "checkpoint", "checkpoint_id")}
     exchange = await ctx.target.create(LAYOUT, thread_id, {**body, "checkpoint": oldest}, "wait")
     check(exchange.status == 200, "a run from a checkpoint is answered with 200", exchange.status, exchange)
-    said = as_list(dig(exchange.json, "messages"))
-    check(bool(ctx.target.answers(said)), "the agent's answer", exchange.json, exchange)
+    messages = as_list(dig(exchange.json, "messages"))
+    check(bool(ctx.target.answers(messages)), "the agent's answer", exchange.json, exchange)
     later = {dig(each, "id") for each in ctx.target.messages(dig(states, 0)) if ctx.target.answers([each])}
-    there = {dig(each, "id") for each in said}
+    there = {dig(each, "id") for each in messages}
     check(not later & there, "nothing that the agent said after the checkpoint", exchange.json, exchange)

@@ -1,4 +1,4 @@
-"""Probes of what streams tell in each mode."""
+"""Probes of the content of streams, for each mode."""
 
 from itertools import pairwise
 from typing import Any, Final
@@ -62,17 +62,17 @@ async def pieces_of_a_message_have_its_id(ctx: Ctx) -> None:
 @probes.add
 async def partial_messages_grow(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, LAYOUT, "messages")
-    told: dict[Any, list[str]] = {}
+    texts_by_id: dict[Any, list[str]] = {}
     for frame in done.exchange.frames:
-        # What is not said in pieces comes as messages/complete alone.
+        # A message that is not streamed in pieces has only messages/complete.
         if frame.event in ("messages/partial", "messages/complete"):
             message = dig(json_of(frame), 0)
-            told.setdefault(dig(message, "id"), []).append(text_of(message))
-    for texts in told.values():
+            texts_by_id.setdefault(dig(message, "id"), []).append(text_of(message))
+    for texts in texts_by_id.values():
         is_growing = all(two.startswith(one) for one, two in pairwise(texts))
         check(is_growing, "each event has what was said so far, and more", texts, done.exchange)
     for message in await _messages_of_agent(ctx, done):
-        texts = told.get(dig(message, "id"), [])
+        texts = texts_by_id.get(dig(message, "id"), [])
         check(
             texts[-1:] == [text_of(message)],
             "the last messages/partial or messages/complete has the whole",
@@ -82,7 +82,7 @@ async def partial_messages_grow(ctx: Ctx) -> None:
 
 
 async def _messages_of_agent(ctx: Ctx, done: Streamed) -> list[Any]:
-    """The messages of the agent that a run has left."""
+    """Return the agent's messages on the thread of a run."""
     thread = await ctx.target.thread(done.thread_id)
     found = [each for each in ctx.target.messages(thread.json) if ctx.target.answers([each])]
     check(bool(found), "a message of the agent", thread.json, thread)
@@ -100,22 +100,22 @@ async def messages_begin_with_metadata(ctx: Ctx) -> None:
 async def updates_are_of_nodes(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, LAYOUT, "updates")
     thread = await ctx.target.thread(done.thread_id)
-    said = ctx.target.answers(ctx.target.messages(thread.json))
+    answers = ctx.target.answers(ctx.target.messages(thread.json))
     found: list[str] = []
     for frame in done.of("updates"):
         for update in (as_object(json_of(frame)) or {}).values():
             found += ctx.target.answers(as_list(dig(update, "messages")))
-    check(bool(said) and found == said, "what each node adds, by its name", found, done.exchange)
+    check(bool(answers) and found == answers, "what each node adds, by its name", found, done.exchange)
 
 
 @probes.add
 async def tasks_are_told(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, LAYOUT, "tasks")
-    told = [json_of(frame) for frame in done.of("tasks")]
-    begun = [dig(each, "id") for each in told if "input" in (each or {})]
-    ended = [dig(each, "id") for each in told if "result" in (each or {})]
-    check(bool(begun), "tasks with their input", told, done.exchange)
-    check(sorted(map(str, ended)) == sorted(map(str, begun)), "and each with its result", told, done.exchange)
+    values = [json_of(frame) for frame in done.of("tasks")]
+    begun = [dig(each, "id") for each in values if "input" in (each or {})]
+    ended = [dig(each, "id") for each in values if "result" in (each or {})]
+    check(bool(begun), "tasks with their input", values, done.exchange)
+    check(sorted(map(str, ended)) == sorted(map(str, begun)), "and each with its result", values, done.exchange)
 
 
 @probes.add
@@ -131,8 +131,8 @@ async def checkpoints_are_told(ctx: Ctx) -> None:
 async def debug_tells_tasks_and_checkpoints(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, LAYOUT, "debug")
     kinds = {dig(json_of(frame), "type") for frame in done.of("debug")}
-    told = "the types checkpoint, task and task_result"
-    check({"checkpoint", "task", "task_result"} <= kinds, told, sorted(map(str, kinds)), done.exchange)
+    expected = "the types checkpoint, task and task_result"
+    check({"checkpoint", "task", "task_result"} <= kinds, expected, sorted(map(str, kinds)), done.exchange)
 
 
 @probes.add
@@ -147,10 +147,10 @@ async def custom_has_nothing_else(ctx: Ctx) -> None:
 @probes.add
 async def events_are_those_of_langchain(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, LAYOUT, "events")
-    told = [json_of(frame) for frame in done.of("events")]
-    if not told:
+    values = [json_of(frame) for frame in done.of("events")]
+    if not values:
         raise NotApplicable("the agent tells no such events")
-    for each in told:
+    for each in values:
         is_whole = all(isinstance(dig(each, name), str) for name in ("event", "name", "run_id")) and "data" in each
         check(is_whole, "an event with its name, its run_id and its data", each, done.exchange)
 

@@ -1,9 +1,9 @@
-"""Probes of cancelling."""
+"""Probes of the cancellation of runs."""
 
 from typing import Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.langchain.scenes import at_work, run_in_background
+from babelgate.conformance.protocols.langchain.scenes import long_run, run_in_background
 from babelgate.conformance.protocols.langchain.server import Ctx, Server, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import dig
@@ -14,7 +14,7 @@ probes: Final = Probes[Server]()
 @probes.add
 async def cancel_is_accepted(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, run_id, _):
+        async with long_run(ctx, layout) as (thread_id, run_id, _):
             exchange = await ctx.target.cancel(layout, thread_id, run_id)
             wanted = ctx.target.dialect.cancelled
             check(exchange.status == wanted, f"the status {wanted} ({layout.name})", exchange.status, exchange)
@@ -23,7 +23,7 @@ async def cancel_is_accepted(ctx: Ctx) -> None:
 @probes.add
 async def cancelled_run_is_interrupted(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, run_id, _):
+        async with long_run(ctx, layout) as (thread_id, run_id, _):
             await ctx.target.cancel(layout, thread_id, run_id)
             exchange = await ctx.target.run_to_end(layout, thread_id, run_id)
             status = dig(exchange.json, "status")
@@ -33,19 +33,19 @@ async def cancelled_run_is_interrupted(ctx: Ctx) -> None:
 @probes.add
 async def cancel_can_wait(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, run_id, _):
+        async with long_run(ctx, layout) as (thread_id, run_id, _):
             exchange = await ctx.target.cancel(layout, thread_id, run_id, wait="true")
             wanted = ctx.target.dialect.waits_cancelled
             check(exchange.status == wanted, f"the status {wanted} ({layout.name})", exchange.status, exchange)
             run = await ctx.target.run(layout, thread_id, run_id)
-            told = "the run has ended when the cancel is answered"
-            check(dig(run.json, "status") not in ("pending", "running", None), told, run.json, run)
+            expected = "the run has ended when the cancel is answered"
+            check(dig(run.json, "status") not in ("pending", "running", None), expected, run.json, run)
 
 
 @probes.add
 async def rollback_takes_the_run_away(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, run_id, _):
+        async with long_run(ctx, layout) as (thread_id, run_id, _):
             there = await ctx.target.run(layout, thread_id, run_id)
             check(there.status == 200, "the run is there before", there.status, there)
             await ctx.target.cancel(layout, thread_id, run_id, wait="true", action="rollback")
@@ -64,8 +64,8 @@ async def unknown_run_is_not_cancelled(ctx: Ctx) -> None:
 @probes.add
 async def thread_is_free_after_a_cancel(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, run_id, _):
+        async with long_run(ctx, layout) as (thread_id, run_id, _):
             await ctx.target.cancel(layout, thread_id, run_id, wait="true")
             exchange = await ctx.target.thread(thread_id)
-            told = f"no longer busy ({layout.name})"
-            check(dig(exchange.json, "status") in ("idle", "interrupted", "error"), told, exchange.json, exchange)
+            expected = f"no longer busy ({layout.name})"
+            check(dig(exchange.json, "status") in ("idle", "interrupted", "error"), expected, exchange.json, exchange)

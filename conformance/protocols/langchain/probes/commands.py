@@ -27,7 +27,7 @@ class _Started:
     thread_id: str
     answer: Exchange
     stream: Exchange
-    """Of its events, up to the end of the run."""
+    """Stream of the thread's events, up to the end of the run."""
 
     @property
     def events(self) -> list[Any]:
@@ -35,13 +35,13 @@ class _Started:
 
 
 async def _start_run(ctx: Ctx, trigger: Trigger, *channels: str) -> _Started:
-    """A run that was started by a command, and all that its thread tells of it on some channels."""
+    """Start a run by a command, and return it with the events of its thread on some channels."""
     server = ctx.target
     thread_id = await server.new_thread()
     body = server.body(trigger)
     given_input = body.get("input") or {"messages": body.get("messages", [])}
-    asked = {server.spell("assistant_id"): body.get(server.dialect.agent, ""), "input": given_input}
-    answer = await _command(ctx, thread_id, 7, "run.start", asked)
+    start_params = {server.spell("assistant_id"): body.get(server.dialect.agent, ""), "input": given_input}
+    answer = await _command(ctx, thread_id, 7, "run.start", start_params)
     check(answer.status == 200, "a command is answered with 200", answer.status, answer)
     check(dig(answer.json, "type") == "success", "run.start succeeds", answer.json, answer)
     return _Started(thread_id, answer, await _read_events(ctx, thread_id, {"channels": list(channels)}))
@@ -63,7 +63,7 @@ def _ends_of(done: "_Started") -> list[Any]:
 
 
 async def _read_events(ctx: Ctx, thread_id: str, body: Any) -> Exchange:
-    """The events of a thread up to the end of its run."""
+    """Read the events of a thread up to the end of its run."""
     path = f"/threads/{thread_id}/{ctx.target.dialect.events}"
     async with ctx.target.listen("POST", path, body, sends="EventStreamRequest.request", events="Event") as stream:
         check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
@@ -104,9 +104,9 @@ async def unknown_command_is_an_error(ctx: Ctx) -> None:
 @probes.add
 async def events_tell_what_is_said(ctx: Ctx) -> None:
     done = await ctx.once(_start_plain_run)
-    told = [dig(each, "params", "data", "event") for each in done.events if dig(each, "method") == "messages"]
-    check("message-start" in told, "the beginning of a message", told, done.stream)
-    check("message-finish" in told, "its end", told, done.stream)
+    event_names = [dig(each, "params", "data", "event") for each in done.events if dig(each, "method") == "messages"]
+    check("message-start" in event_names, "the beginning of a message", event_names, done.stream)
+    check("message-finish" in event_names, "its end", event_names, done.stream)
 
 
 @probes.add
@@ -159,18 +159,18 @@ async def events_of_the_root_have_an_empty_namespace(ctx: Ctx) -> None:
 @probes.add
 async def question_is_an_event(ctx: Ctx) -> None:
     done = await ctx.once(_start_asking_run)
-    asked = _questions_of(done)
-    check(bool(asked), "an event input.requested", [dig(each, "method") for each in done.events], done.stream)
-    id = dig(asked, 0, ctx.target.spell("interrupt_id"))
-    check(isinstance(id, str), "the id of the question", asked, done.stream)
-    check("payload" in (as_object(asked[0]) or {}), "its payload", asked, done.stream)
+    questions = _questions_of(done)
+    check(bool(questions), "an event input.requested", [dig(each, "method") for each in done.events], done.stream)
+    id = dig(questions, 0, ctx.target.spell("interrupt_id"))
+    check(isinstance(id, str), "the id of the question", questions, done.stream)
+    check("payload" in (as_object(questions[0]) or {}), "its payload", questions, done.stream)
     ends = _ends_of(done)
     check(ends[-1:] == ["interrupted"], "the run ends as interrupted", ends, done.stream)
 
 
 @probes.add
 async def command_answers_a_question(ctx: Ctx) -> None:
-    """On a thread of its own."""
+    """Answer a question by a command, on a new thread."""
     trigger = trigger_for(ctx, "question")
     done = await _start_asking_run(ctx)
     spelled = ctx.target.spell("interrupt_id")
@@ -182,11 +182,11 @@ async def command_answers_a_question(ctx: Ctx) -> None:
     answer = await _command(ctx, done.thread_id, 8, "input.respond", params)
     check(dig(answer.json, "type") == "success", "input.respond succeeds", answer.json, answer)
     last = max(seq for each in done.events if isinstance(seq := dig(each, "seq"), int))
-    told = await _read_events(ctx, done.thread_id, {"channels": ["lifecycle"], "since": last})
-    ends = [dig(json_of(frame), "params", "data", "event") for frame in told.frames]
-    check(ends[-1:] == ["completed"], "the run that goes on is completed", ends, told)
+    rest = await _read_events(ctx, done.thread_id, {"channels": ["lifecycle"], "since": last})
+    ends = [dig(json_of(frame), "params", "data", "event") for frame in rest.frames]
+    check(ends[-1:] == ["completed"], "the run that goes on is completed", ends, rest)
 
 
 def _questions_of(done: _Started) -> list[Any]:
-    """What the agent asks."""
+    """Return the questions that the agent asked."""
     return [dig(each, "params", "data") for each in done.events if dig(each, "method") == "input.requested"]

@@ -1,4 +1,4 @@
-"""Probes of what is refused, and of what nobody may see."""
+"""Probes of invalid requests, and of access by a second caller."""
 
 from typing import Any, Final
 
@@ -7,8 +7,8 @@ from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.probes.store import get_item, store_items
 from babelgate.conformance.protocols.langchain.scenes import (
     MARK,
-    at_work,
     create_thread,
+    long_run,
     run_and_wait,
     run_in_background,
 )
@@ -95,12 +95,12 @@ async def broken_json_is_refused(ctx: Ctx) -> None:
 async def odd_ids_are_refused(ctx: Ctx) -> None:
     await ctx.once(create_thread)
     for odd in ("x", "..%2F..%2F..%2Fetc%2Fpasswd", "%00", "0" * 300):
-        # Such an id may lead to no route at all, so the answer need not be in the words of the protocol.
+        # No route may match such an id, so the answer need not be an error of the protocol.
         url = f"{ctx.target.base}/threads/{odd}"
         exchange = await ctx.wire.request("GET", url, sends=None, receives=None)
         check(is_refused(exchange), f"the id {odd[:20]} is refused", exchange.status, exchange)
-        shown = exchange.content.decode("utf-8", errors="replace")
-        check(not find_leak(shown), "nothing of the inside", find_leak(shown), exchange)
+        body = exchange.content.decode("utf-8", errors="replace")
+        check(not find_leak(body), "nothing of the inside", find_leak(body), exchange)
 
 
 @probes.add
@@ -112,9 +112,9 @@ async def errors_show_no_code(ctx: Ctx) -> None:
         await ctx.target.ask("POST", "/threads", {"thread_id": new.thread_id}),
         await ctx.target.ask("POST", "/threads/search", {"limit": "ten"}),
     ):
-        shown = exchange.content.decode("utf-8", errors="replace")
+        body = exchange.content.decode("utf-8", errors="replace")
         check((exchange.status or 0) >= 400, "an error", exchange.status, exchange)
-        check(not find_leak(shown), "an error without a stack trace", find_leak(shown), exchange)
+        check(not find_leak(body), "an error without a stack trace", find_leak(body), exchange)
 
 
 @probes.add
@@ -124,7 +124,7 @@ async def answers_are_called_json(ctx: Ctx) -> None:
     check(kind == "application/json", "Content-Type application/json", kind, new.exchange)
 
 
-# A second caller
+# Access by a second caller
 
 
 @probes.add
@@ -153,8 +153,8 @@ async def run_of_another_caller_is_not_found(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         done = await ctx.once(run_in_background, layout)
         exchange = await ctx.target.run(layout, done.thread_id, done.run_id, **_other(ctx))
-        told = f"the second caller does not find it ({layout.name})"
-        check(exchange.status in (403, 404), told, exchange.status, exchange)
+        expected = f"the second caller does not find it ({layout.name})"
+        check(exchange.status in (403, 404), expected, exchange.status, exchange)
 
 
 @probes.add
@@ -177,10 +177,10 @@ async def history_of_another_caller_is_not_shown(ctx: Ctx) -> None:
 @probes.add
 async def run_of_another_caller_is_not_cancelled(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, run_id, _):
+        async with long_run(ctx, layout) as (thread_id, run_id, _):
             exchange = await ctx.target.cancel(layout, thread_id, run_id, _other(ctx))
-            told = f"the second caller does not find it ({layout.name})"
-            check(exchange.status in (403, 404), told, exchange.status, exchange)
+            expected = f"the second caller does not find it ({layout.name})"
+            check(exchange.status in (403, 404), expected, exchange.status, exchange)
             run = await ctx.target.run(layout, thread_id, run_id)
             check(dig(run.json, "status") in ("pending", "running"), "the run goes on", run.json, run)
 
@@ -192,10 +192,10 @@ async def stream_of_another_caller_is_not_shown(ctx: Ctx) -> None:
         path = layout.one(done.thread_id, done.run_id, "stream")
         async with ctx.target.listen("GET", path, **_other(ctx)) as stream:
             frames = await stream.rest_of_it()
-        # LangGraph Platform tells of a run that there is not in a stream with status 200.
+        # LangGraph Platform reports a missing run in a stream with status 200.
         is_hidden = stream.exchange.status in (403, 404) or [frame.event for frame in frames] == ["error"]
-        told = f"the second caller does not find it ({layout.name})"
-        check(is_hidden, told, stream.exchange.status, stream.exchange)
+        expected = f"the second caller does not find it ({layout.name})"
+        check(is_hidden, expected, stream.exchange.status, stream.exchange)
 
 
 @probes.add

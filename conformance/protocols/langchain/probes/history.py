@@ -1,4 +1,4 @@
-"""Probes of what stays on a thread after a run."""
+"""Probes of the content of a thread after a run."""
 
 from typing import Final
 
@@ -16,10 +16,13 @@ async def thread_keeps_what_was_said(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         done = await ctx.once(run_and_wait, layout)
         exchange = await ctx.target.thread(done.thread_id)
-        said = ctx.target.answers(ctx.target.messages(exchange.json))
+        answers = ctx.target.answers(ctx.target.messages(exchange.json))
         there = ctx.target.answers(dig(done.exchange.json, "messages") or [])
         check(
-            said == there, f"the thread has the messages of the run's answer ({layout.name})", exchange.json, exchange
+            answers == there,
+            f"the thread has the messages of the run's answer ({layout.name})",
+            exchange.json,
+            exchange,
         )
         check(dig(exchange.json, "status") == "idle", "it is idle again", exchange.json, exchange)
 
@@ -32,8 +35,8 @@ async def run_goes_on_from_what_was_said(ctx: Ctx) -> None:
         runs = [await ctx.target.create(layout, thread_id, body, "wait") for _ in range(2)]
         check(runs[0].status == 200, "a run is answered with 200", runs[0].status, runs[0])
         counts = [len(ctx.target.answers(dig(each.json, "messages") or [])) for each in runs]
-        told = f"the second run has the answers of both ({layout.name})"
-        check(0 < counts[0] < counts[1], told, counts, runs[1])
+        expected = f"the second run has the answers of both ({layout.name})"
+        check(0 < counts[0] < counts[1], expected, counts, runs[1])
 
 
 @probes.add
@@ -70,9 +73,9 @@ async def copy_has_what_was_said(ctx: Ctx) -> None:
     exchange = await ctx.target.ask("POST", f"/threads/{done.thread_id}/copy", receives="Thread")
     check(exchange.status == 200, "a copy is answered with 200", exchange.status, exchange)
     states = await ctx.target.history(str(dig(exchange.json, "thread_id")))
-    said = ctx.target.answers(ctx.target.messages(dig(states, 0)))
+    answers = ctx.target.answers(ctx.target.messages(dig(states, 0)))
     there = ctx.target.answers(dig(done.exchange.json, "messages") or [])
-    check(bool(there) and said == there, "the newest state of the copy has the messages of its source", states)
+    check(bool(there) and answers == there, "the newest state of the copy has the messages of its source", states)
 
 
 @probes.add

@@ -7,7 +7,7 @@ from typing import Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.scenes import (
     MARK,
-    at_work,
+    long_run,
     run_and_wait,
     run_in_background,
     run_of,
@@ -77,18 +77,18 @@ async def run_that_ended_is_a_success(ctx: Ctx) -> None:
 async def run_is_created_before_it_ends(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         await ctx.subject(stay_busy, layout)
-        async with at_work(ctx, layout) as (_, __, created):
+        async with long_run(ctx, layout) as (_, __, created):
             status = dig(created.json, "status")
-            told = f"an answer while the run goes on ({layout.name})"
-            check(status in ("pending", "running"), told, created.json, created)
+            expected = f"an answer while the run goes on ({layout.name})"
+            check(status in ("pending", "running"), expected, created.json, created)
 
 
 @probes.add
 async def run_can_be_waited_for(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         done = await ctx.once(run_in_background, layout)
-        said = ctx.target.answers(dig(done.waited.json, "messages") or [])
-        check(bool(said), f"the agent's answer ({layout.name})", done.waited.json, done.waited)
+        answers = ctx.target.answers(dig(done.waited.json, "messages") or [])
+        check(bool(answers), f"the agent's answer ({layout.name})", done.waited.json, done.waited)
 
 
 @probes.add
@@ -104,13 +104,13 @@ async def run_that_ended_is_answered_again(ctx: Ctx) -> None:
 async def run_is_waited_for_at_once(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         done = await ctx.subject(run_and_wait, layout)
-        said = ctx.target.answers(dig(done.exchange.json, "messages") or [])
-        check(bool(said), f"the agent's answer ({layout.name})", done.exchange.json, done.exchange)
+        answers = ctx.target.answers(dig(done.exchange.json, "messages") or [])
+        check(bool(answers), f"the agent's answer ({layout.name})", done.exchange.json, done.exchange)
 
 
 @probes.add
 async def words_come_back_as_they_were(ctx: Ctx) -> None:
-    """Also those that would end a line, or an event, of a stream."""
+    """Check that texts are returned unchanged, even if they contain line ends or look like an event of a stream."""
     for layout in ctx.target.layouts:
         await ctx.once(run_and_wait, layout)
         body = ctx.target.body(replace(trigger_for(ctx, "plain"), text=WORDS), stream_mode=["values"])
@@ -118,11 +118,11 @@ async def words_come_back_as_they_were(ctx: Ctx) -> None:
         async with ctx.target.stream(layout, thread_id, body) as stream:
             frames = await stream.rest_of_it()
         thread = await ctx.target.thread(thread_id)
-        said = [text_of(each) for each in ctx.target.messages(thread.json)]
-        check(WORDS in said, f"the text of the caller in the thread ({layout.name})", said, thread)
+        texts = [text_of(each) for each in ctx.target.messages(thread.json)]
+        check(WORDS in texts, f"the text of the caller in the thread ({layout.name})", texts, thread)
         last = next((each for each in reversed(frames) if each.event == "values"), None)
-        told = [text_of(each) for each in as_list(dig(json_of(last), "messages"))]
-        check(WORDS in told, f"and in the stream ({layout.name})", told, stream.exchange)
+        streamed_texts = [text_of(each) for each in as_list(dig(json_of(last), "messages"))]
+        check(WORDS in streamed_texts, f"and in the stream ({layout.name})", streamed_texts, stream.exchange)
 
 
 @probes.add
@@ -130,21 +130,21 @@ async def busy_thread_takes_one_run(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         await ctx.once(stay_busy, layout)
         thread_id = await ctx.target.new_thread()
-        asked = {"multitask_strategy": "reject"} if ctx.target.dialect.has_input else {}
-        body = ctx.target.body(trigger_for(ctx, "long"), **asked)
+        fields = {"multitask_strategy": "reject"} if ctx.target.dialect.has_input else {}
+        body = ctx.target.body(trigger_for(ctx, "long"), **fields)
         answers = await asyncio.gather(*(ctx.target.create(layout, thread_id, body) for _ in range(_AT_ONCE)))
         for each in answers:
             if each.status == 200:
                 await ctx.target.cancel(layout, thread_id, run_of(each))
         found = sorted(each.status or 0 for each in answers)
-        told = f"one of {_AT_ONCE} runs at once is created, and 409 for the others ({layout.name})"
-        check(found == [200, *[409] * (_AT_ONCE - 1)], told, found)
+        expected = f"one of {_AT_ONCE} runs at once is created, and 409 for the others ({layout.name})"
+        check(found == [200, *[409] * (_AT_ONCE - 1)], expected, found)
 
 
 @probes.add
 async def thread_at_work_is_busy(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, _, __):
+        async with long_run(ctx, layout) as (thread_id, _, __):
             exchange = await ctx.target.thread(thread_id)
             check(dig(exchange.json, "status") == "busy", f"the status busy ({layout.name})", exchange.json, exchange)
 
@@ -155,8 +155,8 @@ async def run_needs_no_thread(ctx: Ctx) -> None:
     await ctx.once(run_and_wait, layout)
     exchange = await ctx.target.create(layout, None, ctx.target.body(trigger_for(ctx, "plain")), "wait")
     check(exchange.status == 200, "a run without a thread is answered with 200", exchange.status, exchange)
-    said = ctx.target.answers(dig(exchange.json, "messages") or [])
-    check(len(said) >= 1, "the agent's answer", exchange.json, exchange)
+    answers = ctx.target.answers(dig(exchange.json, "messages") or [])
+    check(len(answers) >= 1, "the agent's answer", exchange.json, exchange)
 
 
 @probes.add

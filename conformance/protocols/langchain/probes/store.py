@@ -21,7 +21,7 @@ class Stored:
 
 
 async def store_items(ctx: Ctx) -> Stored:
-    """Three items in one namespace, and one in another below it."""
+    """Store three items in one namespace, and one in a namespace below it."""
     top = f"judge-{uuid4().hex}"
     puts = [
         await _put(ctx, [top, "a"], key, {**_VALUE, "number": number}) for number, key in enumerate(("x", "y", "z"))

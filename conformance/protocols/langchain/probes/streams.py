@@ -1,9 +1,15 @@
-"""Probes of runs that are streamed."""
+"""Probes of streamed runs."""
 
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.langchain.scenes import Streamed, at_work, run_in_background, stay_busy, stream_run
+from babelgate.conformance.protocols.langchain.scenes import (
+    Streamed,
+    long_run,
+    run_in_background,
+    stay_busy,
+    stream_run,
+)
 from babelgate.conformance.protocols.langchain.server import (
     Ctx,
     Layout,
@@ -19,8 +25,8 @@ from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, di
 
 probes: Final = Probes[Server]()
 
-_BESIDE: Final = ("metadata", "error", "end", "feedback")
-"""Events that come whatever mode was asked for."""
+_ALWAYS_SENT: Final = ("metadata", "error", "end", "feedback")
+"""Events that are sent in all modes."""
 
 
 @probes.add
@@ -28,8 +34,8 @@ async def stream_is_an_event_stream(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         done = await ctx.once(stream_run, layout, "values")
         kind = done.exchange.media_type
-        told = f"Content-Type text/event-stream ({layout.name})"
-        check(kind == "text/event-stream", told, kind, done.exchange)
+        expected = f"Content-Type text/event-stream ({layout.name})"
+        check(kind == "text/event-stream", expected, kind, done.exchange)
 
 
 @probes.add
@@ -51,9 +57,14 @@ async def stream_of_messages_tells_what_is_said(ctx: Ctx) -> None:
         frames = [*done.of("messages"), *done.of("messages-tuple")]
         check(bool(frames), f"events named {layout.tuples} ({layout.name})", _names(done), done.exchange)
         thread = await ctx.target.thread(done.thread_id)
-        said = "".join(ctx.target.answers(ctx.target.messages(thread.json)))
-        told = "".join(text for frame in frames for text in _texts(json_of(frame)))
-        check(bool(said) and told == said, f"the agent's words, {said!r}", told, done.exchange)
+        full_text = "".join(ctx.target.answers(ctx.target.messages(thread.json)))
+        streamed_text = "".join(text for frame in frames for text in _texts(json_of(frame)))
+        check(
+            bool(full_text) and streamed_text == full_text,
+            f"the agent's words, {full_text!r}",
+            streamed_text,
+            done.exchange,
+        )
 
 
 @probes.add
@@ -71,7 +82,7 @@ async def stream_has_no_mode_that_was_not_asked_for(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         done = await ctx.once(stream_run, layout, "updates")
         check(bool(done.of("updates")), f"events named updates ({layout.name})", _names(done), done.exchange)
-        strange = [name for name in _names(done) if name.partition("|")[0] not in ("updates", *_BESIDE)]
+        strange = [name for name in _names(done) if name.partition("|")[0] not in ("updates", *_ALWAYS_SENT)]
         check(not strange, "only the mode that was asked for", strange, done.exchange)
 
 
@@ -104,9 +115,9 @@ async def stream_of_a_failure_has_an_error(ctx: Ctx) -> None:
 
 @probes.add
 async def run_at_work_can_be_joined(ctx: Ctx) -> None:
-    """What it says from then on, which is nothing but its end where it is cancelled."""
+    """Check that a running run can be joined. After a cancel, the joined stream has only its end."""
     for layout in ctx.target.layouts:
-        async with at_work(ctx, layout) as (thread_id, run_id, _):
+        async with long_run(ctx, layout) as (thread_id, run_id, _):
             path = layout.one(thread_id, run_id, "stream")
             async with ctx.target.listen("GET", path) as stream:
                 _check_stream(stream.exchange, layout)
@@ -152,16 +163,16 @@ async def reader_that_leaves_cancels(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         thread_id, run_id = await _hang_up(ctx, layout, "cancel")
         exchange = await ctx.target.run_to_end(layout, thread_id, run_id)
-        told = f"the run ends as interrupted ({layout.name})"
-        check(dig(exchange.json, "status") == "interrupted", told, exchange.json, exchange)
+        expected = f"the run ends as interrupted ({layout.name})"
+        check(dig(exchange.json, "status") == "interrupted", expected, exchange.json, exchange)
 
 
 @probes.add
 async def reader_that_leaves_changes_nothing(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         thread_id, run_id = await _hang_up(ctx, layout, "continue")
-        # A server that cancels does it when it notices that the reader has gone, so there is nothing to wait for: a run
-        # of another thread gives it the time.
+        # A server that cancels does so when it notices that the reader has disconnected, which cannot be observed. A
+        # run on another thread gives it time.
         await ctx.target.create(layout, None, ctx.target.body(trigger_for(ctx, "plain")), "wait")
         exchange = await ctx.target.run(layout, thread_id, run_id)
         is_kept = dig(exchange.json, "status") in ("pending", "running")
@@ -171,7 +182,8 @@ async def reader_that_leaves_changes_nothing(ctx: Ctx) -> None:
 
 @probes.add
 async def reader_that_leaves_has_a_default(ctx: Ctx) -> None:
-    """The Agent Protocol cancels, LangGraph Platform goes on."""
+    """Check the default for a disconnected reader: the Agent Protocol cancels the run, LangGraph Platform continues
+    it."""
     for layout in ctx.target.layouts:
         thread_id, run_id = await _hang_up(ctx, layout)
         if ctx.target.dialect.has_input:
@@ -182,16 +194,16 @@ async def reader_that_leaves_has_a_default(ctx: Ctx) -> None:
             check(is_kept, "the run goes on", exchange.json, exchange)
         else:
             exchange = await ctx.target.run_to_end(layout, thread_id, run_id)
-            told = f"the run ends as interrupted ({layout.name})"
-            check(dig(exchange.json, "status") == "interrupted", told, exchange.json, exchange)
+            expected = f"the run ends as interrupted ({layout.name})"
+            check(dig(exchange.json, "status") == "interrupted", expected, exchange.json, exchange)
 
 
 async def _hang_up(ctx: Ctx, layout: Layout, mode: str = "") -> tuple[str, str]:
-    """A run at work whose reader has hung up."""
+    """Start a long run and disconnect its reader. Return the ids of the thread and the run."""
     await ctx.once(stay_busy, layout)
     thread_id = await ctx.target.new_thread()
-    asked = {"on_disconnect": mode} if mode else {}
-    body = ctx.target.body(trigger_for(ctx, "long"), stream_mode=["values"], **asked)
+    fields = {"on_disconnect": mode} if mode else {}
+    body = ctx.target.body(trigger_for(ctx, "long"), stream_mode=["values"], **fields)
     async with ctx.target.stream(layout, thread_id, body) as stream:
         _check_stream(stream.exchange, layout)
         await stream.next()
@@ -200,7 +212,7 @@ async def _hang_up(ctx: Ctx, layout: Layout, mode: str = "") -> tuple[str, str]:
 
 
 async def _find_run(ctx: Ctx, layout: Layout, thread_id: str) -> str:
-    """The only run of a thread."""
+    """Return the id of the only run of a thread."""
     if layout.is_below:
         exchange = await ctx.target.ask("GET", layout.runs(thread_id), receives="Runs")
     else:
@@ -213,8 +225,8 @@ async def _find_run(ctx: Ctx, layout: Layout, thread_id: str) -> str:
 
 
 def _check_stream(exchange: Exchange, layout: Layout) -> None:
-    told = f"an event stream with status 200 ({layout.name})"
-    check(exchange.status == 200 and exchange.is_stream, told, exchange.status, exchange)
+    expected = f"an event stream with status 200 ({layout.name})"
+    check(exchange.status == 200 and exchange.is_stream, expected, exchange.status, exchange)
 
 
 def _names(done: Streamed) -> list[str]:
@@ -222,6 +234,6 @@ def _names(done: Streamed) -> list[str]:
 
 
 def _texts(value: Any) -> list[str]:
-    """Of pieces of messages, which may come in pairs with their metadata."""
+    """Return the texts of pieces of messages, which may be paired with their metadata."""
     pieces = as_list(value) if isinstance(value, list) else [value]
     return [text_of(each) for each in pieces]

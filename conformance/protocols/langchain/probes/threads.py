@@ -38,8 +38,8 @@ async def threads_have_ids_of_their_own(ctx: Ctx) -> None:
 async def thread_takes_its_id(ctx: Ctx) -> None:
     await ctx.once(create_thread)
     wanted = unknown_id()
-    got = await ctx.target.new_thread(thread_id=wanted)
-    check(got == wanted, f"the thread_id {wanted}", got)
+    actual = await ctx.target.new_thread(thread_id=wanted)
+    check(actual == wanted, f"the thread_id {wanted}", actual)
 
 
 @probes.add
@@ -53,8 +53,8 @@ async def id_that_is_taken_is_a_conflict(ctx: Ctx) -> None:
 async def id_is_taken_once(ctx: Ctx) -> None:
     await ctx.once(create_thread)
     body = {"thread_id": unknown_id()}
-    asked = [ctx.target.ask("POST", "/threads", body, sends="ThreadCreate.request") for _ in range(_AT_ONCE)]
-    found = sorted(each.status or 0 for each in await asyncio.gather(*asked))
+    requests = [ctx.target.ask("POST", "/threads", body, sends="ThreadCreate.request") for _ in range(_AT_ONCE)]
+    found = sorted(each.status or 0 for each in await asyncio.gather(*requests))
     wanted = [200, *[409] * (_AT_ONCE - 1)]
     check(found == wanted, f"one of {_AT_ONCE} requests at once makes the thread, and 409 for the others", found)
 

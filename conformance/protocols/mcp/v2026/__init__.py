@@ -1,4 +1,4 @@
-"""MCP 2026-07-28 by streamable HTTP, as far as tools go: without sessions, each request says all of itself."""
+"""MCP 2026-07-28 over streamable HTTP, limited to tools. There are no sessions: each request is self-contained."""
 
 from typing import Final
 

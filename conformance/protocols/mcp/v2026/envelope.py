@@ -1,4 +1,4 @@
-"""Probes of what goes with each request: the headers, and `_meta`."""
+"""Probes of the metadata of each request: the headers, and `_meta`."""
 
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ async def tools_are_among_the_capabilities(ctx: Ctx) -> None:
 
 @probes.add
 async def what_was_removed_is_unknown(ctx: Ctx) -> None:
-    await ctx.once(_discovered)
+    await ctx.once(_discover)
     for method in ("ping", "initialize"):
         reply = await ctx.target.ask(method, is_valid=False)
         check(reply.code == -32601, f"the code -32601 for {method}", reply.response, reply.exchange)
@@ -46,7 +46,7 @@ async def what_was_removed_is_unknown(ctx: Ctx) -> None:
 
 @probes.add
 async def other_verbs_are_refused(ctx: Ctx) -> None:
-    await ctx.once(_discovered)
+    await ctx.once(_discover)
     for verb in ("GET", "DELETE"):
         headers = {**ctx.target.headers, "Accept": "text/event-stream"}
         exchange = await ctx.wire.request(verb, ctx.target.url, sends=None, receives=None, headers=headers)
@@ -55,59 +55,63 @@ async def other_verbs_are_refused(ctx: Ctx) -> None:
 
 @probes.add
 async def unknown_method_has_the_status_404(ctx: Ctx) -> None:
-    await ctx.once(_discovered)
+    await ctx.once(_discover)
     reply = await ctx.target.ask("no/such/method", is_valid=False)
     check(reply.exchange.status == 404, "the status 404", reply.exchange.status, reply.exchange)
 
 
 @probes.add
 async def errors_have_the_id_of_the_request(ctx: Ctx) -> None:
-    for reply in (await ctx.once(_of_no_version), await ctx.once(_of_no_method), await ctx.once(_without_meta)):
-        got = dig(reply.response, "id")
-        check(got == reply.id, f"the id {reply.id}", reply.response, reply.exchange)
+    for reply in (
+        await ctx.once(_ask_unknown_version),
+        await ctx.once(_ask_without_method_header),
+        await ctx.once(_ask_without_meta),
+    ):
+        actual = dig(reply.response, "id")
+        check(actual == reply.id, f"the id {reply.id}", reply.response, reply.exchange)
 
 
-# What a request says of itself
+# Metadata of a request
 
 
 @probes.add
 async def request_without_meta_is_refused(ctx: Ctx) -> None:
-    _refused(await ctx.once(_without_meta))
+    _check_refused(await ctx.once(_ask_without_meta))
 
 
 @probes.add
 async def request_without_capabilities_is_refused(ctx: Ctx) -> None:
-    await ctx.once(_discovered)
+    await ctx.once(_discover)
     meta = {name: value for name, value in envelope().items() if not name.endswith("clientCapabilities")}
-    _refused(await _posted(ctx, meta))
+    _check_refused(await _post(ctx, meta))
 
 
 @probes.add
 async def client_need_not_name_itself(ctx: Ctx) -> None:
-    await ctx.once(_discovered)
+    await ctx.once(_discover)
     meta = {name: value for name, value in envelope().items() if not name.endswith("clientInfo")}
-    reply = await _posted(ctx, meta)
+    reply = await _post(ctx, meta)
     check(reply.result is not None, "a result", reply.response, reply.exchange)
 
 
 @probes.add
 async def versions_that_differ_are_refused(ctx: Ctx) -> None:
-    await ctx.once(_discovered)
-    reply = await _posted(ctx, envelope(version="2025-11-25"))
-    _refused(reply)
+    await ctx.once(_discover)
+    reply = await _post(ctx, envelope(version="2025-11-25"))
+    _check_refused(reply)
     check(reply.code == _MISMATCH, f"the code {_MISMATCH}", reply.response, reply.exchange)
 
 
 @probes.add
 async def unsupported_version_is_refused(ctx: Ctx) -> None:
-    reply = await ctx.once(_of_no_version)
-    _refused(reply)
+    reply = await ctx.once(_ask_unknown_version)
+    _check_refused(reply)
     check(reply.code == _UNSUPPORTED, f"the code {_UNSUPPORTED}", reply.response, reply.exchange)
 
 
 @probes.add
 async def supported_versions_are_told(ctx: Ctx) -> None:
-    reply = await ctx.once(_of_no_version)
+    reply = await ctx.once(_ask_unknown_version)
     data = dig(reply.error, "data")
     is_right = VERSION in as_list(dig(data, "supported")) and dig(data, "requested") == _NO_VERSION
     check(is_right, "data with supported and requested", reply.response, reply.exchange)
@@ -115,60 +119,60 @@ async def supported_versions_are_told(ctx: Ctx) -> None:
 
 @probes.add
 async def method_of_the_header_is_that_of_the_body(ctx: Ctx) -> None:
-    await ctx.once(_discovered)
-    _mismatched(await ctx.target.ask("tools/list", is_valid=False, headers={"Mcp-Method": "tools/call"}))
+    await ctx.once(_discover)
+    _check_mismatch(await ctx.target.ask("tools/list", is_valid=False, headers={"Mcp-Method": "tools/call"}))
 
 
 @probes.add
 async def request_without_the_header_of_the_method_is_refused(ctx: Ctx) -> None:
-    _mismatched(await ctx.once(_of_no_method))
+    _check_mismatch(await ctx.once(_ask_without_method_header))
 
 
 @probes.add
 async def name_of_the_header_is_that_of_the_body(ctx: Ctx) -> None:
     _, params = await call_of(ctx, "plain")
     reply = await ctx.target.ask("tools/call", params, is_valid=False, headers={"Mcp-Name": "another-tool"})
-    _mismatched(reply)
+    _check_mismatch(reply)
 
 
 @probes.add
 async def call_without_the_header_of_the_name_is_refused(ctx: Ctx) -> None:
     _, params = await call_of(ctx, "plain")
-    _mismatched(await ctx.target.ask("tools/call", params, is_valid=False, headers={"Mcp-Name": ""}))
+    _check_mismatch(await ctx.target.ask("tools/call", params, is_valid=False, headers={"Mcp-Name": ""}))
 
 
-def _refused(reply: Reply) -> None:
+def _check_refused(reply: Reply) -> None:
     check(reply.error is not None, "an error", reply.messages, reply.exchange)
     check(reply.exchange.status == 400, "the status 400", reply.exchange.status, reply.exchange)
 
 
-def _mismatched(reply: Reply) -> None:
-    _refused(reply)
+def _check_mismatch(reply: Reply) -> None:
+    _check_refused(reply)
     check(reply.code == _MISMATCH, f"the code {_MISMATCH}", reply.response, reply.exchange)
 
 
-async def _discovered(ctx: Ctx) -> Reply:
+async def _discover(ctx: Ctx) -> Reply:
     reply = await ctx.target.ask("server/discover")
     check(reply.result is not None, "server/discover is answered with a result", reply.response, reply.exchange)
     return reply
 
 
-async def _posted(ctx: Ctx, meta: dict[str, Any] | None, **options: Any) -> Reply:
-    """A request with this `_meta` alone."""
+async def _post(ctx: Ctx, meta: dict[str, Any] | None, **options: Any) -> Reply:
+    """Post a request with this `_meta` and no other params."""
     params = {} if meta is None else {"_meta": meta}
     return await ctx.target.post(request(next(ctx.target.ids), "server/discover", params), **options)
 
 
-async def _without_meta(ctx: Ctx) -> Reply:
-    await ctx.once(_discovered)
-    return await _posted(ctx, None)
+async def _ask_without_meta(ctx: Ctx) -> Reply:
+    await ctx.once(_discover)
+    return await _post(ctx, None)
 
 
-async def _of_no_version(ctx: Ctx) -> Reply:
-    await ctx.once(_discovered)
-    return await _posted(ctx, envelope(version=_NO_VERSION), headers={"MCP-Protocol-Version": _NO_VERSION})
+async def _ask_unknown_version(ctx: Ctx) -> Reply:
+    await ctx.once(_discover)
+    return await _post(ctx, envelope(version=_NO_VERSION), headers={"MCP-Protocol-Version": _NO_VERSION})
 
 
-async def _of_no_method(ctx: Ctx) -> Reply:
-    await ctx.once(_discovered)
+async def _ask_without_method_header(ctx: Ctx) -> Reply:
+    await ctx.once(_discover)
     return await ctx.target.ask("tools/list", is_valid=False, headers={"Mcp-Method": ""})

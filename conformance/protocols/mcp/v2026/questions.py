@@ -1,4 +1,4 @@
-"""Probes of questions: a result that needs an input, and the same call again with it."""
+"""Probes of questions: a result that requires input, and the repeated call with the input."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _PLAIN: Final = ("string", "number", "integer", "boolean", "array")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuestionCall:
     params: dict[str, Any]
     reply: Reply
 
@@ -27,19 +27,19 @@ class Asked:
 
     @property
     def again(self) -> dict[str, Any]:
-        """The params of the same call again, without the answers."""
+        """Params of the repeated call, without the answers."""
         state = dig(self.reply.result, "requestState")
         return self.params if state is None else {**self.params, "requestState": state}
 
 
 @probes.add
 async def question_is_a_result(ctx: Ctx) -> None:
-    await ctx.subject(asked)
+    await ctx.subject(ask_question)
 
 
 @probes.add
 async def question_is_a_form(ctx: Ctx) -> None:
-    found = await ctx.once(asked)
+    found = await ctx.once(ask_question)
     for each in found.requests.values():
         check(dig(each, "method") == "elicitation/create", "what the client can do", each, found.reply.exchange)
         fields = as_object(dig(each, "params", "requestedSchema", "properties")) or {}
@@ -51,7 +51,7 @@ async def question_is_a_form(ctx: Ctx) -> None:
 
 @probes.add
 async def answered_call_is_done(ctx: Ctx) -> None:
-    found = await ctx.once(asked)
+    found = await ctx.once(ask_question)
     reply = await _answer(ctx, found)
     kind = dig(reply.result, "resultType")
     check(kind == "complete" and dig(reply.result, "isError") is not True, "a result", reply.response, reply.exchange)
@@ -59,7 +59,7 @@ async def answered_call_is_done(ctx: Ctx) -> None:
 
 @probes.add
 async def call_without_the_answer_is_asked_again(ctx: Ctx) -> None:
-    await ctx.once(asked)
+    await ctx.once(ask_question)
     found = await _ask(ctx)
     reply = await ctx.target.ask("tools/call", {**found.again, "inputResponses": {}}, capabilities=_FORMS)
     kind = dig(reply.result, "resultType")
@@ -68,7 +68,7 @@ async def call_without_the_answer_is_asked_again(ctx: Ctx) -> None:
 
 @probes.add
 async def client_without_forms_is_asked_by_none(ctx: Ctx) -> None:
-    await ctx.once(asked)
+    await ctx.once(ask_question)
     _, params = await call_of(ctx, "question")
     reply = await ctx.target.ask("tools/call", params)
     methods = [dig(each, "method") for each in (as_object(dig(reply.result, "inputRequests")) or {}).values()]
@@ -82,7 +82,7 @@ async def changed_state_is_refused(ctx: Ctx) -> None:
     found = await ctx.once(_with_state)
     state = str(found.again["requestState"])
     changed = state[:-4] + ("aaaa" if state[-4:] != "aaaa" else "bbbb")
-    _refused(await _answer(ctx, found, state=changed))
+    _check_refused(await _answer(ctx, found, state=changed))
 
 
 @probes.add
@@ -90,15 +90,15 @@ async def state_of_another_caller_is_refused(ctx: Ctx) -> None:
     found = await ctx.once(_with_state)
     other = dict(ctx.options.other_headers)
     reply = await _answer(ctx, found, headers=other, is_anonymous=True)
-    _refused(reply)
+    _check_refused(reply)
 
 
-def _refused(reply: Reply) -> None:
+def _check_refused(reply: Reply) -> None:
     is_refused = reply.error is not None or dig(reply.result, "isError") is True
     check(is_refused, "an error", reply.response, reply.exchange)
 
 
-async def asked(ctx: Ctx) -> Asked:
+async def ask_question(ctx: Ctx) -> QuestionCall:
     found = await _ask(ctx)
     result = found.reply.result
     kind = dig(result, "resultType")
@@ -110,20 +110,20 @@ async def asked(ctx: Ctx) -> Asked:
     return found
 
 
-async def _ask(ctx: Ctx) -> Asked:
+async def _ask(ctx: Ctx) -> QuestionCall:
     _, params = await call_of(ctx, "question")
-    return Asked(params, await ctx.target.ask("tools/call", params, capabilities=_FORMS))
+    return QuestionCall(params, await ctx.target.ask("tools/call", params, capabilities=_FORMS))
 
 
-async def _with_state(ctx: Ctx) -> Asked:
-    await ctx.once(asked)
+async def _with_state(ctx: Ctx) -> QuestionCall:
+    await ctx.once(ask_question)
     found = await _ask(ctx)
     if "requestState" not in found.again:
         raise NotApplicable("the server keeps no state with its client")
     return found
 
 
-async def _answer(ctx: Ctx, found: Asked, *, state: str = "", **options: Any) -> Reply:
+async def _answer(ctx: Ctx, found: QuestionCall, *, state: str = "", **options: Any) -> Reply:
     responses = {
         name: {"action": "accept", "content": _content(ctx, dig(each, "params", "requestedSchema"))}
         for name, each in found.requests.items()
@@ -134,20 +134,20 @@ async def _answer(ctx: Ctx, found: Asked, *, state: str = "", **options: Any) ->
 
 
 def _content(ctx: Ctx, schema: Any) -> dict[str, Any]:
-    """What is wanted: the answer of the trigger, where it is a text."""
+    """Return a value for each member of a form. Texts are the answer of the trigger."""
     answer = ctx.triggers["question"].answer
-    made: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for name, field in (as_object(dig(schema, "properties")) or {}).items():
         choices = as_list(dig(field, "enum"))
         match dig(field, "type"):
             case _ if choices:
-                made[name] = choices[0]
+                content[name] = choices[0]
             case "boolean":
-                made[name] = True
+                content[name] = True
             case "number" | "integer":
-                made[name] = 1
+                content[name] = 1
             case "array":
-                made[name] = []
+                content[name] = []
             case _:
-                made[name] = str(answer)
-    return made
+                content[name] = str(answer)
+    return content

@@ -1,4 +1,4 @@
-"""Probes of what every result has."""
+"""Probes of the members that every result has."""
 
 from typing import Any, Final
 
@@ -17,14 +17,14 @@ probes: Final = Probes[Server]()
 @probes.add
 async def results_name_their_type(ctx: Ctx) -> None:
     done = await ctx.once(call_plainly)
-    for reply in (ctx.target.hello, await ctx.once(_listed), done.reply):
+    for reply in (ctx.target.hello, await ctx.once(_list_tools), done.reply):
         kind = dig(reply.result, "resultType")
         check(kind == "complete", "the resultType complete", reply.result, reply.exchange)
 
 
 @probes.add
 async def results_say_how_long_they_may_be_kept(ctx: Ctx) -> None:
-    for reply in (ctx.target.hello, await ctx.once(_listed)):
+    for reply in (ctx.target.hello, await ctx.once(_list_tools)):
         ttl, scope = dig(reply.result, "ttlMs"), dig(reply.result, "cacheScope")
         is_time = isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0
         check(is_time and scope in ("private", "public"), "ttlMs and cacheScope", reply.result, reply.exchange)
@@ -41,8 +41,8 @@ async def results_name_the_server(ctx: Ctx) -> None:
 
 @probes.add
 async def structured_content_fits_the_schema(ctx: Ctx) -> None:
-    """It may be any JSON, not only an object."""
-    done = await ctx.once(_structured)
+    """Check the structured content, which may be any JSON and not only an object."""
+    done = await ctx.once(_call_with_output_schema)
     check("structuredContent" in (as_object(done.reply.result) or {}), "a structuredContent", done.reply.result)
     value, schema = dig(done.reply.result, "structuredContent"), dig(done.tool, "outputSchema")
     try:
@@ -54,13 +54,13 @@ async def structured_content_fits_the_schema(ctx: Ctx) -> None:
         raise Failed(f"structuredContent that keeps outputSchema: {error.message}", value) from None
 
 
-async def _listed(ctx: Ctx) -> Reply:
+async def _list_tools(ctx: Ctx) -> Reply:
     reply = await ctx.target.ask("tools/list")
     check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
     return reply
 
 
-async def _structured(ctx: Ctx) -> Called:
+async def _call_with_output_schema(ctx: Ctx) -> Called:
     done = await ctx.once(call_plainly)
     if as_object(dig(done.tool, "outputSchema")) is None:
         raise NotApplicable("the tool has no outputSchema")

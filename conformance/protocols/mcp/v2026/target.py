@@ -1,4 +1,4 @@
-"""A server of MCP that keeps no sessions: each request names its revision and what its client can do."""
+"""MCP server without sessions: each request names its revision and the capabilities of its client."""
 
 import itertools
 from collections.abc import AsyncGenerator, Mapping
@@ -20,7 +20,7 @@ _RESULTS: Final[Mapping[str, str]] = {
 
 
 def envelope(capabilities: Mapping[str, Any] | None = None, version: str = VERSION) -> dict[str, Any]:
-    """The `_meta` of a request."""
+    """Return the `_meta` of a request."""
     return {
         f"{OF_MCP}protocolVersion": version,
         f"{OF_MCP}clientCapabilities": dict(capabilities or {}),
@@ -45,19 +45,19 @@ class Stateless(Server):
         capabilities: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Reply:
-        told: dict[str, Any] = {**(as_object(params) or {})}
-        told["_meta"] = {**envelope(capabilities), **(as_object(told.get("_meta")) or {})}
-        return await super().ask(method, told, is_valid=is_valid, **options)
+        full_params: dict[str, Any] = {**(as_object(params) or {})}
+        full_params["_meta"] = {**envelope(capabilities), **(as_object(full_params.get("_meta")) or {})}
+        return await super().ask(method, full_params, is_valid=is_valid, **options)
 
     @asynccontextmanager
     async def posted(
         self, body: Any, *, headers: Mapping[str, str] | None = None, **options: Any
     ) -> AsyncGenerator[Stream]:
         method, name = dig(body, "method"), dig(body, "params", "name")
-        sent = {"Mcp-Method": method if isinstance(method, str) else self.IDLE}
+        own_headers = {"Mcp-Method": method if isinstance(method, str) else self.IDLE}
         if isinstance(name, str):
-            sent["Mcp-Name"] = name
-        async with super().posted(body, headers={**sent, **(headers or {})}, **options) as stream:
+            own_headers["Mcp-Name"] = name
+        async with super().posted(body, headers={**own_headers, **(headers or {})}, **options) as stream:
             yield stream
 
     def schema_of(self, method: str, result: Any) -> str | None:
@@ -67,7 +67,7 @@ class Stateless(Server):
 
 
 async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
-    """`url` is the endpoint, which is asked by `server/discover`. Raises NotSpoken."""
+    """Find the server by its endpoint, with `server/discover`. Raises NotSpoken."""
     ids = itertools.count(1)
     nothing = Reply(Exchange(0, "POST", url, []), (), None)
     hello = await Stateless(wire, url, nothing, ids).ask("server/discover")

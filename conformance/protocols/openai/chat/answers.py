@@ -1,4 +1,4 @@
-"""Probes of answers that come whole."""
+"""Probes of answers that are not streamed."""
 
 import asyncio
 import json
@@ -21,8 +21,8 @@ from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 
-_CLOCKS: Final = 3600
-"""Seconds by which the clocks of two machines may differ."""
+_MAX_CLOCK_DIFFERENCE: Final = 3600
+"""Maximum difference between the clocks of both machines, in seconds."""
 
 
 @probes.add
@@ -61,7 +61,7 @@ async def answers_have_ids_of_their_own(ctx: Ctx) -> None:
 async def created_is_in_seconds(ctx: Ctx) -> None:
     exchange = await ctx.once(answer_plainly)
     created = dig(exchange.json, "created")
-    is_now = isinstance(created, int) and abs(created - time.time()) < _CLOCKS
+    is_now = isinstance(created, int) and abs(created - time.time()) < _MAX_CLOCK_DIFFERENCE
     check(is_now, "the time of now as Unix seconds", created, exchange)
 
 
@@ -89,23 +89,23 @@ async def answers_at_once_are_answers_of_their_own(ctx: Ctx) -> None:
 
 @probes.add
 async def system_message_is_taken(ctx: Ctx) -> None:
-    await _after(ctx, {"role": "system", "content": "Be brief."})
+    await _check_history(ctx, {"role": "system", "content": "Be brief."})
 
 
 @probes.add
 async def developer_message_is_taken(ctx: Ctx) -> None:
-    await _after(ctx, {"role": "developer", "content": "Be brief."})
+    await _check_history(ctx, {"role": "developer", "content": "Be brief."})
 
 
 @probes.add
 async def history_is_taken(ctx: Ctx) -> None:
-    await _after(ctx, user("Hello"), {"role": "assistant", "content": "Hello. What is it?"})
+    await _check_history(ctx, user("Hello"), {"role": "assistant", "content": "Hello. What is it?"})
 
 
 @probes.add
 async def history_may_have_calls(ctx: Ctx) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "get_time", "arguments": "{}"}}
-    await _after(
+    await _check_history(
         ctx,
         user("What time is it?"),
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -189,8 +189,8 @@ async def schema_is_kept(ctx: Ctx) -> None:
     check(is_kept, f"content that keeps the schema {json.dumps(PARAMETERS)}", text, exchange)
 
 
-async def _after(ctx: Ctx, *before: Any) -> None:
-    """A chat that goes on after these messages is answered."""
+async def _check_history(ctx: Ctx, *before: Any) -> None:
+    """Check that a chat with these earlier messages is answered."""
     await ctx.once(answer_plainly)
     body = body_of(ctx)
     body["messages"] = [*before, *body["messages"]]

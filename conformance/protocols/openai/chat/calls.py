@@ -60,9 +60,12 @@ async def result_goes_on(ctx: Ctx) -> None:
     body = offer(ctx)
     calls = _calls(exchange)
     check(bool(calls), "a call", exchange.json, exchange)
-    asked = dig(exchange.json, "choices", 0, "message")
+    call_message = dig(exchange.json, "choices", 0, "message")
     results = [{"role": "tool", "tool_call_id": dig(each, "id"), "content": "Sunny."} for each in calls]
-    body["messages"] += [{"role": "assistant", "content": None, "tool_calls": dig(asked, "tool_calls")}, *results]
+    body["messages"] += [
+        {"role": "assistant", "content": None, "tool_calls": dig(call_message, "tool_calls")},
+        *results,
+    ]
     answer = await complete(ctx, body)
     check(bool(dig(answer.json, "choices", 0, "message", "content")), "an answer with text", answer.json, answer)
 
@@ -101,8 +104,8 @@ async def streamed_call_is_named_once(ctx: Ctx) -> None:
     done = await ctx.once(streamed_call)
     pieces = [each for each in _pieces(done.deltas) if dig(each, "index") == 0]
     for path in (("id",), ("function", "name")):
-        told = [value for value in (dig(each, *path) for each in pieces) if value]
-        check(len(told) == 1, f"{path[-1]} in one delta of a call", told, done.exchange)
+        values = [value for value in (dig(each, *path) for each in pieces) if value]
+        check(len(values) == 1, f"{path[-1]} in one delta of a call", values, done.exchange)
 
 
 @probes.add

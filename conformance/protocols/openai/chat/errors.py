@@ -1,4 +1,4 @@
-"""Probes of what is refused, and of models that fail."""
+"""Probes of invalid requests, and of models that fail."""
 
 from typing import Any, Final
 
@@ -13,42 +13,42 @@ probes: Final = Probes[Server]()
 
 @probes.add
 async def chat_needs_a_model(ctx: Ctx) -> None:
-    await _refused(ctx, model=None)
+    await _check_refused(ctx, model=None)
 
 
 @probes.add
 async def chat_needs_messages(ctx: Ctx) -> None:
-    await _refused(ctx, messages=None)
+    await _check_refused(ctx, messages=None)
 
 
 @probes.add
 async def messages_are_not_empty(ctx: Ctx) -> None:
-    await _refused(ctx, messages=[])
+    await _check_refused(ctx, messages=[])
 
 
 @probes.add
 async def messages_are_an_array(ctx: Ctx) -> None:
-    await _refused(ctx, messages="Hello")
+    await _check_refused(ctx, messages="Hello")
 
 
 @probes.add
 async def unknown_roles_are_refused(ctx: Ctx) -> None:
-    await _refused(ctx, messages=[{"role": "narrator", "content": "Hello"}])
+    await _check_refused(ctx, messages=[{"role": "narrator", "content": "Hello"}])
 
 
 @probes.add
 async def unknown_parts_are_refused(ctx: Ctx) -> None:
-    await _refused(ctx, messages=[user([{"type": "smell", "smell": "roses"}])])
+    await _check_refused(ctx, messages=[user([{"type": "smell", "smell": "roses"}])])
 
 
 @probes.add
 async def result_without_a_call_is_refused(ctx: Ctx) -> None:
-    await _refused(ctx, messages=[user("Hello"), {"role": "tool", "tool_call_id": "call_0", "content": "x"}])
+    await _check_refused(ctx, messages=[user("Hello"), {"role": "tool", "tool_call_id": "call_0", "content": "x"}])
 
 
 @probes.add
 async def temperature_has_a_most(ctx: Ctx) -> None:
-    await _refused(ctx, temperature=5)
+    await _check_refused(ctx, temperature=5)
 
 
 @probes.add
@@ -77,8 +77,8 @@ async def refusal_names_the_parameter(ctx: Ctx) -> None:
 async def refusal_is_called_an_invalid_request(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, messages="Hello"), is_valid=False)
-    got = dig(exchange.json, "error", "type")
-    check(got == "invalid_request_error", "the type invalid_request_error", exchange.json, exchange)
+    actual = dig(exchange.json, "error", "type")
+    check(actual == "invalid_request_error", "the type invalid_request_error", exchange.json, exchange)
 
 
 @probes.add
@@ -102,11 +102,11 @@ async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
         check((exchange.status or 0) >= 500, "a 5xx", exchange.status, exchange)
         return
     events: list[Any] = events_of(exchange)
-    told = [each for each in events if as_object(dig(each, "error")) is not None]
+    error_events = [each for each in events if as_object(dig(each, "error")) is not None]
     reasons = [dig(choice, "finish_reason") for each in events for choice in as_list(dig(each, "choices"))]
     texts = [dig(choice, "delta", "content") for each in events for choice in as_list(dig(each, "choices"))]
-    check_shown(bool(told) or "stop" not in reasons or not any(texts), "fail", "answered")
-    check(bool(told), "an event with an error", events, exchange)
+    check_shown(bool(error_events) or "stop" not in reasons or not any(texts), "fail", "answered")
+    check(bool(error_events), "an event with an error", events, exchange)
     check("stop" not in reasons, "no finish_reason stop", reasons, exchange)
 
 
@@ -120,8 +120,8 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
     check((exchange.status or 0) < 500, "no failure of the server", exchange.status, exchange)
 
 
-async def _refused(ctx: Ctx, **members: Any) -> None:
-    """A request with a member that is wrong, or missing (None)."""
+async def _check_refused(ctx: Ctx, **members: Any) -> None:
+    """Check that a request with an invalid member, or without one (None), is refused."""
     await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
     refused(await ctx.target.post(body, is_valid=False), 400, 422)

@@ -1,4 +1,4 @@
-"""Probes of answers that are streamed."""
+"""Probes of streamed answers."""
 
 from typing import Any, Final
 
@@ -59,8 +59,13 @@ async def chunks_have_one_time(ctx: Ctx) -> None:
 async def role_is_told_once(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     roles = [dig(delta, "role") for delta in done.deltas]
-    told = [each for each in roles if each is not None]
-    check(told == ["assistant"] and roles[0] == "assistant", "the role in the first delta alone", roles, done.exchange)
+    set_roles = [each for each in roles if each is not None]
+    check(
+        set_roles == ["assistant"] and roles[0] == "assistant",
+        "the role in the first delta alone",
+        roles,
+        done.exchange,
+    )
 
 
 @probes.add
@@ -71,7 +76,7 @@ async def deltas_make_up_a_text(ctx: Ctx) -> None:
 
 @probes.add
 async def deltas_make_up_the_whole_text(ctx: Ctx) -> None:
-    """A stream of chunks does not repeat the whole text, so it is compared with an answer that was not streamed."""
+    """Compare the deltas with an answer that was not streamed, because no chunk contains the whole text."""
     text = await ctx.once(answer_twice)
     done = await ctx.once(stream_plainly)
     check(done.text == text, f"deltas that add up to {text!r}", done.text, done.exchange)
@@ -113,5 +118,5 @@ async def usage_is_null_before(ctx: Ctx) -> None:
 @probes.add
 async def usage_is_told_if_asked(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
-    told: list[Any] = [chunk for chunk in done.chunks if dig(chunk, "choices") == [] or dig(chunk, "usage")]
-    check(not told, "no usage that nobody asked for", told, done.exchange)
+    with_usage: list[Any] = [chunk for chunk in done.chunks if dig(chunk, "choices") == [] or dig(chunk, "usage")]
+    check(not with_usage, "no usage that nobody asked for", with_usage, done.exchange)

@@ -1,4 +1,4 @@
-"""OpenAI's responses, in the open form that Open Responses gives them."""
+"""OpenAI's responses, in the open form of Open Responses."""
 
 from dataclasses import replace
 from typing import Final
@@ -17,7 +17,7 @@ async def _open(wire: Wire, url: str, options: Options, is_told: bool) -> Opened
     names = ("createResponse.request", "Response", "Event")
     server = Server(wire, base_of(url), "responses", names, lambda text: {"input": text})
     opened = await open_at(server, options, is_told)
-    # Open Responses has nothing to read a response with; OpenAI's servers and many others do.
+    # Open Responses has no operation to read a response. OpenAI's servers and many others have one.
     url = server.below("responses", "resp_00000000000000000000000000000000")
     unknown = await wire.request("GET", url, sends=None, receives=None)
     if unknown.status == 404 and as_object(dig(unknown.json, "error")) is not None:

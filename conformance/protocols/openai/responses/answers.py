@@ -1,4 +1,4 @@
-"""Probes of responses that come whole."""
+"""Probes of responses that are not streamed."""
 
 import asyncio
 import json
@@ -22,8 +22,8 @@ from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig
 
 probes: Final = Probes[Server]()
 
-_CLOCKS: Final = 3600
-"""Seconds by which the clocks of two machines may differ."""
+_MAX_CLOCK_DIFFERENCE: Final = 3600
+"""Maximum difference between the clocks of both machines, in seconds."""
 _PIXEL: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
     "AAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -80,7 +80,7 @@ async def items_have_ids_of_their_own(ctx: Ctx) -> None:
 async def created_at_is_in_seconds(ctx: Ctx) -> None:
     exchange = await ctx.once(answer_plainly)
     created = dig(exchange.json, "created_at")
-    is_now = isinstance(created, int | float) and abs(created - time.time()) < _CLOCKS
+    is_now = isinstance(created, int | float) and abs(created - time.time()) < _MAX_CLOCK_DIFFERENCE
     check(is_now, "the time of now as Unix seconds", created, exchange)
 
 
@@ -118,28 +118,28 @@ async def responses_at_once_are_responses_of_their_own(ctx: Ctx) -> None:
 
 @probes.add
 async def input_may_be_items(ctx: Ctx) -> None:
-    await _taken(ctx, message("user", [{"type": "input_text", "text": "Hello"}]))
+    await _check_accepted(ctx, message("user", [{"type": "input_text", "text": "Hello"}]))
 
 
 @probes.add
 async def message_needs_no_type(ctx: Ctx) -> None:
-    await _taken(ctx, {"role": "user", "content": "Hello"})
+    await _check_accepted(ctx, {"role": "user", "content": "Hello"})
 
 
 @probes.add
 async def system_message_is_taken(ctx: Ctx) -> None:
-    await _taken(ctx, message("system", "Be brief."), message("user", "Hello"))
+    await _check_accepted(ctx, message("system", "Be brief."), message("user", "Hello"))
 
 
 @probes.add
 async def developer_message_is_taken(ctx: Ctx) -> None:
-    await _taken(ctx, message("developer", "Be brief."), message("user", "Hello"))
+    await _check_accepted(ctx, message("developer", "Be brief."), message("user", "Hello"))
 
 
 @probes.add
 async def history_is_taken(ctx: Ctx) -> None:
     spoken: list[dict[str, Any]] = [{"type": "output_text", "text": "Hello. What is it?", "annotations": []}]
-    await _taken(
+    await _check_accepted(
         ctx,
         message("user", "Hello"),
         {**message("assistant", spoken), "id": "msg_1", "status": "completed"},
@@ -149,13 +149,13 @@ async def history_is_taken(ctx: Ctx) -> None:
 
 @probes.add
 async def what_the_assistant_said_may_be_text(ctx: Ctx) -> None:
-    await _taken(ctx, message("user", "Hello"), message("assistant", "Yes?"), message("user", "Hello"))
+    await _check_accepted(ctx, message("user", "Hello"), message("assistant", "Yes?"), message("user", "Hello"))
 
 
 @probes.add
 async def image_is_taken(ctx: Ctx) -> None:
     parts = [{"type": "input_text", "text": "Hello"}, {"type": "input_image", "image_url": _PIXEL, "detail": "auto"}]
-    await _taken(ctx, message("user", parts))
+    await _check_accepted(ctx, message("user", parts))
 
 
 @probes.add
@@ -175,19 +175,19 @@ async def options_may_be_null(ctx: Ctx) -> None:
 @probes.add
 async def settings_are_told(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
-    given: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_output_tokens": 500, "instructions": "Be brief."}
-    exchange = await respond(ctx, body_of(ctx, **given))
-    for name, value in given.items():
-        got = dig(exchange.json, name)
-        check(got == value, f"{name} as it was sent", got, exchange)
+    settings: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_output_tokens": 500, "instructions": "Be brief."}
+    exchange = await respond(ctx, body_of(ctx, **settings))
+    for name, value in settings.items():
+        actual = dig(exchange.json, name)
+        check(actual == value, f"{name} as it was sent", actual, exchange)
 
 
 @probes.add
 async def metadata_are_told(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
     exchange = await respond(ctx, body_of(ctx, metadata={"run": "1"}))
-    got = dig(exchange.json, "metadata")
-    check(got == {"run": "1"}, "metadata as they were sent", got, exchange)
+    actual = dig(exchange.json, "metadata")
+    check(actual == {"run": "1"}, "metadata as they were sent", actual, exchange)
 
 
 @probes.add
@@ -226,7 +226,7 @@ async def schema_is_kept(ctx: Ctx) -> None:
     check(is_kept, f"text that keeps the schema {json.dumps(PARAMETERS)}", text, exchange)
 
 
-async def _taken(ctx: Ctx, *items: Any) -> None:
+async def _check_accepted(ctx: Ctx, *items: Any) -> None:
     await ctx.once(answer_plainly)
     exchange = await respond(ctx, body_of(ctx, input=list(items)))
     status = dig(exchange.json, "status")

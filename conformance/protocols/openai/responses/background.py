@@ -1,4 +1,4 @@
-"""Probes of responses that are made in the background: of servers that keep responses."""
+"""Probes of responses in the background, for servers that store responses."""
 
 import asyncio
 from typing import Final
@@ -11,38 +11,38 @@ from babelgate.conformance.wire.exchange import Exchange, dig
 
 probes: Final = Probes[Server]()
 
-_AT_WORK: Final = ("queued", "in_progress")
-_LOOK_EVERY: Final = 0.1
-"""Seconds."""
+_RUNNING: Final = ("queued", "in_progress")
+_POLL_INTERVAL: Final = 0.1
+"""Seconds between two looks at a response."""
 
 
 @probes.add
 async def background_is_answered_at_once(ctx: Ctx) -> None:
-    exchange = await ctx.once(_begun)
+    exchange = await ctx.once(_begin)
     check(dig(exchange.json, "background") is True, "background is true", exchange.json, exchange)
     status = dig(exchange.json, "status")
-    check(status in _AT_WORK, "the status queued or in_progress", status, exchange)
+    check(status in _RUNNING, "the status queued or in_progress", status, exchange)
 
 
 @probes.add
 async def background_comes_to_its_end(ctx: Ctx) -> None:
-    exchange = await ctx.once(_begun)
-    done = await _watched(ctx, str(dig(exchange.json, "id")))
+    exchange = await ctx.once(_begin)
+    done = await _wait_for_end(ctx, str(dig(exchange.json, "id")))
     check(dig(done.json, "status") == "completed", "the status completed", dig(done.json, "status"), done)
     check(bool(text_of(done.json)), "a message with output_text", dig(done.json, "output"), done)
 
 
 @probes.add
 async def background_is_cancelled(ctx: Ctx) -> None:
-    id, exchange = await ctx.once(_cancelled)
+    id, exchange = await ctx.once(_begin_and_cancel)
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
-    done = await _watched(ctx, id)
+    done = await _wait_for_end(ctx, id)
     check(dig(done.json, "status") == "cancelled", "the status cancelled", dig(done.json, "status"), done)
 
 
 @probes.add
 async def background_is_cancelled_twice(ctx: Ctx) -> None:
-    id, first = await ctx.once(_cancelled)
+    id, first = await ctx.once(_begin_and_cancel)
     check(first.status == 200, "the status 200", first.status, first)
     again = await _cancel(ctx, id)
     check(again.status == 200, "the status 200 again", again.status, again)
@@ -51,12 +51,12 @@ async def background_is_cancelled_twice(ctx: Ctx) -> None:
 
 @probes.add
 async def foreground_is_not_cancelled(ctx: Ctx) -> None:
-    await ctx.once(_begun)
+    await ctx.once(_begin)
     first = await ctx.once(answer_plainly)
     refused(await _cancel(ctx, str(dig(first.json, "id"))))
 
 
-async def _begun(ctx: Ctx, behaviour: str = "plain") -> Exchange:
+async def _begin(ctx: Ctx, behaviour: str = "plain") -> Exchange:
     await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, behaviour, background=True))
     if 400 <= (exchange.status or 0) < 500:
@@ -65,10 +65,10 @@ async def _begun(ctx: Ctx, behaviour: str = "plain") -> Exchange:
     return exchange
 
 
-async def _cancelled(ctx: Ctx) -> tuple[str, Exchange]:
-    """The answer to the cancel of a response that takes long."""
+async def _begin_and_cancel(ctx: Ctx) -> tuple[str, Exchange]:
+    """Cancel a long response. Return its id, and the response to the cancel."""
     await ctx.once(_stay_busy)
-    exchange = await _begun(ctx, "long")
+    exchange = await _begin(ctx, "long")
     id = str(dig(exchange.json, "id"))
     return id, await _cancel(ctx, id)
 
@@ -76,13 +76,13 @@ async def _cancelled(ctx: Ctx) -> tuple[str, Exchange]:
 async def _stay_busy(ctx: Ctx) -> None:
     """Start a long response and look at it after BUSY seconds. Raises NotShown if it is complete."""
     since = asyncio.get_running_loop().time()
-    id = str(dig((await _begun(ctx, "long")).json, "id"))
+    id = str(dig((await _begin(ctx, "long")).json, "id"))
 
-    async def is_at_work() -> bool:
-        shown = await ctx.target.get(ctx.target.below("responses", id), "Response")
-        return shown.status != 200 or dig(shown.json, "status") in _AT_WORK
+    async def is_running() -> bool:
+        exchange = await ctx.target.get(ctx.target.below("responses", id), "Response")
+        return exchange.status != 200 or dig(exchange.json, "status") in _RUNNING
 
-    await check_busy(since, is_at_work)
+    await check_busy(since, is_running)
     await _cancel(ctx, id)
 
 
@@ -92,12 +92,12 @@ async def _cancel(ctx: Ctx, id: str) -> Exchange:
     return await ctx.wire.request("POST", url, sends=None, receives=receives)
 
 
-async def _watched(ctx: Ctx, id: str) -> Exchange:
-    """The response once it is at work no longer, or as it is when the time is over."""
+async def _wait_for_end(ctx: Ctx, id: str) -> Exchange:
+    """Return the response as soon as it has ended, or as it is at the timeout."""
     deadline = asyncio.get_running_loop().time() + ctx.options.timeout
     while True:
         exchange = await ctx.target.get(ctx.target.below("responses", id), "Response")
         check(exchange.status == 200, "the response is shown", exchange.status, exchange)
-        if dig(exchange.json, "status") not in _AT_WORK or asyncio.get_running_loop().time() > deadline:
+        if dig(exchange.json, "status") not in _RUNNING or asyncio.get_running_loop().time() > deadline:
             return exchange
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_POLL_INTERVAL)

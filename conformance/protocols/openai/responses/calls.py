@@ -54,10 +54,10 @@ async def result_goes_on(ctx: Ctx) -> None:
     exchange = await ctx.once(answer_with_call)
     calls = calls_of(exchange.json)
     check(bool(calls), "a call", exchange.json, exchange)
-    asked = offer(ctx)
+    body = offer(ctx)
     results = [{"type": "function_call_output", "call_id": dig(each, "call_id"), "output": "Sunny."} for each in calls]
-    given = [{"type": "message", "role": "user", "content": asked["input"]}, *calls, *results]
-    answer = await respond(ctx, {**asked, "input": given})
+    items = [{"type": "message", "role": "user", "content": body["input"]}, *calls, *results]
+    answer = await respond(ctx, {**body, "input": items})
     check(bool(text_of(answer.json)), "a response with text", dig(answer.json, "output"), answer)
 
 
@@ -101,18 +101,23 @@ async def call_is_streamed(ctx: Ctx) -> None:
 @probes.add
 async def streamed_arguments_are_those_of_their_deltas(ctx: Ctx) -> None:
     done = await ctx.once(streamed_call)
-    said_so = "".join(str(dig(each, "delta")) for each in done.of("response.function_call_arguments.delta"))
-    told = "".join(str(dig(each, "arguments")) for each in done.of("response.function_call_arguments.done"))
-    check(said_so == told, "deltas that make up the arguments", {"deltas": said_so, "done": told}, done.exchange)
-    _check_arguments(told, done.exchange)
+    joined_deltas = "".join(str(dig(each, "delta")) for each in done.of("response.function_call_arguments.delta"))
+    arguments = "".join(str(dig(each, "arguments")) for each in done.of("response.function_call_arguments.done"))
+    check(
+        joined_deltas == arguments,
+        "deltas that make up the arguments",
+        {"deltas": joined_deltas, "done": arguments},
+        done.exchange,
+    )
+    _check_arguments(arguments, done.exchange)
 
 
 @probes.add
 async def streamed_call_is_in_the_output(ctx: Ctx) -> None:
     done = await ctx.once(streamed_call)
     calls = calls_of(done.last)
-    told = [dig(each, "item") for each in done.of("response.output_item.done")]
-    check(bool(calls) and all(each in told for each in calls), "the call as it was told", calls, done.exchange)
+    items = [dig(each, "item") for each in done.of("response.output_item.done")]
+    check(bool(calls) and all(each in items for each in calls), "the call as it was told", calls, done.exchange)
 
 
 def _check_arguments(text: Any, exchange: Exchange) -> None:

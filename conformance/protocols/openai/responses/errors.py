@@ -1,4 +1,4 @@
-"""Probes of what is refused, and of models that fail."""
+"""Probes of invalid requests, and of models that fail."""
 
 from typing import Any, Final
 
@@ -20,32 +20,32 @@ probes: Final = Probes[Server]()
 
 @probes.add
 async def request_needs_a_model(ctx: Ctx) -> None:
-    await _refused(ctx, model=None)
+    await _check_refused(ctx, model=None)
 
 
 @probes.add
 async def input_is_text_or_items(ctx: Ctx) -> None:
-    await _refused(ctx, input=7)
+    await _check_refused(ctx, input=7)
 
 
 @probes.add
 async def unknown_items_are_refused(ctx: Ctx) -> None:
-    await _refused(ctx, input=[{"type": "smell", "smell": "roses"}])
+    await _check_refused(ctx, input=[{"type": "smell", "smell": "roses"}])
 
 
 @probes.add
 async def unknown_roles_are_refused(ctx: Ctx) -> None:
-    await _refused(ctx, input=[message("narrator", "Hello")])
+    await _check_refused(ctx, input=[message("narrator", "Hello")])
 
 
 @probes.add
 async def unknown_parts_are_refused(ctx: Ctx) -> None:
-    await _refused(ctx, input=[message("user", [{"type": "smell", "smell": "roses"}])])
+    await _check_refused(ctx, input=[message("user", [{"type": "smell", "smell": "roses"}])])
 
 
 @probes.add
 async def temperature_has_a_most(ctx: Ctx) -> None:
-    await _refused(ctx, temperature=5)
+    await _check_refused(ctx, temperature=5)
 
 
 @probes.add
@@ -92,8 +92,8 @@ async def ids_of_responses_lead_nowhere(ctx: Ctx) -> None:
         refused(exchange)
 
 
-async def _refused(ctx: Ctx, **members: Any) -> None:
-    """A request with a member that is wrong, or missing (None)."""
+async def _check_refused(ctx: Ctx, **members: Any) -> None:
+    """Check that a request with an invalid member, or without one (None), is refused."""
     await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
     refused(await ctx.target.post(body, is_valid=False), 400, 422)

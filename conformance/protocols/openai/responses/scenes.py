@@ -1,4 +1,4 @@
-"""What several probes look at, played once each."""
+"""Scenes that several probes examine, played once each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Streamed:
 
     @property
     def last(self) -> Any:
-        """The response of the last event."""
+        """Response in the last event."""
         return dig(list(self.events), -1, "response")
 
     def of(self, *types: str) -> list[Any]:
@@ -47,12 +47,12 @@ def body_of(ctx: Ctx, behaviour: str = "plain", **members: Any) -> dict[str, Any
 
 
 def offer(ctx: Ctx, **members: Any) -> dict[str, Any]:
-    """A request that makes the model call the tool that it offers."""
+    """Return a request for which the model calls the tool that it offers."""
     return body_of(ctx, "calls", tools=[TOOL], **members)
 
 
 async def respond(ctx: Ctx, body: Any) -> Exchange:
-    """A response. Raises Failed."""
+    """Request a response. Raises Failed."""
     exchange = await ctx.target.post(body)
     check(exchange.status == 200, "a response with status 200", exchange.status, exchange)
     check(isinstance(dig(exchange.json, "id"), str), "a response with an id", exchange.json, exchange)
@@ -81,7 +81,7 @@ async def stream_plainly(ctx: Ctx) -> Streamed:
 
 
 async def streamed_call(ctx: Ctx) -> Streamed:
-    """A stream in which the model has no choice but to call the tool."""
+    """Stream a response in which the model must call the tool."""
     await ctx.once(answer_with_call)
     return await _stream(ctx, offer(ctx, tool_choice={"type": "function", "name": TOOL_NAME}))
 

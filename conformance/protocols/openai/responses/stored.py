@@ -1,4 +1,4 @@
-"""Probes of responses that go on from one another, and of those that are kept."""
+"""Probes of responses that continue earlier ones, and of stored responses."""
 
 from typing import Final
 
@@ -18,8 +18,8 @@ async def response_goes_on_from_another(ctx: Ctx) -> None:
     first = await ctx.once(answer_plainly)
     id = dig(first.json, "id")
     exchange = await respond(ctx, body_of(ctx, previous_response_id=id))
-    got = dig(exchange.json, "previous_response_id")
-    check(got == id, f"the previous_response_id {id}", got, exchange)
+    actual = dig(exchange.json, "previous_response_id")
+    check(actual == id, f"the previous_response_id {id}", actual, exchange)
     check(dig(exchange.json, "id") != id, "a response of its own", exchange.json, exchange)
 
 
@@ -43,8 +43,8 @@ async def response_is_kept(ctx: Ctx) -> None:
     exchange = await _get(ctx, dig(first.json, "id"))
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
     for name in ("id", "status", "output", "created_at"):
-        got = dig(exchange.json, name)
-        check(got == dig(first.json, name), f"{name} as it was answered", got, exchange)
+        actual = dig(exchange.json, name)
+        check(actual == dig(first.json, name), f"{name} as it was answered", actual, exchange)
 
 
 @probes.add
@@ -52,16 +52,16 @@ async def streamed_response_is_kept(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     exchange = await _get(ctx, dig(done.last, "id"))
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
-    got = dig(exchange.json, "output")
-    check(got == dig(done.last, "output"), "the output as it was streamed", got, exchange)
+    actual = dig(exchange.json, "output")
+    check(actual == dig(done.last, "output"), "the output as it was streamed", actual, exchange)
 
 
 @probes.add
 async def unstored_response_is_not_kept(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
-    made = await respond(ctx, body_of(ctx, store=False))
-    check(dig(made.json, "store") is False, "store is false", dig(made.json, "store"), made)
-    refused(await _get(ctx, dig(made.json, "id")), 404)
+    response = await respond(ctx, body_of(ctx, store=False))
+    check(dig(response.json, "store") is False, "store is false", dig(response.json, "store"), response)
+    refused(await _get(ctx, dig(response.json, "id")), 404)
 
 
 @probes.add
@@ -73,8 +73,8 @@ async def unknown_response_is_not_found(ctx: Ctx) -> None:
 @probes.add
 async def deleted_response_is_gone(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
-    made = await respond(ctx, body_of(ctx))
-    id = str(dig(made.json, "id"))
+    response = await respond(ctx, body_of(ctx))
+    id = str(dig(response.json, "id"))
     exchange = await ctx.wire.request("DELETE", ctx.target.below("responses", id), sends=None, receives=None)
     check(exchange.status in (200, 204), "the status 200", exchange.status, exchange)
     refused(await _get(ctx, id), 404)
@@ -93,7 +93,7 @@ async def input_is_kept(ctx: Ctx) -> None:
 @probes.add
 async def stream_is_told_again(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
-    numbers, exchange = await _replayed(ctx, str(dig(done.last, "id")), "")
+    numbers, exchange = await _replay(ctx, str(dig(done.last, "id")), "")
     want = [dig(event, "sequence_number") for event in done.events]
     check(numbers == want, "every event of the stream", numbers, exchange)
 
@@ -102,7 +102,7 @@ async def stream_is_told_again(ctx: Ctx) -> None:
 async def stream_goes_on_after_a_number(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     want = [dig(event, "sequence_number") for event in done.events]
-    numbers, exchange = await _replayed(ctx, str(dig(done.last, "id")), f"&starting_after={want[2]}")
+    numbers, exchange = await _replay(ctx, str(dig(done.last, "id")), f"&starting_after={want[2]}")
     check(numbers == want[3:], f"the events after {want[2]}", numbers, exchange)
 
 
@@ -127,8 +127,8 @@ async def _get(ctx: Ctx, id: str) -> Exchange:
     return await ctx.target.get(ctx.target.below("responses", str(id)), "Response")
 
 
-async def _replayed(ctx: Ctx, id: str, query: str) -> tuple[list[int], Exchange]:
-    """The numbers of the events that a stream tells again."""
+async def _replay(ctx: Ctx, id: str, query: str) -> tuple[list[int], Exchange]:
+    """Return the sequence numbers of the events in a replayed stream, and its exchange."""
     url = f"{ctx.target.below('responses', id)}?stream=true{query}"
     async with ctx.wire.stream(
         "GET", url, sends=None, receives={4: "ErrorResponse"}, events="Event", mark="[DONE]"

@@ -1,4 +1,4 @@
-"""Probes of responses that are streamed."""
+"""Probes of streamed responses."""
 
 from itertools import pairwise
 from typing import Any, Final
@@ -138,9 +138,14 @@ async def no_number_is_left_out(ctx: Ctx) -> None:
 @probes.add
 async def text_is_that_of_its_deltas(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
-    said = "".join(str(dig(each, "delta")) for each in done.of("response.output_text.delta"))
-    told = "".join(str(dig(each, "text")) for each in done.of("response.output_text.done"))
-    check(bool(said) and said == told, "deltas that make up the text", {"deltas": said, "done": told}, done.exchange)
+    joined_deltas = "".join(str(dig(each, "delta")) for each in done.of("response.output_text.delta"))
+    text = "".join(str(dig(each, "text")) for each in done.of("response.output_text.done"))
+    check(
+        bool(joined_deltas) and joined_deltas == text,
+        "deltas that make up the text",
+        {"deltas": joined_deltas, "done": text},
+        done.exchange,
+    )
 
 
 @probes.add
@@ -176,7 +181,7 @@ async def streamed_response_has_text_and_usage(ctx: Ctx) -> None:
 
 
 def _check_open(done: Streamed, begin: str, end: str, names: tuple[str, ...]) -> None:
-    """What belongs to an item or part lies between its begin and its end, which come once."""
+    """Check that each item or part begins and ends once, and that its events are in between."""
     opened: set[Any] = set()
     closed: set[Any] = set()
     for event in done.events:
