@@ -117,8 +117,8 @@ def encode_artifact(artifact: Artifact) -> w.Artifact:
 
 
 def added_suffix(name: str, first: Part | None) -> str:
-    """Return the suffix that the name of a file needs. `first` is its first part, which is not a file if the agent
-    produced text or data."""
+    """Return the suffix that a file's name needs in order to show the file's type. `first` is the first part of the
+    artifact."""
     if isinstance(first, FilePart):
         # OpenAPI v1 has no content type, so the name must show the type.
         return ".uri" if first.blob is None and first.url is not None else ""

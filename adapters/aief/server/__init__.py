@@ -75,7 +75,7 @@ AnyRequest = Request[Any, Any, Any]
 _INT32: Final = 2**31 - 1
 """Largest number of a page, and largest page size."""
 _ATTEMPTS: Final = 4
-"""Number of times that a POST of a step looks for the next step, because another request executed it first."""
+"""Maximum attempts of a POST to execute a step, while other requests change the task first."""
 _PAGE_MOST: Final = 1000
 """Maximum size of a page."""
 _INPUT_NOT_READ: Final = Loss(

@@ -13,7 +13,7 @@ _PERIOD: Final = 1.0
 
 
 class Monitor:
-    """Watch over one open stream. It must be notified of every send."""
+    """Monitor of one open stream. It must be notified of every send."""
 
     __slots__ = ("_beat", "_beaten_at", "_cut", "_sending_since", "interval")
 
