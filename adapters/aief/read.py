@@ -130,7 +130,7 @@ class StepReader:
         events = [*self._losses(more), *_tools(more, is_gateway=is_gateway), *_progress(more, is_gateway=is_gateway)]
         if more and not is_gateway and self._open_question is None:  # unchanged, for callers of AIEF
             events.append(Native(protocol="aief", event="additional_output", data=more))
-        events += self._undocumented(step)
+        events += self._native_events(step)
         events += _message(self._text(step, more, is_gateway=is_gateway), more, is_gateway=is_gateway)
         if step.name or not (self._steps == 1 and self.stopped):  # otherwise the step represents the whole run
             name = (step.name or f"step {self._steps}")[:_NAME_LENGTH]
@@ -138,7 +138,7 @@ class StepReader:
             return StepEvents([StepStarted(name=name), *events], [ended], step.artifacts or ())
         return StepEvents(events, (), step.artifacts or ())
 
-    def _undocumented(self, step: w.Step) -> Sequence[Event]:
+    def _native_events(self, step: w.Step) -> Sequence[Event]:
         """Return the members that the document does not define, for callers of AIEF."""
         members = {name: value for name, value in (step.model_extra or {}).items() if name not in _DOCUMENTED}
         if not members:

@@ -201,7 +201,7 @@ class MessageEncoder:
         self._data.clear()
         self.close()
 
-    def discard_void(self, start: RunStarted) -> bool:
+    def start_over(self, start: RunStarted) -> bool:
         """Remove what a restart voids. Return True if any of it had been shown."""
         self.close()
         valid = [run_id != self.run_id or not start.is_void(owner) for run_id, owner in self._origins]

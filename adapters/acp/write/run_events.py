@@ -176,7 +176,7 @@ class EventWriter:
 
     def _run_started(self, event: RunStarted) -> None:
         """Remove the voided output of a run that starts again."""
-        if event.is_restart and self._encoder.discard_void(event) and self.status == "in-progress":
+        if event.is_restart and self._encoder.start_over(event) and self.status == "in-progress":
             self._emit_run("run.in-progress")
 
     def _task_changed(self, event: TaskChanged) -> None:

@@ -48,7 +48,7 @@ class HttpClient(Calls):
         """Return the JSON of a path. `start` is the seq after which a gateway like this one sends the records of a
         run."""
         headers = self._json if start is None else {**self._json, START_HEADER: str(start)}
-        async with _limited(deadline), self.request("GET", path, headers) as response:
+        async with _time_limit(deadline), self.request("GET", path, headers) as response:
             self._note(response)
             return await self.json(response, limit)
 
@@ -64,7 +64,7 @@ class HttpClient(Calls):
         if start is not None:
             headers[START_HEADER] = str(start)
         # Always with a body: the JavaScript SDK 1.0.5 responds with 415 otherwise.
-        async with _limited(deadline), self.request("POST", path, headers, body=to_json(body)) as response:
+        async with _time_limit(deadline), self.request("POST", path, headers, body=to_json(body)) as response:
             self._note(response)
             return await self.json(response)
 
@@ -74,12 +74,12 @@ class HttpClient(Calls):
         """Upload a file."""
         # OpenAPI v1, uploadAgentTaskArtifacts
         files = {"file": (name, content, media_type)}
-        async with _limited(deadline), self.request("POST", path, _JSON, files=files) as response:
+        async with _time_limit(deadline), self.request("POST", path, _JSON, files=files) as response:
             return await self.json(response)
 
     async def download(self, path: str, limit: int, deadline: float | None = None) -> bytes:
         """Return the bytes of a file. Raises too_large."""
-        async with _limited(deadline), self.request("GET", path, {**self._json, "Accept": "*/*"}) as response:
+        async with _time_limit(deadline), self.request("GET", path, {**self._json, "Accept": "*/*"}) as response:
             return await read_bytes(response, limit, FaultCode.TOO_LARGE)
 
     async def read_error_response(self, response: httpx.Response) -> FaultError:
@@ -93,7 +93,7 @@ class HttpClient(Calls):
 
 
 @asynccontextmanager
-async def _limited(deadline: float | None) -> AsyncGenerator[None]:
+async def _time_limit(deadline: float | None) -> AsyncGenerator[None]:
     """Limit a block to a deadline on the loop's clock. Raises agent_timeout."""
     bound = asyncio.timeout_at(deadline)
     try:
