@@ -1,6 +1,6 @@
-"""The protocols, one folder each. A protocol is served if it stands in `ADAPTERS`, and agents that speak it can be put
-behind the gateway if it stands in `UPSTREAMS`; nowhere else is there a list. What installed packages offer
-(`kit.plugins`) comes after what stands here."""
+"""The protocols of the gateway, one folder each. `ADAPTERS` lists the protocols that are served, and `UPSTREAMS` the
+protocols that agents behind the gateway may speak; there is no other list. Protocols of installed packages
+(`kit.plugins`) follow the built-in ones."""
 
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ _ADAPTERS: Final = (
     openai.adapter,
     mcp.adapter,
 )
-"""The minimal runtime before OpenAI, whose paths are around its own."""
+"""Built-in adapters. The minimal runtime precedes OpenAI, whose paths enclose its own."""
 
 _UPSTREAMS: Final = (
     langchain.upstream,
@@ -33,15 +33,16 @@ _UPSTREAMS: Final = (
     aief.upstream,
     openai.upstream,
 )
-"""In the order of preference, where a server speaks several: what carries more of a run comes first."""
+"""Built-in upstreams, in order of preference: if a server speaks several protocols, the one that carries more of a run
+comes first."""
 
 ADAPTERS: tuple[Adapter, ...]
 UPSTREAMS: tuple[Upstream, ...]
 
 
 def __getattr__(name: str) -> Any:
-    """The lists are made when somebody asks for one: a plug-in imports this package for the types of what it offers,
-    and may be at that when it is imported by others first."""
+    """Build `ADAPTERS` or `UPSTREAMS` on first access. A plug-in imports this package for the types that it uses, and
+    may still be loading when another module imports the package first."""
     if name == "ADAPTERS":
         return globals().setdefault(name, with_adapters(_ADAPTERS))
     if name == "UPSTREAMS":

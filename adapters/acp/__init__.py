@@ -1,4 +1,4 @@
-"""ACP, the Agent Communication Protocol: OpenAPI 0.2.0 as the SDK 1.0.3 speaks it, on both sides."""
+"""ACP, the Agent Communication Protocol: OpenAPI 0.2.0 as implemented by SDK 1.0.3. A server and a client."""
 
 from collections.abc import Sequence
 
@@ -13,6 +13,7 @@ __all__ = ("adapter", "upstream")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
+    """Return the row of the table of URLs."""
     url = f"{base_url}/acp"
     body = f'{{"agent_name": "{label(agent)}", "input": [{{"role": "user", "parts": [{{"content": "Hello"}}]}}]}}'
     return (Example("ACP", url, f"curl -s {url}/runs -d '{body}'"),)

@@ -1,4 +1,4 @@
-"""Agents as ACP describes them: manifests, and names that are RFC 1123 labels."""
+"""Agents in ACP: manifests, and names that are RFC 1123 labels."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,36 +15,39 @@ from babelgate.canonical.value import JsonObject
 
 
 def label(name: str) -> str:
-    """An agent's name as the RFC 1123 label that the OpenAPI asks for."""
-    # components.schemas.AgentName: `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`. SDK 1.0.3 takes any string, and its own tests
-    # have `slow_echo`: any name is resolved, and labels are advertised.
+    """Return an agent's name as the RFC 1123 label that the OpenAPI document requires."""
+    # components.schemas.AgentName: `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`. SDK 1.0.3 accepts any string, and its own tests
+    # use `slow_echo`. So any name is resolved, and labels are advertised.
     return re.sub(r"[_.]", "-", name)
 
 
 def labels(agents: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Advertised name → name, of agents given by their names and the names that they would like to be advertised by.
-    Whoever likes its name keeps it; of the others, who would share one keeps its name."""
+    """Return the agents' names by advertised name. The argument holds each agent's name and preferred name. An agent
+    that prefers its own name gets it. If several others prefer the same name, the first gets it, and the rest keep
+    their own names."""
     agents = list(agents)
-    found = {name: name for name, liked in agents if liked == name}
-    for name, liked in agents:
-        if liked != name:
-            found[name if liked in found else liked] = name
-    return found
+    by_advertised = {name: name for name, preferred in agents if preferred == name}
+    for name, preferred in agents:
+        if preferred != name:
+            by_advertised[name if preferred in by_advertised else preferred] = name
+    return by_advertised
 
 
 def preferred_name(info: AgentInfo) -> str:
-    """That of its own ACP server, unless it is called otherwise here; else a label."""
-    own = _own(info).get("name")
-    return own if isinstance(own, str) and legal_name(own) == info.name else label(info.name)
+    """Return the name on the agent's own ACP server if the agent has the same name here, and its label otherwise."""
+    native_name = _native_info(info).get("name")
+    return native_name if isinstance(native_name, str) and legal_name(native_name) == info.name else label(info.name)
 
 
-def _own(info: AgentInfo) -> Mapping[str, Any]:
+def _native_info(info: AgentInfo) -> Mapping[str, Any]:
+    """Return what the agent's own ACP server reported about it."""
     return info.metadata.get("acp") or {}
 
 
 def encode_agent(info: AgentInfo, advertised: str) -> w.AgentManifest:
-    own = _own(info)
-    metadata: JsonObject = dict(own.get("metadata") or {})
+    """Return the agent's manifest."""
+    native = _native_info(info)
+    metadata: JsonObject = dict(native.get("metadata") or {})
     if info.skills and not metadata.get("capabilities"):
         metadata["capabilities"] = [
             {"name": skill.name, "description": skill.description or skill.name} for skill in info.skills
@@ -52,44 +55,46 @@ def encode_agent(info: AgentInfo, advertised: str) -> w.AgentManifest:
     tags = list(dict.fromkeys(tag for skill in info.skills for tag in skill.tags))
     if tags and not metadata.get("tags"):
         metadata["tags"] = tags
-    for key in ("created_at", "updated_at"):  # the TypeScript client takes no other offset than Z
+    for key in ("created_at", "updated_at"):  # the TypeScript client accepts no offset other than Z
         if isinstance(metadata.get(key), str):
             metadata[key] = metadata[key].replace("+00:00", "Z")
-    described = _metadata(metadata)
-    # components.schemas.Metadata.annotations: free, and the one place where an agent's extensions can be announced.
-    described.annotations = {**(described.annotations or {}), URI: params(MORE_REQUESTS)}
+    manifest_metadata = _metadata(metadata)
+    # components.schemas.Metadata.annotations: free-form, and the only place to announce an agent's extensions.
+    manifest_metadata.annotations = {**(manifest_metadata.annotations or {}), URI: params(MORE_REQUESTS)}
     manifest = w.AgentManifest(
         name=advertised,
-        description=info.description or own.get("description", ""),
+        description=info.description or native.get("description", ""),
         input_content_types=list(info.input_types) or ["*/*"],
         output_content_types=list(info.output_types) or ["*/*"],
-        metadata=described,
+        metadata=manifest_metadata,
     )
-    more: JsonObject = own.get("manifest") or {}
+    more: JsonObject = native.get("manifest") or {}
     return manifest.model_copy(update={k: v for k, v in more.items() if k not in w.AgentManifest.model_fields})
 
 
-def _metadata(given: JsonObject) -> w.Metadata:
+def _metadata(metadata: JsonObject) -> w.Metadata:
+    """Return the metadata of a manifest, or empty metadata if it is invalid."""
     try:
-        return w.Metadata.model_validate(given)
-    except ValidationError:  # the operator's own words, in a form that clients of the protocol would refuse
+        return w.Metadata.model_validate(metadata)
+    except ValidationError:  # configured by the operator in a form that clients of the protocol would reject
         return w.Metadata()
 
 
 def decode_agents(answer: object) -> list[AgentInfo]:
-    """The agents of a server, under names that are names here; `upstream_name` tells its own. Raises invalid."""
-    listed = validate(w.AgentsListResponse, answer)
-    taken: set[str] = set()
-    found: list[AgentInfo] = []
-    for manifest in listed.agents:
-        name = free_name(manifest.name, taken)
-        taken.add(name)
-        found.append(_decode_agent(manifest, name))
-    return found
+    """Return the agents of a server, under names that are valid in this gateway. `upstream_name` returns the server's
+    own name. Raises invalid."""
+    response = validate(w.AgentsListResponse, answer)
+    names: set[str] = set()
+    infos: list[AgentInfo] = []
+    for manifest in response.agents:
+        name = free_name(manifest.name, names)
+        names.add(name)
+        infos.append(_decode_agent(manifest, name))
+    return infos
 
 
 def is_announced(manifest: object) -> bool:
-    """Whether the agent of a manifest has the Babelgate extension."""
+    """Return True if the manifest announces the Babelgate extension."""
     try:
         metadata = validate(w.AgentManifest, manifest).metadata
     except FaultError:
@@ -98,19 +103,19 @@ def is_announced(manifest: object) -> bool:
 
 
 def upstream_name(info: AgentInfo) -> str:
-    """What the agent's own server calls it."""
-    return _own(info).get("name") or info.name
+    """Return the agent's name on its own server."""
+    return _native_info(info).get("name") or info.name
 
 
 def _decode_agent(manifest: w.AgentManifest, name: str) -> AgentInfo:
-    own: JsonObject = {
+    native: JsonObject = {
         "name": manifest.name,
         "metadata": {} if manifest.metadata is None else manifest.metadata.model_dump(exclude_none=True),
     }
     if manifest.description is None:
-        own["description"] = None
+        native["description"] = None
     if manifest.model_extra:
-        own["manifest"] = dict(manifest.model_extra)
+        native["manifest"] = dict(manifest.model_extra)
     capabilities = (manifest.metadata.capabilities if manifest.metadata else None) or []
     tags = (manifest.metadata.tags if manifest.metadata else None) or []
     return AgentInfo(
@@ -122,6 +127,6 @@ def _decode_agent(manifest: w.AgentManifest, name: str) -> AgentInfo:
             Skill(id=legal_name(each.name), name=each.name, description=each.description, tags=tuple(tags))
             for each in capabilities
         ),
-        metadata={"acp": own},
-        remembers=True,  # a session is the server's own memory: the transcript is not sent again
+        metadata={"acp": native},
+        remembers=True,  # the server's session has the history, so the transcript is not sent again
     )

@@ -1,4 +1,4 @@
-"""What ACP carries of the canonical model. The losses of a run are told in these words."""
+"""Features that ACP carries. The losses of a run are reported in these words."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "1.0.3"
-"""Of the SDK, whose behaviour is the protocol wherever the OpenAPI document 0.2.0 is silent."""
+"""Version of the SDK, whose behavior defines the protocol where the OpenAPI document 0.2.0 is silent."""
 
 _TRAJECTORY = "OpenAPI 0.2.0, components.schemas.TrajectoryMetadata"
 _RUN = "OpenAPI 0.2.0, components.schemas.Run"
@@ -62,4 +62,4 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     Feature.STATE: whole("the agent's revisions are told; what a caller changes is the gateway's", _EXTENSION),
     Feature.FORK: whole("the request names what it starts from", _EXTENSION),
 }
-"""With the Babelgate extension, which is for those who read it."""
+"""Features carried with the Babelgate extension, for clients that support it."""

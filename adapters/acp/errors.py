@@ -1,4 +1,4 @@
-"""Faults as ACP tells them: a status and one of three codes, or the `error` of a failed run."""
+"""Faults in ACP: a status and one of three codes, or the `error` of a failed run."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, cast
@@ -9,12 +9,13 @@ from babelgate.canonical import BLAME, Fault, FaultCode
 from babelgate.canonical.value import JsonObject
 
 MISMATCH: Final = "session_mismatch"
-"""`details.reason` of the one malformed request that is answered 400 and not 422."""
+"""Value of `details.reason` for the only malformed request whose status is 400 instead of 422."""
 
-_AGENTS: Final = {str(code): code for code in FaultCode if code.startswith("agent_")}
-"""What is wrong with the other gateway is not wrong with this one."""
+_AGENT_CODES: Final = {str(code): code for code in FaultCode if code.startswith("agent_")}
+"""Fault codes that are accepted from another gateway: a fault of that gateway itself is not a fault of this one."""
 
 _CODES: Final = frozenset({"server_error", "invalid_input", "not_found"})
+"""Error codes of the protocol."""
 
 _STATUSES: Final[Mapping[FaultCode, int]] = {
     **STATUSES,
@@ -23,67 +24,71 @@ _STATUSES: Final[Mapping[FaultCode, int]] = {
     # SDK 1.0.3: "Run … has no await request".
     FaultCode.NOT_AWAITING: 403,
 }
-_OF_SERVER: Final = frozenset(
+_SERVER_ERRORS: Final = frozenset(
     {FaultCode.METHOD_NOT_ALLOWED, FaultCode.TASK_ENDED, FaultCode.NOT_AWAITING, FaultCode.QUEUE_FULL}
 )
-"""Refusals that SDK 1.0.3 calls `server_error`, although their status is a 4xx."""
+"""Refusals that SDK 1.0.3 reports as `server_error`, although their status is 4xx."""
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error]:
+    """Return status and body of an error response."""
     status = _STATUSES[fault.code]
-    # SDK 1.0.3 answers 400 to two session ids, and 422 to all else that is malformed.
+    # SDK 1.0.3 responds with 400 to two different session ids, and with 422 to all other malformed requests.
     if fault.details.get("reason") == MISMATCH:
         status = 400
-    return status, w.Error(code=_word_for(fault.code), message=fault.message)
+    return status, w.Error(code=_wire_code(fault.code), message=fault.message)
 
 
-def _word_for(code: FaultCode) -> Literal["not_found", "server_error", "invalid_input"]:
+def _wire_code(code: FaultCode) -> Literal["not_found", "server_error", "invalid_input"]:
+    """Return the protocol's error code for a fault code."""
     status = _STATUSES[code]
     if status == 404:
         return "not_found"
-    return "server_error" if status >= 500 or code in _OF_SERVER else "invalid_input"
+    return "server_error" if status >= 500 or code in _SERVER_ERRORS else "invalid_input"
 
 
 def encode_error(fault: Fault | None) -> w.Error:
-    """The `error` of a failed run; what an ACP agent said itself goes on in its own words."""
+    """Return the `error` of a failed run. The words of an ACP agent are passed through unchanged."""
     if fault is None:
         return w.Error(code="server_error", message="The agent failed.")
-    own: Mapping[str, Any] = fault.details.get("acp") or {}
-    code = own.get("code")
-    # components.schemas.Error.code; the TypeScript client of SDK 1.0.3 takes no fourth.
+    native: Mapping[str, Any] = fault.details.get("acp") or {}
+    code = native.get("code")
+    # components.schemas.Error.code; the TypeScript client of SDK 1.0.3 accepts no fourth code.
     if code not in _CODES:
         code = "invalid_input" if BLAME[fault.code] == "caller" else "server_error"
-    data = own.get("data")
-    if data is None and fault.code in _AGENTS and fault.code is not FaultCode.AGENT_FAILED:
+    data = native.get("data")
+    if data is None and fault.code in _AGENT_CODES and fault.code is not FaultCode.AGENT_FAILED:
         data = {w.OWN: {"code": fault.code}}
     return w.Error(code=code, message=fault.message, data=data)
 
 
 def encode_own(fault: Fault | None) -> JsonObject | None:
-    """A fault where ACP has no place for one."""
+    """Return a fault as a member for places where ACP has no error."""
     return None if fault is None else {"code": fault.code, "message": fault.message}
 
 
-def decode_fault(own: object) -> Fault | None:
-    """Of a gateway like this one."""
-    told = cast("JsonObject", own) if isinstance(own, dict) else {}
-    words = told.get("message")
+def decode_fault(value: object) -> Fault | None:
+    """Return a fault that another gateway encoded with `encode_own`. Return None if it is not one."""
+    members = cast("JsonObject", value) if isinstance(value, dict) else {}
+    words = members.get("message")
     if not isinstance(words, str):
         return None
-    return Fault(code=_AGENTS.get(str(told.get("code")), FaultCode.AGENT_FAILED), message=words)
+    return Fault(code=_AGENT_CODES.get(str(members.get("code")), FaultCode.AGENT_FAILED), message=words)
 
 
 def decode_error(error: w.Error | None) -> Fault:
+    """Return the fault of a failed run."""
     if error is None:
         return Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
-    known = _AGENTS.get(_own_code(error.data))
-    if known is not None:
-        return Fault(code=known, message=error.message)
-    # Any code: the Python client reads a string there.
-    own = {"code": error.code, "data": error.data}
-    return Fault(code=FaultCode.AGENT_FAILED, message=error.message, details={"acp": own})
+    gateway_code = _AGENT_CODES.get(_gateway_code(error.data))
+    if gateway_code is not None:
+        return Fault(code=gateway_code, message=error.message)
+    # Any code: the Python client accepts a string here.
+    native = {"code": error.code, "data": error.data}
+    return Fault(code=FaultCode.AGENT_FAILED, message=error.message, details={"acp": native})
 
 
-def _own_code(data: object) -> str:
-    own = cast("JsonObject", data).get(w.OWN) if isinstance(data, dict) else None
-    return str(cast("JsonObject", own).get("code")) if isinstance(own, dict) else ""
+def _gateway_code(data: object) -> str:
+    """Return the fault code that another gateway added to the error's data, or an empty text."""
+    members = cast("JsonObject", data).get(w.OWN) if isinstance(data, dict) else None
+    return str(cast("JsonObject", members).get("code")) if isinstance(members, dict) else ""

@@ -1,6 +1,6 @@
-"""The wire types of ACP: OpenAPI 0.2.0 as the SDK 1.0.3 speaks it. Names are verbatim; unknown fields are kept.
+"""Messages of ACP: OpenAPI 0.2.0 as implemented by SDK 1.0.3. Names are verbatim; unknown members are kept.
 
-Every null is written out, as the SDK does: its TypeScript client tells absent from null.
+Every null is written, as in the SDK: its TypeScript client distinguishes missing members from null.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 SPEC: Final = "https://github.com/i-am-bee/acp/blob/e8299f8/docs/spec/openapi.yaml"
-"""What comments call OpenAPI 0.2.0. The SDK beside it, 1.0.3, is in `python/src/acp_sdk` of the same commit."""
+"""The document that comments cite as OpenAPI 0.2.0. SDK 1.0.3 is in `python/src/acp_sdk` of the same commit."""
 
 OWN: Final = "babelgate"
-"""A member of parts, messages, runs, questions and answers, for what ACP has no place for: others look past it. Where
-the Babelgate extension is active runs and requests for them have its envelopes there, too."""
+"""Member for data that ACP has no place for, in parts, messages, runs, questions and answers. Other clients ignore it.
+If the Babelgate extension is active, it also holds the envelopes of runs and requests."""
 
 Mode = Literal["sync", "async", "stream"]
 Status = Literal["created", "in-progress", "awaiting", "cancelling", "cancelled", "completed", "failed"]
@@ -22,7 +22,7 @@ TERMINAL: Final[frozenset[Status]] = frozenset({"completed", "failed", "cancelle
 Object = dict[str, Any]
 
 Uuid = Annotated[str, AfterValidator(lambda text: str(UUID(text)))]
-"""In whatever spelling it comes, it goes on as 36 lower-case characters."""
+"""UUID in any spelling, normalized to 36 lower-case characters."""
 
 
 class _Wire(BaseModel):
@@ -30,12 +30,13 @@ class _Wire(BaseModel):
 
 
 def dump(value: BaseModel) -> bytes:
+    """Return the JSON of a message."""
     return value.model_dump_json().encode()
 
 
 class Error(_Wire):
     code: str
-    """One of server_error, invalid_input, not_found: the TypeScript client takes no other."""
+    """One of server_error, invalid_input, not_found: the TypeScript client accepts no other code."""
     message: str
     data: Any = None
 
@@ -59,7 +60,7 @@ class Trajectory(_Wire):
 
 class MessagePart(_Wire):
     name: str | None = None
-    """Not null: the part is an artifact."""
+    """Name of an artifact; None for a part that is not an artifact."""
     content_type: str | None = "text/plain"
     content: str | None = None
     content_encoding: Literal["plain", "base64"] | None = "plain"
@@ -78,7 +79,7 @@ class Message(_Wire):
     # The pattern is components.schemas.Message.role; the default is the SDK's, 1.0.3.
     role: str = Field(default="user", pattern=r"^(user|agent(/[a-zA-Z0-9_\-]+)?)$")
     parts: list[MessagePart]
-    """The OpenAPI wants one at least; official suites send none."""
+    """Parts of the message. The OpenAPI document requires at least one; official test suites send none."""
     created_at: str | None = None
     completed_at: str | None = None
 
@@ -88,8 +89,8 @@ class Run(_Wire):
     agent_name: str
     session_id: str | None = None
     status: Status
-    # Free in the OpenAPI; the SDK has `{"type": "message", "message": …}` and nothing else. It never clears it, either:
-    # that a run awaits is said by `status` alone.
+    # Free-form in the OpenAPI document; the SDK uses only `{"type": "message", "message": …}`. It never clears the
+    # member: only `status` says that a run is awaiting.
     await_request: Object | None = None
     output: list[Message] = []
     error: Error | None = None
@@ -108,13 +109,13 @@ class RunCreateRequest(_Wire):
     input: list[Message]
     session_id: Uuid | None = None
     session: Session | None = None
-    # The OpenAPI requires it; the SDK's default for a new run. A resume without it is refused by both.
+    # Required by the OpenAPI document; the default for a new run is the SDK's. Both reject a resume without it.
     mode: Mode = "sync"
 
 
 class RunResumeRequest(_Wire):
     run_id: Uuid | None = None
-    """Required by the OpenAPI, sent by no client: the path says it."""
+    """Required by the OpenAPI document, but sent by no client: the path identifies the run."""
     await_resume: Object
     mode: Mode
 
@@ -163,7 +164,7 @@ class AgentsListResponse(_Wire):
 
 
 class RunEvent(_Wire):
-    """`run` is a whole snapshot of that moment."""
+    """Change of a run. `run` is a full snapshot at that moment."""
 
     type: Literal["run.created", "run.in-progress", "run.awaiting", "run.completed", "run.failed", "run.cancelled"]
     run: Run
@@ -190,7 +191,7 @@ class ErrorEvent(_Wire):
 
 
 class NativeEvent(_Wire):
-    """An event of a type that is not known here."""
+    """An event of an unknown type."""
 
     type: str
 

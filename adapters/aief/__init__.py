@@ -1,4 +1,5 @@
-"""AIEF's Agent Protocol (E2B's): tasks, steps and artifacts below `/ap/v1`, one agent an origin, on both sides."""
+"""AIEF's Agent Protocol (E2B's): tasks, steps and artifacts below `/ap/v1`, with one agent per origin. A server and a
+client."""
 
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ __all__ = ("Client", "adapter", "discover", "upstream", "upstream_name")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
+    """Return the row of the table of URLs."""
     url = f"{base_url}/ap/v1"
     return (Example("AIEF", url, f"""curl -s {url}/agent/tasks -d '{{"input": "Hello"}}'"""),)
 

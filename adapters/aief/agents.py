@@ -1,4 +1,5 @@
-"""The agent of another AIEF server. The protocol describes none; servers of the unreleased v2 have a page for it."""
+"""Description of the agent of another AIEF server. Version 1 has none; servers of the unreleased v2 have an endpoint
+for it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,22 +12,23 @@ from babelgate.canonical.value import Json
 
 
 def decode_info(answer: Json = None) -> AgentInfo:
-    """Under a name that is a name here; `upstream_name` tells the server's own."""
+    """Return the agent under a name that is valid in this gateway. `upstream_name` returns the server's own name.
+    Without a valid description, the agent is named `agent`."""
     try:
-        told = validate(w.AgentInfo, answer)
+        described = validate(w.AgentInfo, answer)
     except FaultError:
         return AgentInfo(name="agent", input_types=("*/*",), output_types=("*/*",))
     return AgentInfo(
-        name=legal_name(told.name),
-        description=told.description or "",
-        version=told.version or "1.0.0",
+        name=legal_name(described.name),
+        description=described.description or "",
+        version=described.version or "1.0.0",
         input_types=("*/*",),
         output_types=("*/*",),
-        metadata={"aief": {"name": told.name}},
+        metadata={"aief": {"name": described.name}},
     )
 
 
 def upstream_name(info: AgentInfo) -> str:
-    """What the agent's own server calls it. It is not called by that name: one server is one agent."""
-    own: Mapping[str, Any] = info.metadata.get("aief") or {}
-    return own.get("name") or info.name
+    """Return the agent's name on its own server. It is not used in calls, because one server has one agent."""
+    description: Mapping[str, Any] = info.metadata.get("aief") or {}
+    return description.get("name") or info.name

@@ -1,4 +1,4 @@
-"""What AIEF carries of the canonical model. The losses of a step are told in these words."""
+"""Features that AIEF carries. The losses of a step are reported in these words."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -55,4 +55,4 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     Feature.STATE: whole("the agent's revisions are told; what a caller changes is the gateway's", _EXTENSION),
     Feature.FORK: whole("the request names what it starts from", _EXTENSION),
 }
-"""With the Babelgate extension, which is for those who read it."""
+"""Features carried with the Babelgate extension, for clients that support it."""

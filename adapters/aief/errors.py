@@ -1,4 +1,4 @@
-"""Faults as AIEF tells them: a status and a message, or `additional_output.error` of a step."""
+"""Faults in AIEF: a status and a message, or `additional_output.error` of a step."""
 
 from typing import Any
 
@@ -9,12 +9,13 @@ from babelgate.canonical.value import JsonObject
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error]:
-    # OpenAPI v1, NotFoundResponse: `message` is required. 422 for what is malformed is the Python SDK's server's; the
-    # JavaScript SDK 1.0.5 answers 400.
+    """Return status and body of an error response."""
+    # OpenAPI v1, NotFoundResponse: `message` is required. The Python SDK's server responds with 422 to malformed
+    # requests, the JavaScript SDK 1.0.5 with 400.
     error = w.Error(message=fault.message)
     errors: Any = fault.details.get("errors")
     if fault.code is FaultCode.INVALID and errors:
-        # The form that clients know from the Python SDK's server.
+        # The form of the Python SDK's server, which clients know.
         detail = [
             {
                 "loc": [*filter(None, each["field"].split("."))],
@@ -28,4 +29,5 @@ def encode_fault(fault: Fault) -> tuple[int, w.Error]:
 
 
 def encode_error(fault: Fault) -> JsonObject:
+    """Return a fault as the error of a step."""
     return {"code": str(fault.code), "message": fault.message}

@@ -1,9 +1,9 @@
-"""What another AIEF server answers to its steps → events of one run.
+"""Responses of another AIEF server to its steps → events of one run.
 
-The answer to a POST is the truth: what servers say of their steps later is often wrong. Gateways like this one tell in
-`additional_output` what their steps have no field for, and mark it with a member `babelgate`; of any other server it is
-the structured output, and what AutoGPT's classic agent says in it (`thoughts`, `last_action`, costs) is read, too.
-Pure: files are fetched by whoever feeds the reader.
+The response to a POST is authoritative, because later responses about a step are often wrong. Gateways like this one
+put into `additional_output` what a step has no field for, and mark it with a member `babelgate`. On any other server,
+it is the structured output; the members of AutoGPT's classic agent (`thoughts`, `last_action`, costs) are also decoded.
+The reader does no I/O: its caller fetches the files.
 """
 
 import mimetypes
@@ -54,23 +54,27 @@ from babelgate.canonical.json import as_list, as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _NAME_LENGTH: Final = 256
-"""Characters of a step's name, and of how something was lost. Chosen, not measured: OpenAPI v1 has no limit."""
+"""Maximum length of a step's name, and of a loss's description, in characters. Chosen, not measured: OpenAPI v1 has no
+limit."""
 _STATES: Final = frozenset({"input-required", "auth-required"})
-"""In `additional_output.status`, which is the gateway's own (docs/protocols/aief.md, Questions)."""
+"""Values of `additional_output.status`, which only gateways send (docs/protocols/aief.md, Questions)."""
 _FEATURES: Final = frozenset(feature.value for feature in Feature)
+"""Names of the features."""
 _CITATION: Final = frozenset({"start", "end", "url", "title", "description"})
+"""Members of a citation."""
 _AGENT_CODES: Final = frozenset(code for code in FaultCode if code.startswith("agent_"))
+"""Fault codes that blame the agent."""
 _DOCUMENTED: Final = frozenset({"task_id", "input", "additional_input", "created_at"})
-"""Members of a step that are not looked at."""
+"""Members of a step that are defined in the document and not decoded."""
 _MOST_BYTES: Final = 64_000
-"""Bytes of the members of a step that the document does not have. Chosen, not measured."""
+"""Maximum size of a step's undocumented members, in bytes. Chosen, not measured."""
 _TYPES: Final = mimetypes.MimeTypes()
-"""Those that Python knows itself: what the machine knows differs from one to the next."""
+"""Media types that Python knows itself. Those of the operating system vary between machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvents:
-    """What one step told. Its files belong between the two."""
+    """Events of one step. The events of its files belong between `said` and `ended`."""
 
     said: Sequence[Event]
     ended: Sequence[Event]
@@ -78,76 +82,76 @@ class StepEvents:
 
 
 class StepReader:
-    """Feed it the answer to each step, in order."""
+    """Reader of one run's steps. Feed it the response to each step, in order."""
 
     def __init__(self, *, asks: bool = False, extended: bool = False) -> None:
         self.records = RecordReader(of_run=True)
-        """What the server tells by the Babelgate extension."""
+        """Reader of the records that the server sends with the Babelgate extension."""
         self._extended = extended
-        """It was asked for."""
+        """True if the extension was requested."""
         self._final: RunEnded | None = None
         self.stopped = False
-        """No step is to follow in this run."""
+        """True if the run has no further steps."""
         self.completed = False
-        """It stopped with a last step, after which the task takes another turn."""
-        self._asks = asks
-        """A step that is not the last one is a question, if the server does not say which it is."""
+        """True if the run stopped with a last step, after which the task accepts another turn."""
+        self._asks_by_default = asks
+        """True if a step that is not the last one counts as a question, unless the server reports its kind."""
         self._steps = 0
-        self._asked: InterruptRaised | None = None
+        self._open_question: InterruptRaised | None = None
         self._fault: Fault | None = None
         self._cancelled = False
         self._output: Json = None
         self._usage: JsonObject = {}
         self._lost: set[tuple[str, str]] = set()
 
-    def read(self, answer: Json) -> StepEvents:
-        """Raises invalid, agent_failed."""
-        step = validate(w.Step, answer)
+    def read(self, response: Json) -> StepEvents:
+        """Return the events of a step. Raises invalid, agent_failed."""
+        step = validate(w.Step, response)
         more = as_object(step.additional_output)
         if self._extended and (URI in more or self.records.active):
             return StepEvents(self._read_records(step, more.get(URI)), (), ())
-        # A POST is answered when the step has completed (OpenAPI v1, executeAgentTaskStep); the Python SDK 1.0.2 leaves
-        # a step that failed `running` for ever.
+        # A POST is answered when the step has completed (OpenAPI v1, executeAgentTaskStep). The Python SDK 1.0.2 leaves
+        # a failed step `running` permanently.
         if step.status == "running" and not step.is_last and not step.output:
             raise FaultError(FaultCode.AGENT_FAILED, "The agent's server answered before its step was over")
         self._steps += 1
-        ours = isinstance(more.get("babelgate"), dict)
-        # There is no state for failure: a gateway like this one says it beside the step.
-        last = bool(step.is_last) or (ours and "error" in more)
+        is_gateway = isinstance(more.get("babelgate"), dict)
+        # The protocol has no state for failure; a gateway reports it in `additional_output`.
+        last = bool(step.is_last) or (is_gateway and "error" in more)
         if last:
-            self._end(more, ours=ours)
+            self._end(more, is_gateway=is_gateway)
         else:
-            self._asked = self._question(step, more, ours=ours)
-        self.stopped = last or self._asked is not None
+            self._open_question = self._question(step, more, is_gateway=is_gateway)
+        self.stopped = last or self._open_question is not None
         self.completed = last and self._fault is None and not self._cancelled
         self._count(as_object(more.get("usage")))
-        if not ours:
+        if not is_gateway:
             self._usage |= _cost(more)
-        said = [*self._losses(more), *_tools(more, ours=ours), *_progress(more, ours=ours)]
-        if more and not ours and self._asked is None:  # for callers of AIEF, as it came
-            said.append(Native(protocol="aief", event="additional_output", data=more))
-        said += self._beside(step)
-        said += _message(self._text(step, more, ours=ours), more, ours=ours)
-        if step.name or not (self._steps == 1 and self.stopped):  # else it is the run itself
+        events = [*self._losses(more), *_tools(more, is_gateway=is_gateway), *_progress(more, is_gateway=is_gateway)]
+        if more and not is_gateway and self._open_question is None:  # unchanged, for callers of AIEF
+            events.append(Native(protocol="aief", event="additional_output", data=more))
+        events += self._native_events(step)
+        events += _message(self._text(step, more, is_gateway=is_gateway), more, is_gateway=is_gateway)
+        if step.name or not (self._steps == 1 and self.stopped):  # otherwise the step represents the whole run
             name = (step.name or f"step {self._steps}")[:_NAME_LENGTH]
-            ended = StepEnded(name=name, update=(more or None) if not ours else None, fault=self._fault)
-            return StepEvents([StepStarted(name=name), *said], [ended], step.artifacts or ())
-        return StepEvents(said, (), step.artifacts or ())
+            ended = StepEnded(name=name, update=(more or None) if not is_gateway else None, fault=self._fault)
+            return StepEvents([StepStarted(name=name), *events], [ended], step.artifacts or ())
+        return StepEvents(events, (), step.artifacts or ())
 
-    def _beside(self, step: w.Step) -> Sequence[Event]:
-        """Members that the document does not have, for callers of AIEF."""
-        own = {name: value for name, value in (step.model_extra or {}).items() if name not in _DOCUMENTED}
-        if not own:
+    def _native_events(self, step: w.Step) -> Sequence[Event]:
+        """Return the members that the document does not define, for callers of AIEF."""
+        members = {name: value for name, value in (step.model_extra or {}).items() if name not in _DOCUMENTED}
+        if not members:
             return ()
-        if len(to_json(own)) > _MOST_BYTES:
+        if len(to_json(members)) > _MOST_BYTES:
             return self.note(Feature.CUSTOM, "members of a step that are too large to keep")
-        return (Native(protocol="aief", event=STEP, data=own),)
+        return (Native(protocol="aief", event=STEP, data=members),)
 
-    def _read_records(self, step: w.Step, told: Json) -> Sequence[Event]:
-        """What a step shows beside its records is not looked at. How the run ended is told at its end. Raises
-        agent_invalid."""
+    def _read_records(self, step: w.Step, envelope: Json) -> Sequence[Event]:
+        """Return the events of a step's records; its other members are ignored. The end of the run is held back for
+        `end`. Raises agent_invalid."""
         events: list[Event] = []
-        for event in self.records.read(told):
+        for event in self.records.read(envelope):
             if isinstance(event, RunEnded):
                 self._final = event
             else:
@@ -159,16 +163,16 @@ class StepReader:
         return events
 
     def run_out(self) -> Sequence[Event]:
-        """The server has no step left, and none was the last one."""
+        """Record that the server has no steps left, although none was marked as the last one."""
         self.stopped = True
         return self.note(Feature.STEP.value, "the agent's server marked no step as the last one")
 
     def end(self) -> Event | None:
-        """None where there is nothing more to tell: what a run was paused by, its records say."""
+        """Return the event that ends the run. Return None if the records already reported why the run paused."""
         if self.records.active:
             return self._final
-        if self._asked is not None:
-            return self._asked
+        if self._open_question is not None:
+            return self._open_question
         if self._cancelled:
             return RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER, usage=self._usage)
         if self._fault is not None:
@@ -176,7 +180,7 @@ class StepReader:
         return RunEnded(output=self._output, usage=self._usage)
 
     def note(self, feature: str, how: str) -> Sequence[Event]:
-        """A loss, told once a run."""
+        """Return the event of a loss, once per run."""
         if (feature, how) in self._lost:
             return ()
         self._lost.add((feature, how))
@@ -187,44 +191,45 @@ class StepReader:
             if feature in _FEATURES and isinstance(how, str):
                 yield from self.note(feature, how[:_NAME_LENGTH])
 
-    def _end(self, more: JsonObject, *, ours: bool) -> None:
+    def _end(self, more: JsonObject, *, is_gateway: bool) -> None:
         error = as_object(more.get("error"))
         if isinstance(error.get("message"), str):
-            self._cancelled = ours and error.get("code") == "cancelled"
+            self._cancelled = is_gateway and error.get("code") == "cancelled"
             if not self._cancelled:
                 self._fault = _fault(error)
-        elif ours:
+        elif is_gateway:
             self._output = more.get("output")
         else:
-            counted = isinstance(more.get("usage"), dict)
-            self._output = {name: value for name, value in more.items() if not (counted and name == "usage")} or None
+            has_usage = isinstance(more.get("usage"), dict)
+            self._output = {name: value for name, value in more.items() if not (has_usage and name == "usage")} or None
 
-    def _question(self, step: w.Step, more: JsonObject, *, ours: bool) -> InterruptRaised | None:
+    def _question(self, step: w.Step, more: JsonObject, *, is_gateway: bool) -> InterruptRaised | None:
         state = more.get("status")
         if isinstance(state, str) and state in _STATES:
             return _decode_interrupt(step, more, auth=state == "auth-required")
-        # A question is a completed step that is not the last, and so is a step on the way: the operator says which.
-        if self._asks and not ours:
+        # Both a question and an intermediate step are completed steps that are not the last one. The operator
+        # configures which one is meant.
+        if self._asks_by_default and not is_gateway:
             return InterruptRaised(message=_words(step.output or ""))
         return None
 
-    def _text(self, step: w.Step, more: JsonObject, *, ours: bool) -> str:
-        """The output without what is told otherwise: gateways say questions, data and faults there too, for those who
-        read nothing else."""
+    def _text(self, step: w.Step, more: JsonObject, *, is_gateway: bool) -> str:
+        """Return the output without texts that are also reported elsewhere. Gateways repeat questions, data and faults
+        in the output, for clients that read nothing else."""
         text = step.output or ""
-        if self._asked is not None:
-            question = self._asked.message.text
+        if self._open_question is not None:
+            question = self._open_question.message.text
             return text.removesuffix(question).removesuffix("\n") if question and text.endswith(question) else text
         if self._fault is not None and text == self._fault.message:
             return ""
-        if ours:
+        if is_gateway:
             data = as_list(more.get("data"))
-            again = [more[name] for name in ("output", "data") if name in more] + data
-            return "" if text in again or _json_in(text) in again else text
+            repeated = [more[name] for name in ("output", "data") if name in more] + data
+            return "" if text in repeated or _json_in(text) in repeated else text
         return text
 
     def _count(self, usage: Mapping[str, Any]) -> None:
-        """Of all steps together."""
+        """Add the usage of a step to that of the run."""
         for name, value in usage.items():
             before = self._usage.get(name)
             if isinstance(before, int | float) and isinstance(value, int | float):
@@ -233,31 +238,32 @@ class StepReader:
 
 
 def _json_in(text: str) -> Json:
-    """`text` itself if it is no JSON."""
+    """Return the JSON value of `text`, or `text` itself if it is not JSON."""
     value = parse_text(text)
     return text if value is ABSENT else value
 
 
 def _fault(error: Mapping[str, Any]) -> Fault:
-    """In the agent's own words. What is wrong with the other gateway is not wrong with this one."""
+    """Return the fault in the agent's own words. A fault of the other gateway is reported as a fault of the agent."""
     code = error.get("code")
-    known = isinstance(code, str) and code in _AGENT_CODES
-    return Fault(code=FaultCode(code) if known else FaultCode.AGENT_FAILED, message=error["message"])
+    is_agent_code = isinstance(code, str) and code in _AGENT_CODES
+    return Fault(code=FaultCode(code) if is_agent_code else FaultCode.AGENT_FAILED, message=error["message"])
 
 
 # Questions
 
 
 def _decode_interrupt(step: w.Step, more: JsonObject, *, auth: bool) -> InterruptRaised:
-    """The first of them: others that are open come with the next step. Without one by name it is the whole output."""
-    asked = as_object(next(iter(as_list(more.get("questions"))), None))
-    words, kind, schema = asked.get("message"), asked.get("kind"), asked.get("schema")
+    """Return the first question; others that are open arrive with the next step. Without a question in
+    `additional_output`, the whole output is the question."""
+    question = as_object(next(iter(as_list(more.get("questions"))), None))
+    words, kind, schema = question.get("message"), question.get("kind"), question.get("schema")
     return InterruptRaised(
         ask=kind if kind in ("input", "approval", "auth") else "auth" if auth else "input",
         message=_words(words if isinstance(words, str) else step.output or ""),
-        value=asked.get("value"),
+        value=question.get("value"),
         answer_schema=as_object(schema) or None,
-        extra={"aief": {"id": asked["id"]}} if isinstance(asked.get("id"), str) else {},
+        extra={"aief": {"id": question["id"]}} if isinstance(question.get("id"), str) else {},
     )
 
 
@@ -265,17 +271,17 @@ def _words(text: str) -> Message:
     return Message.of(text) if text else Message()
 
 
-# What was said, and what was done on the way
+# Output and activity
 
 
-def _message(text: str, more: JsonObject, *, ours: bool) -> Iterator[Event]:
+def _message(text: str, more: JsonObject, *, is_gateway: bool) -> Iterator[Event]:
     parts: list[Part] = []
-    reasoning = more.get("reasoning") if ours else _thoughts(more)
+    reasoning = more.get("reasoning") if is_gateway else _thoughts(more)
     if isinstance(reasoning, str) and reasoning:
         parts.append(ReasoningPart(text=reasoning))
     if text:
         parts.append(TextPart(text=text))
-    if ours:
+    if is_gateway:
         parts += [DataPart(data=value) for value in as_list(more.get("data"))]
         parts += _citations(as_list(more.get("citations")))
     if parts:
@@ -287,72 +293,72 @@ def _message(text: str, more: JsonObject, *, ours: bool) -> Iterator[Event]:
 
 def _citations(listed: list[Any]) -> Iterator[AnnotationPart]:
     for each in listed:
-        told = {name: value for name, value in as_object(each).items() if name in _CITATION}
+        citation = {name: value for name, value in as_object(each).items() if name in _CITATION}
         with suppress(msgspec.ValidationError):
-            if told:
-                yield AnnotationPart.of_members(told)
+            if citation:
+                yield AnnotationPart.of_members(citation)
 
 
-def _progress(more: JsonObject, *, ours: bool) -> Iterator[Event]:
+def _progress(more: JsonObject, *, is_gateway: bool) -> Iterator[Event]:
     text = more.get("progress")
-    if ours and isinstance(text, str) and text:
+    if is_gateway and isinstance(text, str) and text:
         yield MessageStarted(phase="progress")
         yield PartAdded(part=TextPart(text=text))
         yield MessageEnded()
 
 
 def _thoughts(more: JsonObject) -> str:
-    """AutoGPT classic: a text, or an object with its parts, of which `speak` is in the output."""
-    told = more.get("thoughts")
-    if isinstance(told, str):
-        return told
-    said = (as_object(told).get(name) for name in ("text", "reasoning"))
-    return "\n".join(each for each in said if isinstance(each, str) and each)
+    """Return the thoughts of AutoGPT classic: a text, or an object whose `speak` is already in the output."""
+    thoughts = more.get("thoughts")
+    if isinstance(thoughts, str):
+        return thoughts
+    texts = (as_object(thoughts).get(name) for name in ("text", "reasoning"))
+    return "\n".join(each for each in texts if isinstance(each, str) and each)
 
 
 def _cost(more: JsonObject) -> JsonObject:
-    """Of the task so far."""
-    told = next((more[name] for name in COSTS if name in more), None)
-    return {"cost": told} if isinstance(told, int | float) and not isinstance(told, bool) else {}
+    """Return the cost of the task so far."""
+    cost = next((more[name] for name in COSTS if name in more), None)
+    return {"cost": cost} if isinstance(cost, int | float) and not isinstance(cost, bool) else {}
 
 
 def _last_action(more: JsonObject) -> Iterator[Event]:
-    """The command that AutoGPT's classic agent has carried out in this step."""
-    told = as_object(more.get("last_action"))
-    name, result = told.get("name"), told.get("result")
+    """Yield the tool call for the command that AutoGPT's classic agent executed in this step."""
+    action = as_object(more.get("last_action"))
+    name, result = action.get("name"), action.get("result")
     if not isinstance(name, str) or not name:
         return
-    yield ToolStarted(name=name, input=told.get("args"))
+    yield ToolStarted(name=name, input=action.get("args"))
     error = as_object(result).get("error")
     words = next((each for each in (as_object(result).get("reason"), error) if isinstance(each, str) and each), None)
     fault = None if error is None else Fault(code=FaultCode.AGENT_FAILED, message=words or "The tool failed")
     yield ToolEnded(name=name, output=None if fault is not None else result, fault=fault)
 
 
-def _tools(more: JsonObject, *, ours: bool) -> Iterator[Event]:
-    if not ours:
+def _tools(more: JsonObject, *, is_gateway: bool) -> Iterator[Event]:
+    if not is_gateway:
         yield from _last_action(more)
         return
     for each in as_list(more.get("tools")):
-        told = as_object(each)
-        name, arguments, error = told.get("name"), told.get("arguments"), told.get("error")
+        call = as_object(each)
+        name, arguments, error = call.get("name"), call.get("arguments"), call.get("error")
         if not isinstance(name, str) or not name:
             continue
-        given = _json_in(arguments) if isinstance(arguments, str) else told.get("input")
-        yield ToolStarted(name=name, input=given)
+        tool_input = _json_in(arguments) if isinstance(arguments, str) else call.get("input")
+        yield ToolStarted(name=name, input=tool_input)
         fault = None
         if error is not None:
             words = as_object(error).get("message", error)
             fault = Fault(code=FaultCode.AGENT_FAILED, message=words if isinstance(words, str) else "The tool failed")
-        yield ToolEnded(name=name, output=told.get("output"), fault=fault)
+        yield ToolEnded(name=name, output=call.get("output"), fault=fault)
 
 
 # Files
 
 
 def decode_artifact(artifact: w.Artifact, content: bytes) -> ArtifactAdded:
-    """One file. Its name comes from outside and is made one that leads nowhere; its type follows from it, as the
-    protocol tells none (OpenAPI v1, Artifact)."""
+    """Return the event of one file. The name comes from outside and is cleaned, and the media type is guessed from it,
+    because the protocol has none (OpenAPI v1, Artifact)."""
     name = clean_name(artifact.file_name, "artifact")
     media_type, packed = _TYPES.guess_type(f"file:///{name}")
     media_type = media_type if media_type and not packed else "application/octet-stream"

@@ -1,4 +1,4 @@
-"""What an agent is called with → the bodies and files that another AIEF server takes."""
+"""Invocation of an agent → request bodies and files for another AIEF server."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
@@ -41,29 +41,29 @@ def task_body(call: Invocation) -> JsonObject:
 
 
 def turn_body(call: Invocation) -> JsonObject:
-    """The text, and one object beside it."""
+    """Return the body of a later turn: a text, and one additional object."""
     parts = [part for message in call.messages for part in message.parts]
     values = [call.data, *(part.data for part in parts if isinstance(part, DataPart))]
     values = [value for value in values if value not in (None, {}, [])]
-    given = next((value for value in values if isinstance(value, dict)), None)
-    lines = [*_message_texts(call), *(_in_words(value) for value in values if value is not given)]
+    main_object = next((value for value in values if isinstance(value, dict)), None)
+    lines = [*_message_texts(call), *(_in_words(value) for value in values if value is not main_object)]
     body: JsonObject = {}
-    if lines or given is None:
+    if lines or main_object is None:
         body["input"] = "\n".join(lines)
-    elif (words := prompt_of(given)) is not None:
+    elif (words := prompt_of(main_object)) is not None:
         body["input"] = words
-    beside: Any = call.config.get("additional_input")
-    more: JsonObject = {**(beside if isinstance(beside, dict) else {}), **(given or {})}
-    if more:  # null is refused by the JavaScript SDK, although its document has it
+    config_object: Any = call.config.get("additional_input")
+    more: JsonObject = {**(config_object if isinstance(config_object, dict) else {}), **(main_object or {})}
+    if more:  # the JavaScript SDK rejects null, although its document allows it
         body["additional_input"] = more
     return body
 
 
 def _message_texts(call: Invocation) -> list[str]:
-    said = [message for message in call.messages if message.text]
-    if all(message.role == "user" for message in said):
-        return [message.text for message in said]
-    return [f"{message.role}: {message.text}" for message in said]
+    messages = [message for message in call.messages if message.text]
+    if all(message.role == "user" for message in messages):
+        return [message.text for message in messages]
+    return [f"{message.role}: {message.text}" for message in messages]
 
 
 def _in_words(value: Json) -> str:
@@ -71,104 +71,109 @@ def _in_words(value: Json) -> str:
 
 
 def _first_inputs(call: Invocation) -> tuple[JsonObject, JsonObject] | None:
-    """Return the bodies of the task and of its first step if an AIEF caller of the gateway gave both an input of its
-    own. Else None."""
-    own = cast("JsonObject", call.input.extra.get("aief") or {})
-    if "first" not in own:
+    """Return the bodies of the task and of its first step, if an AIEF caller of the gateway sent separate inputs for
+    them. Return None otherwise."""
+    inputs = cast("JsonObject", call.input.extra.get("aief") or {})
+    if "first" not in inputs:
         return None
-    first = cast("dict[str, JsonObject]", own["first"])
-    beside: Any = call.config.get("additional_input")
+    first = cast("dict[str, JsonObject]", inputs["first"])
+    config_object: Any = call.config.get("additional_input")
     task, step = ({name: value for name, value in first[body].items() if value} for body in ("task", "step"))
-    if isinstance(beside, dict) and beside:
-        task["additional_input"] = {**beside, **task.get("additional_input", {})}
+    if isinstance(config_object, dict) and config_object:
+        task["additional_input"] = {**config_object, **task.get("additional_input", {})}
     return task, step
 
 
-def first_step_body(call: Invocation, body: JsonObject, kept: object) -> JsonObject:
-    """Return the body of a new task's first step: the input that the caller gave this step, or nothing.
+def first_step_body(call: Invocation, body: JsonObject, stored: object) -> JsonObject:
+    """Return the body of a new task's first step: the caller's input for this step, or nothing. `stored` is the object
+    that the server returned for the task.
 
-    A server may not keep the object that came with the task (the Python SDK 1.0.2 does not). Then the step says it in
-    words, and the task's text with it: an agent reads the one or the other.
+    A server may drop the task's object (the Python SDK 1.0.2 does). Then the step repeats the object as text, together
+    with the task's text, because an agent reads only one of the inputs.
     """
     first = _first_inputs(call)
     step = {} if first is None else first[1]
-    given: Any = body.get("additional_input")
-    if given is None or kept == given:
+    task_object: Any = body.get("additional_input")
+    if task_object is None or stored == task_object:
         return step
-    objects = [given, *([step["additional_input"]] if "additional_input" in step else [])]
+    objects = [task_object, *([step["additional_input"]] if "additional_input" in step else [])]
     texts = [each["input"] for each in (body, step) if each.get("input")]
     return {"input": "\n".join([*texts, *map(json_text, objects)])}
 
 
 def answer_body(call: Invocation, past: Sequence[Record]) -> JsonObject:
-    """`past` = the task's records, where the questions stand."""
-    asked = {r.event.interrupt_id: r.event for r in past if isinstance(r.event, InterruptRaised)}
-    if len(call.answers) == 1 and _is_object(call.answers[0], asked.get(call.answers[0].interrupt_id)):
-        # Only where the far gateway says the question's id: the Python SDK 1.0.2 drops the member (it was mended in
-        # da31fb5, and never released).
+    """Return the body of a step that answers questions. `past` holds the task's records, with the questions."""
+    questions = {r.event.interrupt_id: r.event for r in past if isinstance(r.event, InterruptRaised)}
+    if len(call.answers) == 1 and _is_object(call.answers[0], questions.get(call.answers[0].interrupt_id)):
+        # Only if the other gateway sent the question's id: the Python SDK 1.0.2 drops the member (fixed in da31fb5,
+        # which was never released).
         return {"additional_input": call.answers[0].value}
     words = [_in_words(answer.value) if answer.action == "answer" else "" for answer in call.answers]
     return {"input": "\n".join(words)}
 
 
 def _is_object(answer: InterruptAnswered, question: InterruptRaised | None) -> bool:
-    """Whether it is best told as an object. Gateways like this one take text for one only where they gave a schema;
-    others may lose the object on the way."""
+    """Return True if the answer is best sent as an object. Gateways parse text as an object only if the question has a
+    schema; other servers may drop the object."""
     if question is None or question.answer_schema is not None or answer.action != "answer":
         return False
-    own: Mapping[str, Any] = question.extra.get("aief") or {}
-    return "id" in own and isinstance(answer.value, dict) and bool(answer.value)
+    ids: Mapping[str, Any] = question.extra.get("aief") or {}
+    return "id" in ids and isinstance(answer.value, dict) and bool(answer.value)
 
 
 def files_of(call: Invocation) -> list[tuple[str, bytes, str]]:
-    """Names, contents and media types. Servers keep files under the names that they are given, so no two are alike."""
-    taken: set[str] = set()
-    found: list[tuple[str, bytes, str]] = []
+    """Return names, contents and media types of the files. Servers store files by name, so all names are different."""
+    names: set[str] = set()
+    files: list[tuple[str, bytes, str]] = []
     for part in call.files:
         content = part.inline
         name, media_type = clean_name(part.name), _media_type(part.media_type)
-        if content is None and part.url is not None:  # nothing is fetched: the agent is told where it is
+        if content is None and part.url is not None:  # nothing is fetched: the file holds the URL
             content = b"".join(piece for piece in contents(Artifact(parts=(part,))) if isinstance(piece, bytes))
             name, media_type = f"{name}.uri", _BYTES
         if content is not None:
-            name = _free(name, taken)
-            taken.add(name)
-            found.append((name, content, media_type))
-    return found
+            name = _free(name, names)
+            names.add(name)
+            files.append((name, content, media_type))
+    return files
 
 
 _BYTES: Final = "application/octet-stream"
+"""Media type of unknown bytes."""
 
 
-def _media_type(given: str | None) -> str:
-    """It stands in a header of the form."""
-    return given if given and len(given) <= 200 and given.isascii() and given.isprintable() else _BYTES
+def _media_type(declared: str | None) -> str:
+    """Return the media type, if it can be part of a header."""
+    return declared if declared and len(declared) <= 200 and declared.isascii() and declared.isprintable() else _BYTES
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free(name: str, names: set[str]) -> str:
+    """Return a name that resembles `name` and is not in `names`."""
     stem, dot, suffix = name.rpartition(".")
-    found, number = name, 1
-    while found in taken:
+    candidate, number = name, 1
+    while candidate in names:
         number += 1
-        found = f"{stem}-{number}{dot}{suffix}" if stem else f"{name}-{number}"
-    return found
+        candidate = f"{stem}-{number}{dot}{suffix}" if stem else f"{name}-{number}"
+    return candidate
 
 
-def input_losses(call: Invocation, told: Container[str] = ()) -> Iterator[tuple[Feature, str]]:
-    """What of the input the protocol has no form for; `told` = the names of what is said by the extension."""
-    messages = () if "messages" in told else call.messages
+def input_losses(call: Invocation, sent: Container[str] = ()) -> Iterator[tuple[Feature, str]]:
+    """Yield the features of the input that the protocol has no form for. `sent` holds the names of what the extension
+    carries instead."""
+    messages = () if "messages" in sent else call.messages
     parts = [part for message in messages for part in message.parts]
-    about = (each.metadata for each in (*messages, *parts))
-    if (call.metadata and not call.answers and "metadata" not in told) or any(about):
+    metadata = (each.metadata for each in (*messages, *parts))
+    if (call.metadata and not call.answers and "metadata" not in sent) or any(metadata):
         yield Feature.METADATA, CARRIES[Feature.METADATA].how
-    yield from _unsaid(parts)
-    if declared_tools(call.config) and "tools" not in told:
+    yield from _part_losses(parts)
+    if declared_tools(call.config) and "tools" not in sent:
         yield Feature.CALLER_TOOLS, CARRIES[Feature.CALLER_TOOLS].how
-    if any(answer.action == "decline" for answer in call.answers) and "answers" not in told:
+    if any(answer.action == "decline" for answer in call.answers) and "answers" not in sent:
         yield Feature.QUESTION, _DECLINED
 
 
-def _unsaid(parts: Sequence[Part]) -> Iterator[tuple[Feature, str]]:
+def _part_losses(parts: Sequence[Part]) -> Iterator[tuple[Feature, str]]:
+    """Yield the losses of the message parts."""
     for part in parts:
         match part:
             case ReasoningPart():

@@ -1,4 +1,4 @@
-"""Parts that every adapter is made of, for the adapters of this repository and those of other packages.
+"""Building blocks of all adapters, in this repository and in other packages.
 
-`docs/plugins.md` says which of them are stable. They import `babelgate.canonical` and nothing else of Babelgate.
+`docs/plugins.md` says which of them are stable. Apart from itself, the kit imports only `babelgate.canonical`.
 """

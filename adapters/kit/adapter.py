@@ -1,4 +1,4 @@
-"""Plug-in interface of servers: what a protocol's folder gives to the gateway, one `Adapter` value."""
+"""Plug-in interface of servers: the folder of a protocol exports one `Adapter` value to the gateway."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from babelgate.canonical import Carry, Cron, Fault, Feature, Hub, Record, Task, 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One line of the table of URLs: what to call, and a command that can be pasted."""
+    """One row of the table of URLs: the URL to call, and a command to paste."""
 
     label: str
     url: str
@@ -21,49 +21,52 @@ class Example:
 
 
 class WebhookWriter(Protocol):
-    """Encodes records for one webhook."""
+    """Encoder of records for the deliveries of one webhook."""
 
     @property
     def scope(self) -> Literal["task", "thread"]:
-        """Whose records it is given, from the first one on: the task's, or all of its thread's."""
+        """The records that the writer is fed, from the first one on: those of the task, or all of its thread."""
         ...
 
     @property
     def once(self) -> bool:
-        """Whether the first body is the only one."""
+        """True if only the first body is posted."""
         ...
 
     def headers(self) -> Mapping[str, str]:
-        """Of every delivery; with the registrant's own token or credentials."""
+        """Return the headers of every delivery, including the token or credentials of the webhook's owner."""
         ...
 
     def write(self, record: Record) -> Iterable[bytes | LargeJson]:
-        """The bodies to post for this record, most often none or one."""
+        """Return the bodies to post for this record, mostly none or one."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
+    """The server half of one protocol."""
+
     name: str
     title: str
     versions: tuple[str, ...]
     prefixes: tuple[str, ...]
-    """Paths that begin with one of these answer in this protocol's words, also where no route matches."""
+    """Path prefixes of the protocol. Faults below them are encoded by `encode_fault`, even if no route matches."""
     open_paths: tuple[str, ...] = ()
-    """Paths that are answered without a key, where `{agent}` stands for the name of any agent: public cards, pings."""
+    """Paths served without an API key, such as public cards and pings. `{agent}` matches the name of any agent."""
     checks_origin: bool = False
-    """Whether a page of an origin that may not call is refused also where it has a key: its specification says so."""
+    """True if a browser page from a disallowed origin is refused even with a valid key, as the protocol requires."""
     routes: Callable[[Hub], Sequence[ControllerRouterHandler]]
     encode_fault: Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
-    """The protocol's own error answer."""
+    """Encoder of a fault as an error response of the protocol."""
     carries: Mapping[str, Mapping[Feature, Carry]]
-    """By version: every Feature, whole, with loss or dropped."""
+    """Carry of each feature (whole, with a loss, or dropped), by version and feature."""
     extended: Mapping[str, Mapping[Feature, Carry]] = field(default_factory=dict[str, Any])
     """Features carried with the Babelgate extension (`babelgate.adapters.kit.extension`), by version. Versions without
-    the extension are left out."""
+    the extension are omitted."""
     examples: Callable[[str, str], Sequence[Example]]
-    """(base URL without a trailing slash, agent name) → lines for the table of URLs."""
+    """Rows for the table of URLs: (base URL without a trailing slash, agent name) → examples."""
     webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])
-    """By dialect: (webhook, task, the thread's name in this protocol) → writer."""
+    """Factories of webhook writers, by dialect: (webhook, task, id of the thread in this protocol) → writer."""
     crons: Mapping[str, Callable[[Hub, str, Cron, str], Awaitable[object]]] = field(default_factory=dict[str, Any])
-    """By the protocol of a cron: (hub, owner, cron, the id of the run) → its submission."""
+    """Functions that submit a run of a cron, by the protocol of the cron: (hub, owner, cron, run id) → the result of
+    the submission."""

@@ -1,5 +1,4 @@
-"""CPU-bound work off the event loop: what computes for long is done in a thread, or on the loop with pauses, so that
-nobody else has to wait for it."""
+"""CPU-bound work that does not block the event loop: long computations run in a thread, or on the loop with pauses."""
 
 import asyncio
 import time
@@ -10,15 +9,15 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 _POOL: Final = ThreadPoolExecutor(2, thread_name_prefix="babelgate-aside")
-"""Threads of its own, because those of `asyncio.to_thread` wait for disks and agents; and few, because each takes turns
-with the loop at the interpreter's lock (`sys.getswitchinterval`)."""
+"""Separate threads, because those of `asyncio.to_thread` wait for disks and agents. There are few, because each
+competes with the loop for the interpreter lock (`sys.getswitchinterval`)."""
 
 _SLICE: Final = 0.01
-"""Seconds. Chosen, not measured."""
+"""Seconds of work on the loop between two pauses. Chosen, not measured."""
 
 
 class Turns:
-    """Of something long that is done in small steps: others have the loop in between."""
+    """Time slices of a long computation on the event loop: other tasks run between them."""
 
     __slots__ = ("_until",)
 
@@ -27,15 +26,16 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is somebody else's turn."""
+        """True if the time slice is used up."""
         return time.perf_counter() >= self._until
 
     async def give(self) -> None:
+        """Let other tasks run, then begin a new time slice."""
         await asyncio.sleep(0)
         self._until = time.perf_counter() + _SLICE
 
 
 async def aside(work: Callable[[], T]) -> T:
-    """What `work` gives. It takes turns with the loop between the steps of the interpreter, so it must not be one long
-    step: a single call into C is one."""
+    """Run `work` in a thread and return its result. `work` shares the interpreter with the loop between bytecode
+    instructions, so it must not be one long call into C."""
     return await asyncio.get_running_loop().run_in_executor(_POOL, work)

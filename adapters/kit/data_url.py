@@ -26,13 +26,13 @@ def decode_data_url(url: str) -> tuple[str, bytes] | None:
 
 
 def inline_data_url(event: Event) -> Event:
-    """Return an event of an agent with the bytes of its file in place of a `data:` URL. Callers of protocols that send
-    files by URL would get the whole file as a URL, and others none."""
+    """Return an event of an agent with the bytes of its file instead of a `data:` URL. Otherwise, callers of protocols
+    that send files by URL would get the whole file as a URL, and all other callers would get no bytes."""
     if not isinstance(event, PartAdded | ArtifactAdded):
         return event
     part = event.part
-    if not isinstance(part, FilePart) or part.url is None or (found := decode_data_url(part.url)) is None:
+    if not isinstance(part, FilePart) or part.url is None or (decoded := decode_data_url(part.url)) is None:
         return event
-    media_type, raw = found
+    media_type, raw = decoded
     part = part.replace(media_type=part.media_type or media_type, url=None, inline=raw, size=len(raw))
     return event.replace(part=part)

@@ -6,7 +6,7 @@ from typing import Final
 _SINGLE: Final = frozenset(
     {b"authorization", b"content-length", b"content-type", b"host", b"origin", b"x-api-key", b"x-forwarded-host"}
 )
-"""Headers that have one value. Of two values a proxy may read the first and the gateway the last."""
+"""Headers that may have one value only. If there were two, a proxy might read the first and the gateway the last."""
 
 
 def combine_lines(lines: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -21,7 +21,8 @@ def combine_lines(lines: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def find_repeated(lines: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return the name of a header that may have one value only and has two different ones; None if there is none."""
+    """Return the name of a single-valued header that has two different values. Return None if there is no such
+    header."""
     values: dict[bytes, bytes] = {}
     for name, value in lines:
         if name in _SINGLE and values.setdefault(name, value) != value:
@@ -30,7 +31,7 @@ def find_repeated(lines: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 
 def read_line(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
-    """Return all lines of a name as one value, empty if there is none."""
+    """Return all lines of a header as one value. Return an empty string if there are no such lines."""
     return ", ".join(value.decode("latin-1").strip() for key, value in headers if key.lower() == name.encode())
 
 
@@ -40,13 +41,13 @@ def media_type_of(value: str) -> str:
 
 
 def is_accepted(accept: str, media_type: str) -> bool:
-    """Return whether an `Accept` takes a media type (section 12.5.1). An empty one takes any."""
+    """Return True if an `Accept` header accepts a media type (section 12.5.1). An empty header accepts every type."""
     return _weigh(accept, media_type)[0] > 0
 
 
 def is_preferred(accept: str, media_type: str, other: str) -> bool:
-    """Return whether an `Accept` prefers a media type to `other`, the default. If both weigh the same, the type must be
-    named in full: a wildcard that covers both means the default."""
+    """Return True if an `Accept` header prefers a media type to `other`, the default. At equal weights, the type must
+    be named in full: a wildcard that covers both selects the default."""
     weight, named = _weigh(accept, media_type)
     other_weight, _ = _weigh(accept, other)
     return bool(accept.strip()) and weight > 0 and (weight > other_weight or (weight == other_weight and named))
@@ -60,13 +61,14 @@ def content_codings(value: str) -> list[str]:
 
 
 def preferences(value: str) -> Mapping[str, str]:
-    """Return the preferences of a `Prefer` by name, in lower case. The first of a name counts (RFC 7240, section 2)."""
-    found: dict[str, str] = {}
+    """Return the preferences of a `Prefer` header by name, in lower case. If a name is repeated, its first value counts
+    (RFC 7240, section 2)."""
+    settings: dict[str, str] = {}
     for each in value.split(","):
-        name, _, told = each.partition(";")[0].partition("=")
+        name, _, setting = each.partition(";")[0].partition("=")
         if name.strip():
-            found.setdefault(name.strip().lower(), told.strip().strip('"').lower())
-    return found
+            settings.setdefault(name.strip().lower(), setting.strip().strip('"').lower())
+    return settings
 
 
 def _weigh(accept: str, media_type: str) -> tuple[float, bool]:
@@ -86,6 +88,7 @@ def _weigh(accept: str, media_type: str) -> tuple[float, bool]:
 
 
 def _read_weight(parameters: Iterable[str]) -> float:
+    """Return the `q` parameter, between 0 and 1. The default is 1; an invalid number counts as 0."""
     for each in parameters:
         name, _, value = each.partition("=")
         if name.strip() == "q":

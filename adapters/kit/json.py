@@ -1,8 +1,8 @@
-"""Request body validation: bytes, size, UTF-8, number of values, JSON, depth, finite numbers, and only then a wire
-model. All bodies come in here.
+"""Validation of request bodies: size, UTF-8, number of values, JSON syntax, depth, finite numbers, and then a wire
+model. Every request body passes through this module.
 
-Web frameworks and JSON libraries each let something through that breaks later: NaN that cannot be written again, lone
-surrogates that no database stores, a thousand levels that no reader survives. Whatever passes here is plain JSON.
+Each web framework and JSON library accepts input that fails later: NaN that cannot be encoded again, lone surrogates
+that no database stores, or a thousand levels that no parser survives. Everything that passes here is plain JSON.
 """
 
 from enum import Enum
@@ -22,38 +22,44 @@ from babelgate.canonical.json import MAX_DEPTH, NotJson, TooDeep, check_json
 from babelgate.canonical.value import Json
 
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
+"""Maximum size of one body, in bytes, if no other limit is configured."""
 DEFAULT_VALUES: Final = 100_000
-"""Values of one body. A million of them are two megabytes on the wire, and in memory and in time fifty times that."""
+"""Maximum number of JSON values in one body. A million values are 2 MB on the wire, and fifty times that in memory and
+time."""
 MAX_INTEGER: Final = 10**300
-"""Longer integers are legal JSON that Python and databases refuse to print; no protocol has a use for them."""
+"""Largest integer. Longer ones are legal JSON, but Python and databases refuse to print them; no protocol needs
+them."""
 
 _SMALL: Final = 64 * 1024
-"""Bytes that are parsed in less time than it takes to hand them to another thread."""
+"""Bytes that are parsed on the event loop: handing them to a thread would take longer."""
 
 _PLAIN: Final = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type", "mapping_type"), "Input should be an object"),
     "extra_forbidden": "There is no such member",
     **dict.fromkeys(("list_type", "tuple_type", "set_type"), "Input should be a list"),
 }
-"""By pydantic's type of an error. Its own words are of Python, and may name a class of ours."""
+"""Error texts, by pydantic's error type. Pydantic's own texts use Python terms, and may name an internal class."""
 
 _NAME: Final = 100
-"""Characters of a member's name that an error shows: the caller may have made it up."""
+"""Maximum length of a member's name in an error text, in characters. The caller may have invented the name."""
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
 
 class Absent(Enum):
+    """Type of `ABSENT`."""
+
     ABSENT = "absent"
 
 
 ABSENT: Final = Absent.ABSENT
-"""An empty body, or `null`."""
+"""The value of an empty body, and of `null`."""
 
 
 async def read_bytes(request: Request[Any, Any, Any], *, limit: int | None = None) -> bytes:
-    """The whole body. Raises too_large as soon as it is longer than `limit`, or than what the gateway allows."""
+    """Return the whole body. Raises too_large as soon as it exceeds `limit`, or by default the limit of the caller.
+    Raises invalid if the request is malformed."""
     most = most_bytes(request) if limit is None else limit
     chunks: list[bytes] = []
     size = 0
@@ -63,14 +69,14 @@ async def read_bytes(request: Request[Any, Any, Any], *, limit: int | None = Non
             if size > most:
                 raise FaultError(FaultCode.TOO_LARGE, f"The body is larger than {most} bytes.", limit=most)
             chunks.append(chunk)
-    except ClientException as error:  # Litestar's own limit, or a Content-Length that is no number
+    except ClientException as error:  # Litestar's own limit, or a Content-Length that is not a number
         code = FaultCode.TOO_LARGE if error.status_code == 413 else FaultCode.INVALID
         raise FaultError(code, "The body cannot be read.") from error
     return b"".join(chunks)
 
 
 async def read_json(request: Request[Any, Any, Any], *, limit: int | None = None) -> Json | Absent:
-    """The body as JSON, whatever its Content-Type says. Raises invalid, too_large."""
+    """Return the body as JSON, even if its Content-Type is not JSON. Raises invalid, too_large."""
     raw = await read_bytes(request, limit=limit)
     if raw.isspace() or not raw:
         return ABSENT
@@ -79,27 +85,27 @@ async def read_json(request: Request[Any, Any, Any], *, limit: int | None = None
 
 
 def most_bytes(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
-    """How long a body of the caller may be."""
+    """Return the maximum size of a body of this caller, in bytes."""
     return connection.scope["state"].get("body_limit", DEFAULT_LIMIT)
 
 
 def most_values(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
-    """How many values one JSON text of the caller may hold."""
+    """Return the maximum number of values in one JSON text of this caller."""
     return connection.scope["state"].get("values_limit", DEFAULT_VALUES)
 
 
 async def parse(raw: bytes, values: int = DEFAULT_VALUES) -> Json:
-    """The same as `parse_json`, beside the loop where it takes long. Raises invalid, too_large."""
+    """Parse JSON as `parse_json` does, in a thread if the text is long. Raises invalid, too_large."""
     return parse_json(raw, values) if len(raw) <= _SMALL else await aside(partial(parse_json, raw, values))
 
 
 def parse_json(raw: bytes, values: int = DEFAULT_VALUES) -> Json:
-    """JSON text as a value that can be stored, nested and written again. Raises invalid; too_large for more than so
-    many `values`, objects and lists and what is in them."""
+    """Return JSON text as a value that can be stored, nested and encoded again. Raises invalid if the text is not
+    valid. Raises too_large if it has more than `values` values, counting objects, lists and their members."""
     if len(raw) > values and count_values(raw, values) > values:
         raise FaultError(FaultCode.TOO_LARGE, f"The body holds more than {values} JSON values.", limit=values)
     try:
-        # RFC 8259, 6: no NaN and no Infinity, which pydantic's parser would take.
+        # RFC 8259, section 6: NaN and Infinity are not JSON, but pydantic's parser would accept them.
         value: Json = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         raise FaultError(FaultCode.INVALID, f"The body is not JSON: {error}") from error
@@ -113,7 +119,7 @@ def parse_json(raw: bytes, values: int = DEFAULT_VALUES) -> Json:
 
 
 def parse_text(text: str) -> Json | Absent:
-    """The JSON in a text, which need not be any: an agent or a model wrote it. ABSENT where it is none."""
+    """Return the JSON value of a text that an agent or a model wrote. Return ABSENT if the text is not JSON."""
     try:
         return parse_json(text.encode())
     except (FaultError, UnicodeEncodeError):
@@ -129,7 +135,7 @@ def validate(model: TypeAdapter[T], value: object) -> T: ...
 
 
 def validate(model: type[BaseModel] | TypeAdapter[Any], value: object) -> Any:
-    """`value` as a wire model. Raises invalid, with `errors` = [{field, description}]."""
+    """Return `value` as a wire model. Raises invalid, with `errors` = [{field, description}]."""
     if value is ABSENT:
         raise FaultError(FaultCode.INVALID, "The request has no body.", errors=[])
     try:

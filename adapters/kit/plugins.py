@@ -1,5 +1,5 @@
-"""Protocols that installed packages offer, through entry points: those of the group `babelgate.adapters` are `Adapter`
-values, those of `babelgate.upstreams` are `Upstream` values."""
+"""Plug-ins: protocols of installed packages, by entry points. The group `babelgate.adapters` holds `Adapter` values,
+and `babelgate.upstreams` holds `Upstream` values."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -16,44 +16,46 @@ UPSTREAMS_GROUP: Final = "babelgate.upstreams"
 
 
 class PluginError(Exception):
-    """An installed package offers a protocol that cannot be taken: one line that says which, and why."""
+    """An entry point that cannot be used. The message is one line with the package, the entry point and the reason."""
 
 
 def with_adapters(built_in: Sequence[Adapter]) -> tuple[Adapter, ...]:
-    """And after them what is offered."""
+    """Return the built-in adapters, followed by those of installed packages."""
     return _with_offered(ADAPTERS_GROUP, Adapter, built_in, _names_of_adapter)
 
 
 def with_upstreams(built_in: Sequence[Upstream]) -> tuple[Upstream, ...]:
-    """And after them, as the least preferred, what is offered."""
+    """Return the built-in upstreams, followed by those of installed packages, which are the least preferred."""
     return _with_offered(UPSTREAMS_GROUP, Upstream, built_in, lambda upstream: (upstream.protocol,))
 
 
 def _names_of_adapter(adapter: Adapter) -> Collection[str]:
-    """Each of them leads to one adapter."""
+    """Return the names that must be unique to one adapter."""
     return (adapter.name, *adapter.prefixes, *(f"webhooks of {dialect}" for dialect in adapter.webhooks))
 
 
 def _with_offered(
     group: str, kind: type[T], built_in: Sequence[T], names_of: Callable[[T], Collection[str]]
 ) -> tuple[T, ...]:
-    found = list(built_in)
-    taken = {name for each in built_in for name in names_of(each)}
+    """Return the built-in values, followed by those of the entry points. Raises PluginError if a name is not unique."""
+    plugins = list(built_in)
+    used_names = {name for each in built_in for name in names_of(each)}
     for offer, value in _load_offered(group, kind):
-        if again := sorted(taken.intersection(names_of(value))):
-            raise PluginError(f"{offer}: {', '.join(again)} is already taken")
-        taken.update(names_of(value))
-        found.append(value)
-    return tuple(found)
+        if conflicts := sorted(used_names.intersection(names_of(value))):
+            raise PluginError(f"{offer}: {', '.join(conflicts)} is already taken")
+        used_names.update(names_of(value))
+        plugins.append(value)
+    return tuple(plugins)
 
 
 def _load_offered(group: str, kind: type[T]) -> Iterator[tuple[str, T]]:
-    """In the order of the entry points' names, wherever the packages are installed."""
+    """Yield each entry point's description and value, sorted by name, so that the order does not depend on the
+    installation."""
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
         offer = f"Plug-in {_package_of(point)}, entry point {group}: {point.name} = {point.value}"
         try:
             value = point.load()
-        except Exception as error:  # whatever the code of the package raises
+        except Exception as error:  # the package's own code may raise any error
             raise PluginError(f"{offer}: {describe_import_error(error)}") from error
         if not isinstance(value, kind):
             raise PluginError(f"{offer}: expected an {kind.__name__}, got {type(value).__name__}")

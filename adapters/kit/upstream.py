@@ -1,5 +1,5 @@
-"""Plug-in interface of clients: how a protocol's folder puts agents behind the gateway, one `Upstream` value beside its
-`Adapter`."""
+"""Plug-in interface of clients: the folder of a protocol exports one `Upstream` value next to its `Adapter`, and the
+gateway calls agents through it."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -13,42 +13,51 @@ from babelgate.canonical import AgentInfo, Event, Invocation
 from babelgate.canonical.value import JsonObject
 
 FORWARDED: ContextVar[Mapping[str, str]] = ContextVar("forwarded", default=MappingProxyType({}))
-"""Headers of the caller's request that go along with every request of the run: set where the run is begun, and read
-where requests are made."""
+"""Headers of the caller's request that are sent with every upstream request of the run. They are set when the run
+starts."""
 
 
 class Client(Protocol):
-    """An agent behind a URL. See `babelgate.canonical.agent`: `Agent`, and `Reattachable` for those that can be found
-    again."""
+    """An agent behind a URL. See `babelgate.canonical.agent` for the interface `Agent`, and for `Reattachable`, whose
+    runs can be found again after a restart."""
 
-    def run(self, call: Invocation) -> AsyncGenerator[Event]: ...
+    def run(self, call: Invocation) -> AsyncGenerator[Event]:
+        """Yield the events of one run."""
+        ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
 
 
 Describe = Callable[[str, httpx.AsyncClient, Mapping[str, str], AgentInfo], Awaitable[Mapping[str, JsonObject]]]
+"""(URL, HTTP client, headers, agent) → the agent's schemas by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
+    """The client half of one protocol."""
+
     protocol: str
-    """As `protocol` in the settings."""
+    """Name of the protocol, as `protocol` in the settings."""
     title: str
     discover: Callable[[str, httpx.AsyncClient, Mapping[str, str]], Awaitable[Sequence[AgentInfo]]]
-    """The agents of a server, by its URL. Raises FaultError with what came back instead."""
+    """Lists the agents of a server: (URL, HTTP client, headers) → agents. Raises FaultError with the server's response
+    if it does not speak the protocol."""
     client: Callable[..., Client]
-    """`client(url, name, headers=…, timeout=…, **options)`."""
+    """Factory of clients: `client(url, name, headers=…, timeout=…, **options)`."""
     name_of: Callable[[AgentInfo], str]
-    """What the server itself calls an agent that it listed."""
+    """The server's own name of an agent that it listed."""
     own_path: str | None = None
-    """Where this gateway serves its agents to clients of this protocol, with `{agent}` for an agent's name; None if it
-    does not."""
+    """Path under which this gateway serves an agent to clients of this protocol. `{agent}` represents the agent's name.
+    None if the gateway does not serve the protocol."""
     alone: bool = False
-    """A server has one agent, whatever it is called."""
+    """True if a server has one agent only, whose name does not matter."""
     assume: Callable[[str], AgentInfo] | None = None
-    """Describes an agent by the server's own name for it. Used if the operator names protocol and agent, and the server
-    lists no agents."""
+    """Describes an agent by the server's own name for it. Used if the operator names the protocol and the agent, and
+    the server lists no agents."""
     describe: Describe | None = None
-    """Fetches the schemas of an agent that the server listed without them. Raises FaultError with what came back."""
+    """Fetches the schemas of an agent that the server listed without them. Raises FaultError with the server's
+    response."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Further arguments of `client`, with the values that each may have."""
+    """Names of the additional arguments of `client`, each with its permitted values."""

@@ -1,4 +1,4 @@
-"""JSON size guard: how many values a text holds, found before it is parsed, as each becomes an object many times its
+"""Limit on the number of JSON values: counts them before parsing, because each value becomes an object many times its
 size."""
 
 import re
@@ -6,39 +6,40 @@ from typing import Final
 
 _QUOTE: Final = ord('"')
 _TEXT: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-"""The rest of a string, without a step back (possessive quantifiers)."""
+"""The rest of a JSON string, matched without backtracking (possessive quantifiers)."""
 _PIECE: Final = 64 * 1024
-"""Bytes of a string that are looked through at once: an expression holds the interpreter's lock until it is done."""
+"""Bytes of a string that are matched in one call: a regular expression holds the interpreter lock until it ends."""
 
 
 def count_values(raw: bytes, most: int) -> int:
-    """Objects, lists, and what is in them; `raw` need not be JSON. Where there are more than `most`, this is some
-    number above it. The time grows with the bytes, and memory is not needed."""
-    found = 1 + _marks(raw, 0, len(raw))
-    if found <= most:  # with what stands in strings, so there are no more than these
-        return found
-    found, texts, at = 1, 0, 0
+    """Return the number of objects, lists and their members in `raw`, which need not be valid JSON. If there are more
+    than `most`, return some larger number. The time is linear in the size, and the memory constant."""
+    count = 1 + _marks(raw, 0, len(raw))
+    if count <= most:  # The count includes marks inside strings, so it is an upper bound.
+        return count
+    count, texts, at = 1, 0, 0
     while (quote := raw.find(b'"', at)) >= 0:
-        found += _marks(raw, at, quote)
+        count += _marks(raw, at, quote)
         texts += 1
-        if found > most or texts > 2 * most:  # a name and a value each
+        if count > most or texts > 2 * most:  # each object member has two strings, a name and a value
             return most + 1
         at = _end_of_text(raw, quote + 1)
-    return found + _marks(raw, at, len(raw))
+    return count + _marks(raw, at, len(raw))
 
 
 def _marks(raw: bytes, start: int, end: int) -> int:
-    """What begins an object or a list, or another value in one."""
+    """Return the number of commas, brackets and braces, each of which begins a JSON value."""
     return raw.count(b",", start, end) + raw.count(b"[", start, end) + raw.count(b"{", start, end)
 
 
 def _end_of_text(raw: bytes, at: int) -> int:
+    """Return the position after the closing quote of the string that continues at `at`."""
     while at < len(raw):
-        found = _TEXT.match(raw, at, at + _PIECE)
-        end = at if found is None else found.end()
+        match = _TEXT.match(raw, at, at + _PIECE)
+        end = at if match is None else match.end()
         if end < len(raw) and raw[end] == _QUOTE:
             return end + 1
-        if end == at:  # a backslash is the last byte
+        if end == at:  # the last byte is a backslash
             break
         at = end
     return len(raw)

@@ -1,4 +1,4 @@
-"""MCP, as a server: each agent is a tool."""
+"""MCP server: each agent is a tool."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,7 @@ __all__ = ("CARRIES", "VERSION", "adapter")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
+    """Return the row of the table of URLs."""
     url = f"{base_url}{PATH}"
     call = f'{{"name": "{agent}", "arguments": {{"message": "Hello"}}}}'
     body = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {call}}}'

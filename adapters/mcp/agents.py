@@ -1,4 +1,4 @@
-"""Agents as tools."""
+"""Agents as MCP tools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from babelgate.canonical import AgentInfo
 from babelgate.canonical.value import JsonObject
 
 RESUME: Final = "resume_run"
+"""Name of the tool that answers questions, unless an agent has that name."""
 
 _THREAD: Final[JsonObject] = {
     "type": "string",
@@ -43,7 +44,7 @@ _MESSAGES: Final[JsonObject] = {
     "additionalProperties": False,
 }
 
-_ASKED: Final[JsonObject] = {
+_QUESTION_OUTPUT: Final[JsonObject] = {
     "type": "object",
     "properties": {
         "run_id": {"type": "string"},
@@ -70,53 +71,56 @@ _RESUME: Final[JsonObject] = {
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """An agent, as it is called."""
+    """An agent as a tool."""
 
     info: AgentInfo
     input_schema: JsonObject
     takes_messages: bool
-    """Its arguments are the gateway's own, not those of the agent."""
+    """True if the arguments have the gateway's own schema, not the agent's."""
     output_schema: JsonObject | None
-    """Of the agent's own output."""
+    """Schema of the agent's output, if it has one that a tool can declare."""
     needs_task: bool
-    """It is called by those alone who take a task for an answer: `{"mcp": {"tasks": "required"}}` in its metadata."""
+    """True if only callers that accept a task as a result may call the tool: `{"mcp": {"tasks": "required"}}` in the
+    agent's metadata."""
 
     @classmethod
     def of(cls, info: AgentInfo) -> "Tool":
-        given = info.schemas.get("input")
-        own = None if given is None else _input_of(given)
-        # What an agent has that keeps a state is the schema of that.
+        """Return the tool of an agent."""
+        schema = info.schemas.get("input")
+        input_schema = None if schema is None else _input_of(schema)
+        # The output schema of a stateful agent describes its state.
         output = None if info.stateful else info.schemas.get("output")
-        told = output if output is not None and _is_object(output) and not _refers_inside(output) else None
+        output_schema = output if output is not None and _is_object(output) and not _refers_inside(output) else None
         mcp = info.metadata.get("mcp")
         needs_task = isinstance(mcp, dict) and cast("JsonObject", mcp).get("tasks") == "required"
-        return cls(info, own or _MESSAGES, own is None, told, needs_task)
+        return cls(info, input_schema or _MESSAGES, input_schema is None, output_schema, needs_task)
 
     def encode(self) -> JsonObject:
-        """SPEC/server/tools, Tool."""
+        """Return the tool in its wire form. SPEC/server/tools, Tool."""
         about = [self.info.description or f"The agent {self.info.name}."]
         about += [f"{skill.name}: {skill.description}" for skill in self.info.skills if skill.description]
-        told: JsonObject = {
+        tool: JsonObject = {
             "name": self.info.name,
             "description": "\n".join(about),
             "inputSchema": self.input_schema,
         }
         if self.output_schema is not None:
-            # SPEC/server/tools, Output Schema: whatever structured result there is must fit, a question's as well.
+            # SPEC/server/tools, Output Schema: every structured result must conform, including a question.
             definitions = {
                 name: value for name, value in self.output_schema.items() if name in ("$defs", "definitions")
             }
-            own = {name: value for name, value in self.output_schema.items() if name not in definitions}
-            told["outputSchema"] = {"type": "object", "anyOf": [own, _ASKED], **definitions}
-        return told
+            output = {name: value for name, value in self.output_schema.items() if name not in definitions}
+            tool["outputSchema"] = {"type": "object", "anyOf": [output, _QUESTION_OUTPUT], **definitions}
+        return tool
 
 
 def tools_of(infos: Sequence[AgentInfo]) -> dict[str, Tool]:
+    """Return the tools of the agents, by name."""
     return {info.name: Tool.of(info) for info in infos}
 
 
 def resume_name(names: Mapping[str, object]) -> str:
-    """The name of the tool that answers questions, which no agent has."""
+    """Return the name of the tool that answers questions, which differs from all agents' names."""
     name = RESUME
     while name in names:
         name += "_"
@@ -124,6 +128,7 @@ def resume_name(names: Mapping[str, object]) -> str:
 
 
 def encode_resume(name: str) -> JsonObject:
+    """Return the tool that answers questions, in its wire form."""
     return {
         "name": name,
         "description": 'Goes on with a run whose result had the status "input_required".',
@@ -136,18 +141,19 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
 
 
 def _input_of(schema: JsonObject) -> JsonObject | None:
-    """An agent's own schema as that of its tool; None for one whose input is messages."""
+    """Return an agent's input schema as the schema of its tool. Return None if the agent's input is messages."""
     members: object = schema.get("properties")
     if not _is_object(schema) or not isinstance(members, dict) or "messages" in members:
         return None
-    # One that names no members may take any; it takes none if it says so.
+    # An object without named members accepts any, unless additionalProperties is false.
     if not members and schema.get("additionalProperties") is not False:
         return None
     return {**schema, "properties": {THREAD: _THREAD, **members}}
 
 
 def _refers_inside(schema: Any) -> bool:
-    """Whether a part of it refers to another by where that stands, which is another place in the schema of a tool."""
+    """Return True if a part of the schema refers to another part by its location. Inside the schema of a tool, that
+    location is different."""
     if isinstance(schema, dict):
         members = cast("JsonObject", schema)
         ref: object = members.get("$ref")

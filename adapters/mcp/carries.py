@@ -1,4 +1,4 @@
-"""What MCP carries of the canonical model, of callers in front."""
+"""Features that MCP carries to callers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "2026-07-28"
-"""The newest that is spoken; those before it carry the same."""
+"""Newest supported version; earlier versions carry the same features."""
 
 _OWN: Final = "docs/protocols/mcp.md"
 _RESULT: Final = "2025-11-25, Tools, Tool Result"
@@ -71,4 +71,4 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     },
     Feature.FORK: whole("the request names what it starts from", _EXTENSION),
 }
-"""With the Babelgate extension, which is for those who read it."""
+"""Features carried with the Babelgate extension, for clients that support it."""

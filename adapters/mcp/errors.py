@@ -1,4 +1,4 @@
-"""Faults as MCP tells them: an error of JSON-RPC where no tool was called, a result that is an error where one was."""
+"""Faults in MCP: a JSON-RPC error if no tool was called, and an error result if one was."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,7 +26,7 @@ _STATUS: Final[Mapping[FaultCode, int]] = {
 }
 
 ORIGIN: Final = "origin"
-"""`details.reason` of a request from a page that may not call."""
+"""Value of `details.reason` in the fault of a request from a disallowed origin."""
 
 CANCELLED: Final = Fault(code=FaultCode.CONFLICT, message="The run was cancelled.")
 STOPPING: Final = Fault(
@@ -35,9 +35,9 @@ STOPPING: Final = Fault(
 
 
 def encode_fault(fault: Fault, code: int | None = None) -> tuple[int, JsonObject, dict[str, str]]:
-    """Status, body, headers, of a request that was not dispatched. SPEC/basic/transports."""
+    """Return status, body and headers of the response to a request that was not dispatched. SPEC/basic/transports."""
     status = _STATUS.get(fault.code, 400)
-    # SPEC/basic/transports, Security Warning: 403 where the Origin is not permitted.
+    # SPEC/basic/transports, Security Warning: 403 if the Origin is not permitted.
     if fault.details.get("reason") == ORIGIN:
         status = 403
     if code is None:
@@ -47,6 +47,6 @@ def encode_fault(fault: Fault, code: int | None = None) -> tuple[int, JsonObject
 
 
 def encode_failure(fault: Fault) -> JsonObject:
-    """SPEC/server/tools, Error Handling: what a model may learn from."""
+    """Return a tool result with the error, which the model can read and react to. SPEC/server/tools, Error Handling."""
     content = [{"type": "text", "text": fault.message}]
     return {"content": content, "isError": True, "_meta": {"babelgate": {"fault": str(fault.code)}}}

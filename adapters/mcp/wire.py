@@ -1,5 +1,5 @@
-"""Messages of MCP that the gateway reads itself: the envelope, and what its tools are called with. All else is read by
-the SDK."""
+"""MCP messages that the gateway reads itself: the envelope, the tools' arguments, and the responses of clients. The SDK
+reads all others."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -8,22 +8,28 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from babelgate.canonical.value import Json
 
 SPEC: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
+"""Base URL of the sections cited as `SPEC/…`."""
 NEXT: Final = "https://modelcontextprotocol.io/specification/2026-07-28"
+"""Base URL of the sections cited as `NEXT/…`."""
 RECORDS: Final = "org.w3id.babelgate/events-v1"
-"""The Babelgate extension, as MCP names extensions."""
+"""Name of the Babelgate extension in MCP."""
 
 
 class Wire(BaseModel):
+    """Base class of the messages."""
+
     model_config = ConfigDict(strict=True)
 
 
 class Error(Wire):
+    """SPEC/basic, Messages: an error of JSON-RPC."""
+
     code: StrictInt
     message: StrictStr
 
 
 class Envelope(Wire):
-    """SPEC/basic, Messages: a request, a notification, or a response to what the server has asked."""
+    """SPEC/basic, Messages: a request, a notification, or a response to a request of the server."""
 
     jsonrpc: Literal["2.0"]
     id: StrictStr | StrictInt | None = None
@@ -34,17 +40,19 @@ class Envelope(Wire):
 
 
 class File(Wire):
+    """A file in the arguments of a tool."""
+
     model_config = ConfigDict(extra="forbid")
 
     name: str | None = None
     mime_type: str | None = None
     data: str | None = None
-    """Base64."""
+    """The bytes, in base64."""
     uri: str | None = None
 
 
 class Arguments(Wire):
-    """Of a tool that is an agent without an input schema of its own."""
+    """Arguments of a tool whose agent has no input schema."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,14 +63,14 @@ class Arguments(Wire):
 
 
 class Elicited(Wire):
-    """SPEC/client/elicitation, Response Actions."""
+    """SPEC/client/elicitation, Response Actions: the response to a form."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
 
 
 class Sampled(Wire):
-    """SPEC/client/sampling, Creating Messages: of what the caller's model said."""
+    """SPEC/client/sampling, Creating Messages: a message of the caller's model."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -72,7 +80,7 @@ class Sampled(Wire):
 
 
 class Roots(Wire):
-    """SPEC/client/roots, Listing Roots."""
+    """SPEC/client/roots, Listing Roots: the caller's folders."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -80,7 +88,7 @@ class Roots(Wire):
 
 
 class Resume(Wire):
-    """Of the tool that answers questions."""
+    """Arguments of the tool that answers questions."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,5 +1,5 @@
-"""Records of a task → the result of a call: what was said in it, or the questions it stopped for, and the progress on
-the way."""
+"""Records of a task → the result of a call: the agent's output, or the questions for which it stopped. Also the
+progress until then."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -60,7 +60,9 @@ _FAILED = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did n
 
 @dataclass(slots=True)
 class _Content:
-    """One part of what was said, or one artifact."""
+    """Content block of the result: one part of a message, or one artifact."""
+
+    """Content block of the result: one part of a message, or one artifact."""
 
     run_id: str | None
     message_id: str | None
@@ -68,15 +70,16 @@ class _Content:
     file: FilePart | None = None
     pieces: list[bytes] = field(default_factory=list[bytes])
     values: list[Json] = field(default_factory=list[Json])
-    """Of data, whose text is its JSON."""
+    """Values of data parts, whose JSON is in `text`."""
 
 
 class ResultWriter:
-    """Fed with the records of a task from its first one on. What was said after the record `since` goes into the
-    result; of what was before, open questions alone count."""
+    """Writer of one result. It is fed with all records of a task. The output after the record `since` becomes part of
+    the result; of the earlier records, only open questions count."""
 
     def __init__(self, task: Task, since: int, run_id: str | None, *, whole: bool = False) -> None:
-        """`run_id`: whose end is the end; None = that of any run after `since`. `whole`: the last one's."""
+        """Create the writer. The result ends with the run `run_id`, or with any run after `since` if `run_id` is None.
+        `whole` is True if the result covers the whole task, and so ends with its last run."""
         self.has_ended = False
         self.task = task
         self.state = TaskState.SUBMITTED
@@ -87,47 +90,49 @@ class ResultWriter:
         self.run_id = run_id
         self._since = since
         self._last_run = run_id
-        self._asked: dict[str, InterruptRaised] = {}
-        self._said: dict[tuple[str, object], _Content] = {}
-        self._aside: set[str] = set()
-        """Messages that are no part of the answer."""
-        self._told: dict[str, list[str]] = {}
-        """Of progress that is being said."""
+        self._questions: dict[str, InterruptRaised] = {}
+        self._blocks: dict[tuple[str, object], _Content] = {}
+        self._hidden: set[str] = set()
+        """Ids of messages that are not part of the agent's answer."""
+        self._open_progress: dict[str, list[str]] = {}
+        """Text of progress messages that have not ended, by message id."""
         self._losses: dict[Loss, None] = {}
         self._progress: list[str] = []
-        self._fresh: list[str] = []
+        self._new_text: list[str] = []
         self._record: Record | None = None
         self.records: Slice | None = None
-        """Of the Babelgate extension, where the caller has activated it."""
+        """Records for the Babelgate extension, if the caller activated it."""
 
     @property
     def questions(self) -> tuple[InterruptRaised, ...]:
-        """That are open."""
-        return tuple(self._asked.values())
+        """The open questions."""
+        return tuple(self._questions.values())
 
     @property
     def is_paused(self) -> bool:
+        """True if the run has stopped for questions."""
         return self.has_ended and self.status is RunStatus.PAUSED and self.fault is None
 
-    def go_on(self, run_id: str | None) -> None:
-        """After an answer: the end is that of another run."""
+    def resume(self, run_id: str | None) -> None:
+        """Continue after an answer. The result then ends with another run."""
         self.has_ended, self.run_id, self.status, self.fault = False, run_id, None, None
 
     # The result
 
     @property
     def _data(self) -> list[Json]:
-        return [value for said in self._said.values() for value in said.values]
+        return [value for block in self._blocks.values() for value in block.values]
 
     def structured_output(self) -> JsonObject | None:
-        """What the agent gave as data, if it is one object."""
+        """Return the agent's structured output, if it is one object."""
         if isinstance(self.output, dict):
             return self.output
-        found = self._data[0] if self.output is None and len(self._data) == 1 else None
-        return found if isinstance(found, dict) else None
+        single = self._data[0] if self.output is None and len(self._data) == 1 else None
+        return single if isinstance(single, dict) else None
 
     def result(self, *, so_far: bool = False) -> JsonObject:
-        """SPEC/server/tools, Tool Result. `so_far`: what was said, and nothing of how it ends."""
+        """Return the result. SPEC/server/tools, Tool Result. With `so_far`, it holds the output until now, without the
+        end of the run."""
         content = self._content()
         result: JsonObject = {"content": content}
         if so_far:
@@ -138,14 +143,14 @@ class ResultWriter:
             content.append(_text(self.fault.message))
             result["isError"] = True
         elif self.is_paused:
-            asked: JsonObject = {
+            question: JsonObject = {
                 "run_id": encode_run_id(self.task.task_id),
                 "status": "input_required",
                 "interrupts": [encode_question(each) for each in self.questions],
             }
             content += [_text(question_text(each)) for each in self.questions]
-            content.append(_text(json_text(asked)))
-            result["structuredContent"] = asked
+            content.append(_text(json_text(question)))
+            result["structuredContent"] = question
         elif (structured := self.structured_output()) is not None:
             result["structuredContent"] = structured
         if not content:
@@ -154,46 +159,47 @@ class ResultWriter:
         return result
 
     def metadata(self) -> JsonObject:
-        """`_meta` of the result."""
-        told: JsonObject = {"babelgate": self.meta()}
-        return told if self.records is None else {**told, RECORDS: self.records.envelope()}
+        """Return `_meta` of the result."""
+        meta: JsonObject = {"babelgate": self.meta()}
+        return meta if self.records is None else {**meta, RECORDS: self.records.envelope()}
 
     def meta(self) -> JsonObject:
-        told: JsonObject = {"thread_id": self.task.thread_id, "task_id": self.task.task_id}
+        """Return the ids of the run, and its fault and losses, for `_meta`."""
+        meta: JsonObject = {"thread_id": self.task.thread_id, "task_id": self.task.task_id}
         if self._last_run is not None:
-            told["run_id"] = self._last_run
+            meta["run_id"] = self._last_run
         if self.fault is not None:
-            told["fault"] = str(self.fault.code)
+            meta["fault"] = str(self.fault.code)
         if self._losses:
-            told["loss"] = losses_by_feature(self._losses)
-        return told
+            meta["loss"] = losses_by_feature(self._losses)
+        return meta
 
     def _content(self) -> list[JsonObject]:
-        content = [block for said in self._said.values() if (block := _block(said)) is not None]
+        blocks = [encoded for block in self._blocks.values() if (encoded := _block(block)) is not None]
         if self.output is not None and self.output not in self._data and self.fault is None:
-            # SPEC/server/tools, Structured Content: told as text, too, for clients that know of no other.
+            # SPEC/server/tools, Structured Content: also sent as text, for clients that do not support it.
             whole = isinstance(self.output, str)
-            if not (whole and any(each.get("text") == self.output for each in content)):
-                content.append(_text(self.output if isinstance(self.output, str) else json_text(self.output)))
-        return content
+            if not (whole and any(each.get("text") == self.output for each in blocks)):
+                blocks.append(_text(self.output if isinstance(self.output, str) else json_text(self.output)))
+        return blocks
 
     # Records
 
     def write(self, record: Record) -> list[str]:
-        """What the record tells of how far the run is, in words."""
+        """Add a record. Return its progress messages."""
         if self.records is not None:
             self.records.add(record)
         event = record.event
         if isinstance(event, InterruptRaised):
-            self._asked[event.interrupt_id or ""] = event
+            self._questions[event.interrupt_id or ""] = event
             if event.ask == "auth":
                 self._lose(Feature.AUTH_REQUEST)
         elif isinstance(event, InterruptAnswered):
-            self._asked.pop(event.interrupt_id, None)
+            self._questions.pop(event.interrupt_id, None)
         elif isinstance(event, TaskChanged):
             self.state = event.state
         elif isinstance(event, RunCreated) and self._whole:
-            self.go_on(None)
+            self.resume(None)
         if record.seq <= self._since or self.has_ended:
             return []
         self._last_run = record.run_id or self._last_run
@@ -205,8 +211,8 @@ class ResultWriter:
         return self._progress
 
     def take_text(self) -> str:
-        """What was said since it was last asked for."""
-        text, self._fresh = "".join(self._fresh), []
+        """Return the text that was added since the previous call."""
+        text, self._new_text = "".join(self._new_text), []
         return text
 
     def _lose(self, feature: Feature) -> None:
@@ -215,14 +221,16 @@ class ResultWriter:
 
     def _entry(self, key: tuple[str, object], message_id: str | None) -> _Content:
         run_id = self._record.run_id if self._record is not None else None
-        return self._said.setdefault(key, _Content(run_id, message_id))
+        return self._blocks.setdefault(key, _Content(run_id, message_id))
 
     def _run_started(self, event: RunStarted) -> None:
         if not event.is_restart:
             return
         run_id = self._record.run_id if self._record is not None else None
-        self._said = {
-            key: said for key, said in self._said.items() if said.run_id != run_id or not event.is_void(said.message_id)
+        self._blocks = {
+            key: block
+            for key, block in self._blocks.items()
+            if block.run_id != run_id or not event.is_void(block.message_id)
         }
 
     def _message_started(self, event: MessageStarted) -> None:
@@ -230,18 +238,18 @@ class ResultWriter:
             self._lose(Feature.METADATA)
         if event.phase == "progress":
             self._lose(Feature.PROGRESS)
-            self._told[event.message_id or ""] = []
+            self._open_progress[event.message_id or ""] = []
         elif event.role != "agent":
             self._lose(Feature.TOOL_ACTIVITY)
         else:
             return
-        self._aside.add(event.message_id or "")
+        self._hidden.add(event.message_id or "")
 
     def _part_added(self, event: PartAdded) -> None:
         message_id, part = event.message_id or "", event.part
-        if message_id in self._told and isinstance(part, TextPart):
-            self._told[message_id].append(part.text)
-        if message_id in self._aside:
+        if message_id in self._open_progress and isinstance(part, TextPart):
+            self._open_progress[message_id].append(part.text)
+        if message_id in self._hidden:
             return
         self._write_part(part, (message_id, event.index or 0), event.message_id)
 
@@ -251,21 +259,21 @@ class ResultWriter:
         match part:
             case TextPart():
                 self._entry(key, message_id).text.append(part.text)
-                self._fresh.append(part.text)
+                self._new_text.append(part.text)
             case RefusalPart():
                 self._lose(Feature.REFUSAL)
                 self._entry(key, message_id).text.append(part.text)
-                self._fresh.append(part.text)
+                self._new_text.append(part.text)
             case DataPart():
                 self._lose(Feature.DATA)
-                said = self._entry(key, message_id)
-                said.values.append(part.data)
-                said.text.append(json_text(part.data))
+                block = self._entry(key, message_id)
+                block.values.append(part.data)
+                block.text.append(json_text(part.data))
             case FilePart():
-                said = self._entry(key, message_id)
-                said.file = said.file or part
+                block = self._entry(key, message_id)
+                block.file = block.file or part
                 if part.inline is not None:
-                    said.pieces.append(part.inline)
+                    block.pieces.append(part.inline)
                 elif part.url is None:
                     self._lose(Feature.FILE_BYTES)
             case ReasoningPart():
@@ -277,19 +285,19 @@ class ResultWriter:
 
     def _part_delta(self, event: PartDelta) -> None:
         message_id = event.message_id or ""
-        if message_id in self._told:
-            self._told[message_id].append(event.text)
-        said = self._said.get((message_id, event.index or 0))
-        if said is not None and said.file is None:
-            said.text.append(event.text)
-            self._fresh.append(event.text)
+        if message_id in self._open_progress:
+            self._open_progress[message_id].append(event.text)
+        block = self._blocks.get((message_id, event.index or 0))
+        if block is not None and block.file is None:
+            block.text.append(event.text)
+            self._new_text.append(event.text)
 
     def _message_ended(self, event: MessageEnded) -> None:
         if event.usage:
             self._lose(Feature.USAGE)
-        told = self._told.pop(event.message_id or "", None)
-        if told:
-            self._progress.append("".join(told))
+        texts = self._open_progress.pop(event.message_id or "", None)
+        if texts:
+            self._progress.append("".join(texts))
 
     def _artifact(self, event: ArtifactAdded) -> None:
         if event.origin != "agent":
@@ -364,20 +372,21 @@ def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _block(said: _Content) -> JsonObject | None:
-    """SPEC/server/tools, Tool Result: text, images, audio, links to resources and embedded ones."""
-    part = said.file
+def _block(content: _Content) -> JsonObject | None:
+    """Return a content block in its wire form. SPEC/server/tools, Tool Result: text, images, audio, resource links and
+    embedded resources."""
+    part = content.file
     if part is None:
-        text = "".join(said.text)
+        text = "".join(content.text)
         return _text(text) if text else None
     if part.url is not None:
         link: JsonObject = {"type": "resource_link", "uri": part.url, "name": part.name or part.url}
         return link if part.media_type is None else {**link, "mimeType": part.media_type}
     name, kind = part.name or "file", part.media_type or "application/octet-stream"
     uri = f"file:///{quote(name, safe='')}"
-    if not said.pieces and part.size != 0:
+    if not content.pieces and part.size != 0:
         return {"type": "resource_link", "uri": uri, "name": name, "mimeType": kind, "size": part.size}
-    data = b64encode(b"".join(said.pieces)).decode()
+    data = b64encode(b"".join(content.pieces)).decode()
     family = kind.partition("/")[0]
     if family in ("image", "audio"):
         return {"type": family, "data": data, "mimeType": kind, "_meta": {"babelgate": {"name": name}}}

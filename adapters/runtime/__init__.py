@@ -1,5 +1,5 @@
-"""The minimal runtime: the resources of LangGraph Platform (threads, runs, events, interrupts) on nine routes, whose
-events are the records of the log. A server alone: what it says is the gateway's own."""
+"""The minimal runtime: the resources of LangGraph Platform (threads, runs, events, interrupts) on nine routes, with the
+records of the log as events. The protocol is the gateway's own, so there is only a server."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,7 @@ __all__ = ("adapter",)
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
+    """Return the row of the table of URLs."""
     url = f"{base_url}/v1/runs"
     body = f'{{"assistant_id": "{agent}", "input": "Hello"}}'
     return (Example("Minimal runtime", url, f"curl -s {url} -d '{body}'"),)

@@ -1,4 +1,4 @@
-"""What the minimal runtime carries: its events are the records of the log."""
+"""Features that the minimal runtime carries. Its events are the records of the log."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,6 +1,6 @@
-"""Minimal runtime ↔ canonical: inputs and answers in; threads, runs, questions and events out.
+"""Minimal runtime ↔ canonical model: decodes inputs and answers, and encodes threads, runs, questions and events.
 
-What is said is shown as the gateway's log has it, each member by its name: an event is a record of the log.
+Events are encoded as the records of the gateway's log, with the same member names.
 """
 
 from base64 import b64encode
@@ -19,36 +19,36 @@ from babelgate.canonical.thread import Artifact
 from babelgate.canonical.value import Json, JsonObject, Value
 
 _HIDDEN: Final = frozenset({"extra", "headers", "uploaded"})
-"""Members that are not shown: what adapters keep for themselves, headers that may hold credentials, and how many
-files came beside the messages, which nobody can say here."""
+"""Members that are not encoded: private data of adapters, headers that may hold credentials, and the number of uploaded
+files, which this protocol does not have."""
 _STATUS: Final = {"paused": "input_required"}
-"""Of runs, where the word of the mapping (docs/protocols/runtime.md) is not that of the log."""
+"""Statuses of runs whose name in the protocol (docs/protocols/runtime.md) is not that of the log."""
 
 
-# In
+# Decoding
 
 
-def decode_input(given: Json) -> tuple[tuple[Message, ...], Json]:
-    """An input as messages, and what of it is no message: a text is a message of the user, a list is messages, and an
-    object may have some in its member `messages`. Raises invalid."""
-    if isinstance(given, str):
-        return (Message.of(given, "user"),), None
-    if isinstance(given, list):
-        return decode_messages(given), None
-    if isinstance(given, dict) and isinstance(given.get("messages"), list):
-        rest: JsonObject = {name: value for name, value in given.items() if name != "messages"}
-        messages = decode_messages(given["messages"])
+def decode_input(value: Json) -> tuple[tuple[Message, ...], Json]:
+    """Return an input as messages, and the rest that is not messages. A text is a message of the user, a list holds
+    messages, and an object may have messages in its member `messages`. Raises invalid."""
+    if isinstance(value, str):
+        return (Message.of(value, "user"),), None
+    if isinstance(value, list):
+        return decode_messages(value), None
+    if isinstance(value, dict) and isinstance(value.get("messages"), list):
+        rest: JsonObject = {name: member for name, member in value.items() if name != "messages"}
+        messages = decode_messages(value["messages"])
         return messages, rest if rest or not messages else None
-    return (), given
+    return (), value
 
 
-def decode_messages(given: Json) -> tuple[Message, ...]:
-    """Raises invalid."""
-    return tuple(map(_decode_message, validate(w.Messages, {"messages": given}).messages))
+def decode_messages(value: Json) -> tuple[Message, ...]:
+    """Return a list of messages. Raises invalid."""
+    return tuple(map(_decode_message, validate(w.Messages, {"messages": value}).messages))
 
 
 def decode_answer(value: Json) -> Message:
-    """An answer to a question, as the message that it is for agents that take messages."""
+    """Return an answer to a question as a message, for agents whose input is messages."""
     part = TextPart(text=value) if isinstance(value, str) else DataPart(data=value)
     return Message(role="user", parts=(part,))
 
@@ -63,54 +63,54 @@ def _decode_message(message: w.Message) -> Message:
 
 
 def _decode_part(part: w.Part) -> Part:
-    own: dict[str, Any] = {"media_type": part.media_type, "metadata": part.metadata}
+    common: dict[str, Any] = {"media_type": part.media_type, "metadata": part.metadata}
     match part:
         case w.TextPart():
-            return TextPart(text=part.text, **own)
+            return TextPart(text=part.text, **common)
         case w.ReasoningPart():
-            return ReasoningPart(text=part.text, **own)
+            return ReasoningPart(text=part.text, **common)
         case w.RefusalPart():
-            return RefusalPart(text=part.text, **own)
+            return RefusalPart(text=part.text, **common)
         case w.DataPart():
-            return DataPart(data=part.data, **own)
+            return DataPart(data=part.data, **common)
         case w.FilePart():
-            return FilePart(name=part.name, inline=part.inline, url=part.url, blob=part.blob, **own)
+            return FilePart(name=part.name, inline=part.inline, url=part.url, blob=part.blob, **common)
         case w.ToolCallPart():
-            return ToolCallPart(call_id=part.call_id, name=part.name, arguments=part.arguments, **own)
+            return ToolCallPart(call_id=part.call_id, name=part.name, arguments=part.arguments, **common)
         case w.ToolResultPart():
-            return ToolResultPart(call_id=part.call_id, output=part.output, error=part.error, **own)
+            return ToolResultPart(call_id=part.call_id, output=part.output, error=part.error, **common)
 
 
 def response_format(schema: JsonObject) -> JsonObject:
-    """What an agent is told of the form that its answer has to have, in its configuration: as chat completions say it
-    (openai-python 3.54.0, types/shared_params/response_format_json_schema.py), which is what agents in front of models
-    look for."""
+    """Return the configuration that requires an output of this schema. It has the form of chat completions
+    (openai-python 3.54.0, types/shared_params/response_format_json_schema.py), which agents in front of models look
+    for."""
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "output", "schema": schema}}}
 
 
 def output_schema_of(config: JsonObject) -> JsonObject | None:
-    """The way back."""
+    """Return the schema that `response_format` put into a configuration, if there is one."""
     schema: Any = config
     for name in ("response_format", "json_schema", "schema"):
         schema = cast("JsonObject", schema).get(name) if isinstance(schema, dict) else None
     return cast("JsonObject", schema) if isinstance(schema, dict) else None
 
 
-# Out
+# Encoding
 
 
 def encode_value(value: Any) -> Any:
-    """A canonical value as JSON that says every member; the bytes of a file, where they are there, in Base64."""
+    """Return a canonical value as JSON with all members. The bytes of a file are in Base64, if the value has them."""
     if isinstance(value, Value):
-        told = {name: encode_value(member) for name, member in value.members().items() if name not in _HIDDEN}
+        encoded = {name: encode_value(member) for name, member in value.members().items() if name not in _HIDDEN}
         if isinstance(value, FilePart):
-            told["inline"] = None if value.inline is None else b64encode(value.inline).decode()
-        return told
+            encoded["inline"] = None if value.inline is None else b64encode(value.inline).decode()
+        return encoded
     return [encode_value(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 
 
 def encode_event(record: Record, run_id: str) -> JsonObject:
-    """One record of a run's log. `event_id` counts in the thread."""
+    """Return one record of a run's log as an event. `event_id` is the seq of the record in its thread."""
     payload = encode_value(record.event)
     return {
         "event_id": record.seq,
@@ -123,6 +123,7 @@ def encode_event(record: Record, run_id: str) -> JsonObject:
 
 
 def encode_interrupt(interrupt: Interrupt, thread_id: str) -> JsonObject:
+    """Return a question in its wire form."""
     return {
         "task_id": interrupt.task_id,
         "run_id": interrupt.run_id,
@@ -136,10 +137,12 @@ def encode_interrupt(interrupt: Interrupt, thread_id: str) -> JsonObject:
 
 
 def encode_error(fault: Fault | None) -> JsonObject | None:
+    """Return a fault in its wire form."""
     return None if fault is None else {"code": str(fault.code), "message": fault.message}
 
 
 def encode_status(run: Run) -> str:
+    """Return the status of a run in the protocol's words."""
     return _STATUS.get(run.status, str(run.status))
 
 
@@ -151,7 +154,8 @@ def encode_run(
     questions: Iterable[Interrupt],
     base_url: str,
 ) -> JsonObject:
-    """`messages` and `artifacts` are those that the agent has given in this run, `questions` those that are open."""
+    """Return a run in its wire form. `messages` and `artifacts` are the agent's output in this run, and `questions` the
+    open ones."""
     open_questions = [encode_interrupt(each, run.thread_id) for each in questions]
     return {
         "run_id": run.run_id,
@@ -180,6 +184,7 @@ def encode_run(
 
 
 def encode_thread(view: ThreadView, state: Revision | None, last_run_id: str | None) -> JsonObject:
+    """Return a thread in its wire form."""
     thread = view.thread
     return {
         "thread_id": thread.thread_id,
@@ -192,11 +197,12 @@ def encode_thread(view: ThreadView, state: Revision | None, last_run_id: str | N
 
 
 def encode_state(state: Revision) -> JsonObject:
+    """Return a revision of a thread's state in its wire form."""
     values: Mapping[str, Any] = state.values
-    said = {"messages": encode_value(state.messages)} if state.messages else {}
+    messages = {"messages": encode_value(state.messages)} if state.messages else {}
     return {
         "checkpoint_id": state.checkpoint_id,
         "created_at": encode_time(state.at),
-        "values": {**values, **said},
+        "values": {**values, **messages},
         "next": list(state.next),
     }

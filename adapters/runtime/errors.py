@@ -1,5 +1,5 @@
-"""Faults as the minimal runtime tells them: a status, and `{"error": {"code", "message"}}`, where the code is that of
-the gateway and members of a body that are wrong are named in `errors`."""
+"""Faults in the minimal runtime: a status and `{"error": {"code", "message"}}` with the gateway's fault code. `errors`
+names invalid members of the body."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,10 +9,11 @@ from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.value import JsonObject
 
 _STATUSES: Final[Mapping[FaultCode, int]] = {**STATUSES, FaultCode.UNSUPPORTED_TYPE: 415}
-"""Of calls that could not be answered. An agent that fails is a run with an error, and its status is 200."""
+"""Statuses of failed requests. A failed agent is a run with an error, and the status of its response is 200."""
 
 
 def encode_fault(fault: Fault) -> tuple[int, JsonObject]:
+    """Return status and body of an error response."""
     error: JsonObject = {"code": str(fault.code), "message": fault.message}
     if errors := fault.details.get("errors"):
         error["errors"] = errors

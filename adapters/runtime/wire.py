@@ -1,8 +1,8 @@
-"""Requests of the minimal runtime, and what their input may hold. Answers are made by `codec`.
+"""Requests of the minimal runtime, and the parts of their input. `codec` builds the responses.
 
-The contract is docs/protocols/runtime.md: nobody else specifies these resources, so there is no `SPEC` here.
+The specification is docs/protocols/runtime.md. There is no other, so this module has no `SPEC`.
 
-Models refuse members that they do not know: a runtime of one's own has no clients that must be put up with.
+Models refuse unknown members: there are no existing clients to be compatible with.
 """
 
 from base64 import b64decode
@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from babelgate.canonical.value import Json, JsonObject
 
 MAX_MESSAGES: Final = 1000
-"""Of one input."""
+"""Maximum number of messages in one input."""
 
 
 class _Model(BaseModel):
@@ -26,7 +26,8 @@ class _Part(_Model):
 
 
 def decode_base64(text: object) -> object:
-    """RFC 4648, section 4. Raises ValueError for what is none, instead of making a shorter file of it."""
+    """Return the bytes of a text in Base64 (RFC 4648, section 4). Raises ValueError for invalid characters, which would
+    otherwise be dropped."""
     if not isinstance(text, str):
         raise ValueError("Input should be a text in Base64")
     try:
@@ -56,7 +57,7 @@ class DataPart(_Part):
 
 
 class FilePart(_Part):
-    """A file by its bytes (Base64), by URL, or by the hash under which the gateway has it."""
+    """A file: its bytes (Base64), its URL, or the hash of a file of the gateway."""
 
     kind: Literal["file"]
     name: str | None = None
@@ -66,7 +67,7 @@ class FilePart(_Part):
 
     @model_validator(mode="after")
     def _need_one_source(self) -> "FilePart":
-        if sum(given is not None for given in (self.inline, self.url, self.blob)) != 1:
+        if sum(source is not None for source in (self.inline, self.url, self.blob)) != 1:
             raise ValueError("a file has one of inline, url and blob")
         return self
 
@@ -92,7 +93,7 @@ Part = Annotated[
 
 
 class Message(_Model):
-    """`content` is one text, in place of `parts`."""
+    """One message. `content` is a single text, and replaces `parts`."""
 
     role: Literal["user", "agent", "assistant", "system", "tool"] = "user"
     name: str | None = None
@@ -108,7 +109,7 @@ class Message(_Model):
 
 
 class Messages(_Model):
-    """The messages of an input, wherever they stand in it."""
+    """The messages of an input."""
 
     messages: Annotated[list[Message], Field(max_length=MAX_MESSAGES)]
 
@@ -120,11 +121,11 @@ class ThreadCreate(_Model):
 
 
 class ThreadChange(_Model):
-    """Members replace those of the thread, whole."""
+    """Change of a thread. Each member replaces the whole member of the thread."""
 
     metadata: JsonObject = {}
     values: JsonObject | None = None
-    """Of its state."""
+    """New values of the thread's state."""
 
     @model_validator(mode="after")
     def _need_one_member(self) -> "ThreadChange":
@@ -135,35 +136,35 @@ class ThreadChange(_Model):
 
 class RunCreate(_Model):
     assistant_id: str | None = None
-    """The agent; without one the default agent."""
+    """Name of the agent; None = the default agent."""
     input: Json
     metadata: JsonObject = {}
     config: JsonObject = {}
     tools: list[JsonObject] | None = None
-    """Of the caller, for agents that take them."""
+    """Tools of the caller, for agents that support them."""
     output_schema: JsonObject | None = None
-    """What the structured output has to fit."""
+    """JSON Schema to which the structured output must conform."""
     checkpoint_id: str | None = None
-    """The state of the thread to start from; without one the newest."""
+    """State of the thread to start from; None = the newest."""
     multitask_strategy: Literal["reject", "enqueue", "interrupt", "rollback"] = "enqueue"
     on_completion: Literal["keep", "delete"] = "keep"
-    """Of a run without a thread: whether what was said stays."""
+    """Retention of a run without a thread after its completion."""
     background: bool = False
-    """Answer at once, and not when the run has stopped."""
+    """True if the response is sent at once, and not when the run has stopped."""
 
 
 class Resume(_Model):
     task_id: str | None = None
     run_id: str | None = None
-    """Which question is answered, where several tasks of the thread wait."""
+    """Run whose question is answered. It is required if several tasks of the thread wait, unless `task_id` is set."""
     input: Json = None
-    """The answer to the oldest open question."""
+    """Answer to the oldest open question."""
     answers: dict[str, Json] | None = None
-    """Or answers by `resume_state_pointer`."""
+    """Answers by `resume_state_pointer`, instead of `input`."""
     decline: bool = False
     config: JsonObject = {}
     tools: list[JsonObject] | None = None
-    """Of the run that goes on, as of one that is created."""
+    """Tools of the caller for the run that continues, as in `RunCreate`."""
     background: bool = False
     stream: bool = False
 

@@ -1,4 +1,5 @@
-"""Drives an agent on another ACP server: a streamed run, its resumes, its cancel, the rest of a stream that broke."""
+"""Client for an agent on another ACP server: creates, resumes and cancels a streamed run, and reads the rest of a
+broken stream."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -14,7 +15,7 @@ from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.agents import decode_agents, is_announced
 from babelgate.adapters.acp.client.http import HttpClient, run_path
 from babelgate.adapters.acp.client.losses import losses
-from babelgate.adapters.acp.codec.messages import agent_called, dump_given, encode_answer, encode_input
+from babelgate.adapters.acp.codec.messages import dump_sent, encode_answer, encode_input, requested_agent
 from babelgate.adapters.acp.codec.parts import View, extra_of
 from babelgate.adapters.acp.read import ACTIVATION, EventReader, decode_event
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, parse_answer
@@ -49,13 +50,13 @@ from babelgate.canonical.value import Json, JsonObject
 
 __all__ = ("Client", "discover")
 
-_AT_ONCE: Final = 200
-"""Events of a list."""
+_BATCH: Final = 200
+"""Events of a list that are processed without a pause."""
 
 
 class Client(ReattachableClient[HttpClient]):
-    """An agent on an ACP server. `agent` is the server's own name of it; `extension` = whether the Babelgate extension
-    is asked for, which other servers know nothing of."""
+    """Client for an agent on an ACP server. `agent` is the server's own name for it. `extension` is `on` if the
+    Babelgate extension is requested, which other servers ignore."""
 
     def __init__(
         self, url: str, agent: str, *, extension: Literal["on", "off"] = "on", **connection: Unpack[Connection]
@@ -65,9 +66,11 @@ class Client(ReattachableClient[HttpClient]):
         self._http.extended = extension == "on"
 
     def start(self, call: Invocation) -> UpstreamRun:
+        """Return the run of this call."""
         return _Run(self._http, self._agent, call, is_attached=False)
 
     def find(self, call: Invocation) -> UpstreamRun:
+        """Return the run that the server already has for this call."""
         return _Run(self._http, self._agent, call, is_attached=True)
 
 
@@ -80,74 +83,80 @@ class _Run(UpstreamRun):
         self._call = call
         self._is_attached = is_attached
         self._reader = EventReader(agent, extended=http.extended)
-        self._told: JsonObject = {}
-        """What is said by the extension."""
+        self._extension: JsonObject = {}
+        """Members of the request for the Babelgate extension."""
         self._answers: list[JsonObject] = []
-        """To questions of a gateway that told several at once."""
+        """Answers to the questions of a gateway that asked several at once."""
         self._is_refused = False
-        """The server does not start the run where it was to."""
+        """True if the server refused to start the run from the requested state."""
         self._has_begun = False
-        """What comes before the first event of the server: its ids, and what of the input was lost."""
+        """True if the ids of the run and the losses of the input were already reported."""
 
     @property
     def is_cancellable(self) -> bool:
+        """True while the run is active."""
         return self._reader.run_id is not None and not self._reader.stopped
 
     async def cancel(self) -> None:
+        """Cancel the run on the server."""
         if self._reader.run_id is not None:
             await self._http.cancel(self._reader.run_id)
 
     async def stages(self) -> AsyncGenerator[Stage]:
-        known = self._call.upstream.get("run") if self._is_attached or self._call.answers else None
-        if known is None and (self._is_attached or self._call.answers):
+        """Yield the stages of the run."""
+        run_id = self._call.upstream.get("run") if self._is_attached or self._call.answers else None
+        if run_id is None and (self._is_attached or self._call.answers):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this run")
         if self._http.extended and (self._is_attached or self._call.answers):
             self._recall(await self._call.past())
         if self._call.answers:
             self._answers = named_answers(self._call, await self._call.past())
         if not self._is_attached:
-            await self._tell()
-            yield self._stream(known)
+            await self._prepare_extension()
+            yield self._stream(run_id)
             if self._is_refused:
-                self._call, self._told = without_start(self._call), {}
-                await self._tell()
-                yield self._stream(known)
+                self._call, self._extension = without_start(self._call), {}
+                await self._prepare_extension()
+                yield self._stream(run_id)
         if self._reader.stopped:
             return
-        yield self._catch_up(known) if self._reader.is_recorded else self._poll(known)
+        yield self._catch_up(run_id) if self._reader.is_recorded else self._poll(run_id)
 
     def _recall(self, past: Sequence[Record]) -> None:
-        """Which runs of the task the server has told by the extension; this one is told again from its start."""
+        """Restore which runs of the task the server reported with the extension. The current run is read again from its
+        start."""
         bound = [
             (each.run_id, each.event.ids[ACTIVATION])
             for each in past
             if isinstance(each.event, UpstreamBound) and ACTIVATION in each.event.ids
         ]
-        mine = [id for run_id, id in bound if run_id == self._call.run_id]
+        own_ids = [id for run_id, id in bound if run_id == self._call.run_id]
         self._reader.records = RecordReader(
-            mine[-1] if mine else None, frozenset(id for run_id, id in bound if run_id != self._call.run_id)
+            own_ids[-1] if own_ids else None, frozenset(id for run_id, id in bound if run_id != self._call.run_id)
         )
         self._reader.is_recorded = bool(bound)
 
-    async def _tell(self) -> None:
-        """What ACP has no field for goes to a server that has announced the extension, or was heard to speak it."""
+    async def _prepare_extension(self) -> None:
+        """Collect the members of the request that ACP has no field for. They are sent only to a server that announced
+        the extension, or used it in a response."""
         call = self._call
         if not self._http.extended:
             return
         if call.answers:
             past = await call.past()
-            self._told = encode_request(call, past, messages=call.messages) if self._reader.is_recorded else {}
+            self._extension = encode_request(call, past, messages=call.messages) if self._reader.is_recorded else {}
         elif (
             losses(call) or call.input.uploaded or encode_ids(call.messages) or has_start(call)
         ) and await self._is_announced():
             self._call, uploads = split_uploads(call)
             start = encode_start(call, ACTIVATION)
             history = () if "fork" in start else call.history
-            said = (*history, *self._call.input_messages) if losses(call) or uploads else ()
-            self._told = {**encode_request(self._call, messages=said), **encode_uploads(uploads), **start}
+            messages = (*history, *self._call.input_messages) if losses(call) or uploads else ()
+            self._extension = {**encode_request(self._call, messages=messages), **encode_uploads(uploads), **start}
 
     async def _is_announced(self) -> bool:
-        """By the manifest of the agent, unless an answer has shown it. Who cannot be asked has announced nothing."""
+        """Return True if the server supports the extension, according to its latest response, or else to the agent's
+        manifest. Return False if the manifest cannot be read."""
         if self._http.answers_extended is None:
             with suppress(FaultError):
                 async with in_time(LOOK_TIMEOUT):
@@ -155,74 +164,74 @@ class _Run(UpstreamRun):
                 return is_announced(manifest)
         return self._http.answers_extended is True
 
-    async def _stream(self, known: str | None) -> Stage:
-        """Create the run, or resume the one that is known, and read its stream for as long as it lasts."""
+    async def _stream(self, run_id: str | None) -> Stage:
+        """Create the run, or resume `run_id`, and read its stream to the end."""
         reader = self._reader
-        path, body = ("/runs", self._create()) if known is None else (run_path(known), self._resume())
+        path, body = ("/runs", self._create()) if run_id is None else (run_path(run_id), self._resume())
         try:
             async with self._http.open_response("POST", path, body) as response:
-                if known is None:
-                    # Not in the OpenAPI, and sent by SDK 1.0.3: a stream that breaks before its first event leaves an
-                    # id to look for.
+                if run_id is None:
+                    # Not in the OpenAPI document, but sent by SDK 1.0.3: if a stream breaks before its first event, the
+                    # run can still be found by this id.
                     reader.run_id = response.headers.get("run-id")
                 if self._http.extended:
                     reader.is_recorded = self._http.answers_extended = is_named(response.headers.get(HEADER))
-                yield self._begin(known)
+                yield self._begin(run_id)
                 if not is_stream(response):
                     yield self._snapshot(_run(await self._http.json(response)))
                     return
                 async with aclosing(FrameStream(response)) as frames:
                     async for frame in frames:
-                        # OpenAI's last frame. ACP has none of its own.
+                        # The last frame of OpenAI's streams; ACP has none.
                         if frame.data != b"[DONE]":
                             yield await self._read(await parse_answer(frame.data))
                         if reader.records.behind:
                             return
                         if reader.stopped:
-                            await frames.drain(DRAIN)  # what comes after that is nobody's
+                            await frames.drain(DRAIN)  # events after the end of the run are ignored
                             return
             if reader.run_id is None:
                 raise FaultError(FaultCode.AGENT_INVALID, "The agent's stream ended before its run had begun")
         except FaultError as error:
-            starts_elsewhere = bool(self._told.keys() & {"fork", "state"})
-            if known is None and reader.run_id is None and starts_elsewhere and is_refusal(error):
+            has_start_state = bool(self._extension.keys() & {"fork", "state"})
+            if run_id is None and reader.run_id is None and has_start_state and is_refusal(error):
                 self._is_refused = True
-            elif known is None or reader.run_id is not None or not await self._has_gone_on(known, error):
+            elif run_id is None or reader.run_id is not None or not await self._has_resumed(run_id, error):
                 raise
 
-    def _begin(self, known: str | None) -> Sequence[Event]:
-        """A resumed run is bound again: each activation tells for itself what it can be re-attached to by. One that
-        starts afresh says so by its own first event."""
+    def _begin(self, run_id: str | None) -> Sequence[Event]:
+        """Return the first events of an activation: losses, and the ids of a resumed run. Each activation stores the
+        ids by which it can be found again. A new run reports them with its own first event."""
         self._has_begun = True
-        heard = self._told.keys() if self._reader.is_recorded else ("answers",) if self._answers else ()
-        if known is None:
+        extended = self._extension.keys() if self._reader.is_recorded else ("answers",) if self._answers else ()
+        if run_id is None:
             refused = [LossNoted(feature=Feature.FORK, how=NOT_FORKED)] if self._is_refused else []
-            return (*refused, *losses(self._call, heard))
-        self._reader.run_id = known
-        bound = self._reader.resume(known, self._call.upstream.get("session")) if self._call.answers else ()
-        return (*losses(self._call, heard), *bound)
+            return (*refused, *losses(self._call, extended))
+        self._reader.run_id = run_id
+        bound = self._reader.resume(run_id, self._call.upstream.get("session")) if self._call.answers else ()
+        return (*losses(self._call, extended), *bound)
 
-    async def _has_gone_on(self, run_id: str, error: FaultError) -> bool:
-        """Whether an answer was taken whose receipt was lost."""
+    async def _has_resumed(self, run_id: str, error: FaultError) -> bool:
+        """Return True if the server accepted an answer although its response was lost."""
         if not is_gone(error.fault):
             return False
         with suppress(FaultError):
-            # Not by `await_request`: SDK 1.0.3 never clears it.
+            # Not by `await_request`, which SDK 1.0.3 never clears.
             return _run(await self._http.get(run_path(run_id))).status != "awaiting"
         return False
 
-    async def _poll(self, known: str | None) -> Stage:
-        """What no stream told: the list of events, read again and again until the run stops. ACP has nothing to wait on
-        there."""
+    async def _poll(self, run_id: str | None) -> Stage:
+        """Poll the list of events until the run stops, for events that no stream delivered. ACP has no way to wait for
+        them."""
         if not self._has_begun:
-            yield self._begin(known)
+            yield self._begin(run_id)
         reader, awaits, backoff = self._reader, await _questions_before(self._call), Backoff(FIRST_WAIT, LAST_WAIT)
         while not reader.stopped:
             run, listed = await backoff.look(self._look) or (None, [])
-            # The list has no cursor: it is read whole, and begins with what was told.
+            # The list has no cursor: it is read whole, and begins with the events that were already reported.
             rest = _after(listed, awaits)[reader.seen :]
             for number, event in enumerate(rest):
-                if number % _AT_ONCE == 0:  # others come in between: there may be tens of thousands
+                if number % _BATCH == 0:  # other tasks run in between: there may be tens of thousands of events
                     await asyncio.sleep(0)
                 yield await self._read(event)
                 if reader.stopped:
@@ -234,17 +243,19 @@ class _Run(UpstreamRun):
             if not reader.stopped:
                 await backoff.wait()
 
-    async def _catch_up(self, known: str | None) -> Stage:
+    async def _catch_up(self, run_id: str | None) -> Stage:
+        """Read the rest of a run from a gateway with the extension."""
         if not self._has_begun:
-            yield self._begin(known)
+            yield self._begin(run_id)
         reader = self._reader
         if reader.records.seq is None:
             reader.records.seq = 0
-        async with aclosing(catch_up(reader.records, self._tell_again, lambda: reader.stopped)) as told:
-            async for events in told:
+        async with aclosing(catch_up(reader.records, self._stream_again, lambda: reader.stopped)) as batches:
+            async for events in batches:
                 yield events
 
-    async def _tell_again(self, start: int) -> Stage:
+    async def _stream_again(self, start: int) -> Stage:
+        """Read the run's records after the seq `start`, as a stream."""
         reader = self._reader
         assert reader.run_id is not None
         async with (
@@ -259,85 +270,91 @@ class _Run(UpstreamRun):
                     return
 
     async def _look(self) -> tuple[w.Run, list[Json]]:
-        """The run first: whatever it says has its event in the list that is read after it."""
+        """Return the run and its events. The run is read first, so that the list has an event for every status it
+        shows."""
         assert self._reader.run_id is not None
         path = run_path(self._reader.run_id)
         async with in_time(LOOK_TIMEOUT):
             run = _run(await self._http.get(path))
-        answer = await self._http.get(f"{path}/events")
-        listed = answer.get("events") if isinstance(answer, dict) else None
+        response = await self._http.get(f"{path}/events")
+        listed = response.get("events") if isinstance(response, dict) else None
         if not isinstance(listed, list):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server answered without a list of events")
         return run, listed
 
     async def _read(self, value: Json) -> Sequence[Event]:
+        """Return the events of a message, with the bytes of referenced files."""
         with blaming_the_agent():
             events = self._reader.read(decode_event(value))
         return await with_files(events, self._http.file)
 
     def _snapshot(self, run: w.Run) -> Sequence[Event]:
-        """What a run says where no event did."""
-        told = self._reader.bind(run.run_id, run.session_id)
+        """Return the events of a run object, for a status that no event reported."""
+        events = self._reader.bind(run.run_id, run.session_id)
         with blaming_the_agent():
             if run.status == "awaiting":
-                return [*told, *self._reader.read(w.RunEvent(type="run.awaiting", run=run))]
+                return [*events, *self._reader.read(w.RunEvent(type="run.awaiting", run=run))]
             if run.status in w.TERMINAL:
-                return [*told, *self._reader.end(run)]
-        return told
+                return [*events, *self._reader.end(run)]
+        return events
 
-    # What is sent
+    # Requests
 
     @property
     def _view(self) -> View:
+        """The ids that messages are encoded with."""
         return View(run_id=self._call.task_id, session_id=self._call.thread_id, agent=self._agent)
 
     def _create(self) -> bytes:
+        """Return the body that creates the run."""
         session_id = self._call.upstream.get("session") or _same_session(self._call)
-        call = replace(self._call, history=()) if "fork" in self._told else self._call
+        call = replace(self._call, history=()) if "fork" in self._extension else self._call
         messages = encode_input(call, self._view)
         body: JsonObject = {
             **extra_of(self._call.input.extra),
             "agent_name": self._agent,
-            "input": [dump_given(message) for message in messages],
+            "input": [dump_sent(message) for message in messages],
             "mode": "stream",
         }
         if self._call.metadata:
             body.setdefault("metadata", dict(self._call.metadata))
         if session_id is not None:
             body["session_id"] = session_id
-        if self._told:
-            body[w.OWN] = self._told
+        if self._extension:
+            body[w.OWN] = self._extension
         return to_json(body)
 
     def _resume(self) -> bytes:
-        # Only while the gateway's own state says that it waits: SDK 1.0.3 takes an answer to a run that has ended if it
-        # once awaited, and leaves it in-progress for ever.
+        """Return the body that resumes the run."""
+        # Only while the gateway's own state says that the run is waiting: SDK 1.0.3 accepts an answer to an ended run
+        # that once awaited, and leaves it in-progress permanently.
         answer = encode_answer(self._call, self._view, self._answers)
         request = w.RunResumeRequest(await_resume=answer, mode="stream")
-        # Without `run_id`, as both official clients send it.
+        # Without `run_id`, as both official clients send it
         body = request.model_dump(exclude={"run_id"})
-        return to_json({**body, w.OWN: self._told} if self._told else body)
+        return to_json({**body, w.OWN: self._extension} if self._extension else body)
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
-    """The agents of an ACP server, by `GET /agents`; `manifest.upstream_name` tells what it calls them itself. Raises
+    """Return the agents of an ACP server, from `GET /agents`. `upstream_name` returns the server's own name. Raises
     agent_invalid."""
-    answer = await HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT).get("/agents")
+    response = await HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT).get("/agents")
     try:
-        return decode_agents(answer)
+        return decode_agents(response)
     except FaultError as error:
         raise FaultError(FaultCode.AGENT_INVALID, "The server does not list agents as ACP does") from error
 
 
 def _same_session(call: Invocation) -> str | None:
-    """The caller's own session, where the run is its first: an agent that tells its session's id tells the one that the
-    caller knows. Only where nobody has a key, because owners may choose the same id; and only for callers of ACP, to
-    whom the id of a session that was erased is not free again."""
+    """Return the caller's session id for the first run of a session, so that an agent that mentions the session's id
+    mentions the caller's. Only without API keys, because different owners may choose the same id. Only for ACP callers,
+    because for others the id of an erased session could be reused."""
     keyless = call.owner == DEFAULT_OWNER
-    return call.thread_id if call.opens_thread and keyless and agent_called(call.input.extra) is not None else None
+    return call.thread_id if call.opens_thread and keyless and requested_agent(call.input.extra) is not None else None
 
 
 async def _questions_before(call: Invocation) -> int:
+    """Return the number of questions in the earlier runs of the task."""
     if not call.answers:
         return 0
     past = await call.past()
@@ -345,7 +362,7 @@ async def _questions_before(call: Invocation) -> int:
 
 
 def _after(events: list[Json], awaits: int) -> list[Json]:
-    """The events after so many awaits."""
+    """Return the events after the first `awaits` await events."""
     for index, event in enumerate(events):
         if awaits == 0:
             return events[index:]
@@ -354,4 +371,5 @@ def _after(events: list[Json], awaits: int) -> list[Json]:
 
 
 def _run(value: Json) -> w.Run:
+    """Return a run object. Raises agent_invalid."""
     return decode_reply(w.Run, value)

@@ -1,4 +1,4 @@
-"""HTTP calls of an ACP server."""
+"""HTTP calls to an ACP server."""
 
 from contextlib import AbstractAsyncContextManager
 from urllib.parse import quote
@@ -18,21 +18,25 @@ from babelgate.canonical.value import Json
 
 
 def run_path(run_id: str) -> str:
+    """Return the path of a run."""
     return f"/runs/{quote(run_id, safe='')}"
 
 
 class HttpClient(Calls):
+    """Client of an ACP server."""
+
     extended = False
-    """The Babelgate extension is asked for."""
+    """True if the Babelgate extension is requested."""
     answers_extended: bool | None = None
-    """The server speaks it, as its last answer says; None where there was none yet."""
+    """True if the server supports the extension, according to its latest response; None before the first response."""
 
     def open_response(
         self, method: str, path: str, body: bytes | None = None, *, start: int | None = None
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        """`start` = the seq after which a gateway like this one is to tell a run's events again, as a stream."""
-        # Only a POST may be answered by a stream: the list of a run's events is one too where it is asked for as one.
-        # NB: the official client leaves the content type of a body out, and newer servers of its own kind refuse that.
+        """Send a request and return its response. With `start`, a gateway like this one streams a run's events again,
+        after this seq."""
+        # Only a POST may have a stream as its response: the list of a run's events would also be one if the request
+        # accepted it. The official client sends no content type for a body, which newer official servers reject.
         accept = "application/json" if method == "GET" else "text/event-stream, application/json"
         headers = {"Accept": accept if start is None else "text/event-stream"}
         if self.extended:
@@ -42,25 +46,29 @@ class HttpClient(Calls):
         return self.request(method, path, headers, body=body)
 
     async def file(self, blob: str) -> bytes:
-        """Of a gateway like this one: a file by its hash. Raises what the server answers instead, and agent_invalid."""
+        """Return a file of a gateway like this one, by its hash. Raises agent_invalid, and the fault of an error
+        response."""
         async with self.request("GET", f"/resources/{quote(blob, safe='')}", {"Accept": "*/*"}) as response:
             return await read_bytes(response, self.answer_limit)
 
     async def get(self, path: str) -> Json:
+        """Return the JSON of a path."""
         async with self.open_response("GET", path) as response:
             return await self.json(response)
 
     async def cancel(self, run_id: str) -> None:
+        """Cancel a run."""
         # paths./runs/{run_id}/cancel: no body.
         async with self.open_response("POST", run_path(run_id) + "/cancel"):
             pass
 
     async def read_error_response(self, response: httpx.Response) -> FaultError:
+        """Return the fault of an error response."""
         code = fault_code(response.status_code)
-        told = f"The agent's server answered {response.status_code}"
+        prefix = f"The agent's server answered {response.status_code}"
         try:
             error = validate(w.Error, await self.json(response, ERROR_RESPONSE_LIMIT))
-        except FaultError:  # a proxy's page, say
-            return response_error(Fault(code=code, message=told), response)
+        except FaultError:  # for example, the page of a proxy
+            return response_error(Fault(code=code, message=prefix), response)
         details = decode_error(error).details
-        return response_error(Fault(code=code, message=f"{told}: {error.message}", details=details), response)
+        return response_error(Fault(code=code, message=f"{prefix}: {error.message}", details=details), response)

@@ -1,4 +1,4 @@
-"""What of an input ACP cannot carry."""
+"""Features of an input that ACP cannot carry."""
 
 from collections.abc import Container, Iterator
 from typing import Final
@@ -11,23 +11,25 @@ from babelgate.canonical.event import LossNoted
 _DECLINED: Final = "a refusal to answer has no form, and is told as an answer"
 
 
-def losses(call: Invocation, told: Container[str] = ()) -> list[LossNoted]:
-    """Each once, in an order that follows from the input; `told` = the members of what is said by the extension."""
-    features = dict.fromkeys(_features(call, told))
-    noted = [LossNoted(feature=feature, how=CARRIES[feature].how) for feature in features]
-    if any(answer.action == "decline" for answer in call.answers) and "answers" not in told:
-        noted.append(LossNoted(feature=Feature.QUESTION, how=_DECLINED))
-    return noted
+def losses(call: Invocation, sent: Container[str] = ()) -> list[LossNoted]:
+    """Return each loss once, in the order of the input. `sent` holds the names of the members that the extension
+    carries instead."""
+    features = dict.fromkeys(_features(call, sent))
+    losses_noted = [LossNoted(feature=feature, how=CARRIES[feature].how) for feature in features]
+    if any(answer.action == "decline" for answer in call.answers) and "answers" not in sent:
+        losses_noted.append(LossNoted(feature=Feature.QUESTION, how=_DECLINED))
+    return losses_noted
 
 
-def _features(call: Invocation, told: Container[str]) -> Iterator[Feature]:
-    # Of an ACP caller it goes on as it came, among the members that ACP does not know.
-    given = extra_of(call.input.extra).get("metadata")
-    if call.metadata and not call.answers and given != call.metadata and "metadata" not in told:
+def _features(call: Invocation, sent: Container[str]) -> Iterator[Feature]:
+    """Yield the features that are lost."""
+    # The metadata of an ACP caller is passed through, among the members that ACP does not define.
+    caller_metadata = extra_of(call.input.extra).get("metadata")
+    if call.metadata and not call.answers and caller_metadata != call.metadata and "metadata" not in sent:
         yield Feature.METADATA
-    if declared_tools(call.config) and not call.answers and "tools" not in told:
+    if declared_tools(call.config) and not call.answers and "tools" not in sent:
         yield Feature.CALLER_TOOLS
-    for message in () if "messages" in told else call.messages:
+    for message in () if "messages" in sent else call.messages:
         if message.metadata:
             yield Feature.METADATA
         for part in message.parts:
@@ -35,6 +37,7 @@ def _features(call: Invocation, told: Container[str]) -> Iterator[Feature]:
 
 
 def _features_of(part: Part) -> Iterator[Feature]:
+    """Yield the features of one part that are lost."""
     if part.metadata:
         yield Feature.METADATA
     match part:

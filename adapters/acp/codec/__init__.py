@@ -1,1 +1,1 @@
-"""ACP ↔ canonical: messages, questions, answers and the parts they are made of."""
+"""ACP ↔ canonical model: messages, questions, answers, and their parts."""

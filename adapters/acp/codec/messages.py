@@ -1,4 +1,5 @@
-"""ACP ↔ canonical: messages, questions and answers. Their parts are in `parts`, streams in `write` and `read`."""
+"""ACP ↔ canonical model: messages, questions and answers. `parts` converts their parts, and `write` and `read` convert
+streams."""
 
 import re
 from collections.abc import Sequence
@@ -15,17 +16,21 @@ from babelgate.canonical.message import Role
 from babelgate.canonical.value import Extra, Json, JsonObject
 
 _SCHEMA: Final = "application/schema+json"
+"""Media type of the part that holds a question's answer schema."""
 _TIMES: Final[tuple[str, ...]] = ("created_at", "completed_at")
+"""Members of a message that hold times."""
 _REQUEST: Final = "acp.request"
+"""Key in `extra` of a run's input: the name by which the caller addressed the agent."""
 _MESSAGE: Final = "acp.message"
-"""The key in `extra` of a message, its start and its end: known members of the wire message that canonical has no word
-for. Beside `acp`, which holds the unknown ones."""
+"""Key in `extra` of a message, its start and its end: the documented members of the wire message that the canonical
+model lacks. The key `acp` holds the unknown members."""
 
 OF_RUN: Final = "run"
-"""The name of a `Native` event without data: its `extra` holds members of a peer's run that nobody here knows."""
+"""Name of a `Native` event without data. Its `extra` holds unknown members of another server's run."""
 
 
 def encode_role(role: Role, name: str | None, agent: str) -> str:
+    """Return the role of a message in its wire form."""
     if role == "user":
         return "user"
     # components.schemas.Message.role: `^(user|agent(\/[a-zA-Z0-9_\-]+)?)$`.
@@ -33,6 +38,7 @@ def encode_role(role: Role, name: str | None, agent: str) -> str:
 
 
 def decode_role(role: str, agent: str | None) -> tuple[Role, str | None]:
+    """Return the canonical role and the name in a wire role. The name `agent` is omitted."""
     if role == "user":
         return "user", None
     name = role.partition("/")[2] or None
@@ -43,57 +49,58 @@ def decode_role(role: str, agent: str | None) -> tuple[Role, str | None]:
 
 
 def encode_message(message: Message, view: View, at: int | None = None) -> w.Message:
-    """A whole message; `at` = when it was said, unless it tells that itself."""
-    made = w.Message(role=encode_role(message.role, message.name, view.agent), parts=encode_parts(message.parts, view))
+    """Return a whole message in its wire form. `at` is its time, unless the message has its own."""
+    wire = w.Message(role=encode_role(message.role, message.name, view.agent), parts=encode_parts(message.parts, view))
     members = message_members(message.extra, metadata=message.metadata)
     if at is not None:
-        time = encode_time(at)  # with `Z`: the TypeScript client refuses `+00:00`
+        time = encode_time(at)  # with `Z`: the TypeScript client rejects `+00:00`
         members = {"created_at": time, "completed_at": time, **members}
-    return made.model_copy(update=members)
+    return wire.model_copy(update=members)
 
 
-def message_members(extra: Extra, **own: JsonObject) -> dict[str, Any]:
-    """What a message of an ACP peer says beside its parts: unknown members, and its times. `own` = what else is said of
-    it, which ACP has no place for."""
-    theirs = extra_of(extra)
-    unknown = {key: value for key, value in theirs.items() if key not in w.Message.model_fields and key != "url"}
-    told = {name: value for name, value in own.items() if value}
-    return {**unknown, **(extra.get(_MESSAGE) or {}), **({w.OWN: told} if told else {})}
+def message_members(extra: Extra, **own_members: JsonObject) -> dict[str, Any]:
+    """Return the members of a wire message in addition to its parts. From `extra`, they are the unknown members and
+    times that an ACP peer sent. `own_members` are members that ACP has no place for."""
+    peer_members = extra_of(extra)
+    unknown = {key: value for key, value in peer_members.items() if key not in w.Message.model_fields and key != "url"}
+    present = {name: value for name, value in own_members.items() if value}
+    return {**unknown, **(extra.get(_MESSAGE) or {}), **({w.OWN: present} if present else {})}
 
 
 def own_member(message: w.Message, name: str) -> JsonObject:
-    """What another gateway says beside a message."""
-    told = own_of(message).get(name)
-    return cast("JsonObject", told) if isinstance(told, dict) else {}
+    """Return the object `name` that another gateway added to a message, or an empty one."""
+    value = own_of(message).get(name)
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def message_extra(message: w.Message, *times: str) -> dict[str, Any]:
-    """`extra` from which `message_members` are read; `times` = which of them are known."""
+    """Return the `extra` from which `message_members` restores the members. `times` names the times that are
+    included."""
     unknown = {name: value for name, value in (message.model_extra or {}).items() if name != w.OWN}
     extra: dict[str, Any] = {"acp": unknown} if unknown else {}
-    said = {name: _utc(getattr(message, name)) for name in times if name in message.model_fields_set}
-    if said:
-        extra[_MESSAGE] = said
+    sent_times = {name: _utc(getattr(message, name)) for name in times if name in message.model_fields_set}
+    if sent_times:
+        extra[_MESSAGE] = sent_times
     return extra
 
 
 def _utc(time: str | None) -> str | None:
-    # The TypeScript client of SDK 1.0.3 (zod, `datetime()`) takes no offset but Z.
+    # The TypeScript client of SDK 1.0.3 (zod, `datetime()`) accepts no offset but Z.
     return time.replace("+00:00", "Z") if time is not None else None
 
 
 def decode_message(message: w.Message, *, agent: str | None = None) -> Message:
-    """`agent` = whose name in a role is no news. Raises invalid."""
+    """Return a canonical message. The name `agent` in its role is omitted. Raises invalid."""
     role, name = decode_role(message.role, agent)
-    parts = tuple(found for index, part in enumerate(message.parts) for found in decode_part(part, index))
+    parts = tuple(decoded for index, part in enumerate(message.parts) for decoded in decode_part(part, index))
     extra = message_extra(message, *_TIMES)
-    if message.role == "agent":  # nobody's name, where a message of ours has one
+    if message.role == "agent":  # without a name, although messages of this gateway have one
         extra[_MESSAGE] = {**(extra.get(_MESSAGE) or {}), "role": message.role}
     return Message(role=role, name=name, parts=parts, metadata=own_member(message, "metadata"), extra=extra)
 
 
-def dump_given(message: w.Message) -> JsonObject:
-    """Without times that nobody gave: the other side has a clock."""
+def dump_sent(message: w.Message) -> JsonObject:
+    """Return the JSON of a message without times that were not set: the receiving server sets them."""
     return message.model_dump(exclude={name for name in _TIMES if name not in message.model_fields_set})
 
 
@@ -101,20 +108,21 @@ def dump_given(message: w.Message) -> JsonObject:
 
 
 def request_extra(request: w.RunCreateRequest) -> Extra:
-    """What the caller said of the run that canonical has no word for: unknown members, and the name of the agent in the
-    caller's own words."""
+    """Return the members of a request that the canonical model lacks: the unknown members, and the name by which the
+    caller addressed the agent."""
     extra: dict[str, Any] = {"acp": dict(request.model_extra)} if request.model_extra else {}
     return {**extra, _REQUEST: {"agent_name": request.agent_name}}
 
 
 def request_metadata(request: w.RunCreateRequest) -> JsonObject:
-    """ACP has none, but callers send it all the same: agents of other protocols have a place for it."""
+    """Return the request's metadata. ACP has none, but callers send it, and agents of other protocols can receive
+    it."""
     metadata = (request.model_extra or {}).get("metadata")
     return cast("JsonObject", metadata) if isinstance(metadata, dict) else {}
 
 
-def agent_called(extra: Extra) -> str | None:
-    """By the caller of a run, if that spoke ACP."""
+def requested_agent(extra: Extra) -> str | None:
+    """Return the name by which an ACP caller addressed the agent. Return None if the caller used another protocol."""
     request: JsonObject = extra.get(_REQUEST) or {}
     return request.get("agent_name")
 
@@ -123,7 +131,8 @@ def agent_called(extra: Extra) -> str | None:
 
 
 def encode_question(event: InterruptRaised, view: View, at: int) -> JsonObject:
-    """`await_request`: the SDK's clients know a message and nothing else, so data and schema are parts of it."""
+    """Return a question as `await_request`. The SDK's clients support only a message, so the data and the schema are
+    parts of it."""
     parts = list(event.message.parts)
     if event.value is not None and not any(isinstance(part, DataPart) for part in parts):
         parts.append(DataPart(data=event.value))
@@ -133,44 +142,44 @@ def encode_question(event: InterruptRaised, view: View, at: int) -> JsonObject:
     return {**extra_of(event.extra), "type": "message", "message": encode_message(message, view, at).model_dump()}
 
 
-def encode_questions(open: Sequence[tuple[InterruptRaised, int]], view: View) -> JsonObject:
-    """A run has a single `await_request` (components.schemas.Run): it is that of the oldest, and beside its message
-    stands what ACP has no place for, that there are others, and that one asks for credentials. `int` = when it was
-    asked."""
-    asked = [encode_question(event, view, at) for event, at in open]
-    if len(open) == 1 and open[0][0].ask == "input":
-        return asked[0]
-    told: list[JsonObject] = [
+def encode_questions(questions: Sequence[tuple[InterruptRaised, int]], view: View) -> JsonObject:
+    """Return the open questions as the only `await_request` of a run (components.schemas.Run). It shows the oldest
+    question. If there are others, or if one requests credentials, a member of the gateway lists them all. `int` is the
+    time of each question."""
+    requests = [encode_question(event, view, at) for event, at in questions]
+    if len(questions) == 1 and questions[0][0].ask == "input":
+        return requests[0]
+    listed: list[JsonObject] = [
         {"id": event.interrupt_id, "ask": event.ask, "message": each["message"]}
-        for (event, _), each in zip(open, asked, strict=True)
+        for (event, _), each in zip(questions, requests, strict=True)
     ]
-    return {**asked[0], w.OWN: {"questions": told}}
+    return {**requests[0], w.OWN: {"questions": listed}}
 
 
 def decode_questions(await_request: JsonObject | None, *, agent: str | None = None) -> list[InterruptRaised]:
-    """All that are told. Raises invalid."""
-    own = (await_request or {}).get(w.OWN)
-    listed = cast("JsonObject", own).get("questions") if isinstance(own, dict) else None
-    found: list[InterruptRaised] = []
+    """Return all questions of an `await_request`. Raises invalid."""
+    gateway_member = (await_request or {}).get(w.OWN)
+    listed = cast("JsonObject", gateway_member).get("questions") if isinstance(gateway_member, dict) else None
+    questions: list[InterruptRaised] = []
     for each in cast("list[Any]", listed) if isinstance(listed, list) else []:
-        told = cast("JsonObject", each) if isinstance(each, dict) else {}
-        id, ask = told.get("id"), told.get("ask")
-        if isinstance(id, str) and isinstance(told.get("message"), dict):
-            asked = decode_question({"message": told["message"]}, agent=agent)
+        member = cast("JsonObject", each) if isinstance(each, dict) else {}
+        id, ask = member.get("id"), member.get("ask")
+        if isinstance(id, str) and isinstance(member.get("message"), dict):
+            question = decode_question({"message": member["message"]}, agent=agent)
             kind = ask if ask in ("approval", "auth") else "input"
-            found.append(named_question(asked.replace(interrupt_id=id, ask=kind)))
-    return found or [decode_question(await_request, agent=agent)]
+            questions.append(named_question(question.replace(interrupt_id=id, ask=kind)))
+    return questions or [decode_question(await_request, agent=agent)]
 
 
 def decode_question(await_request: JsonObject | None, *, agent: str | None = None) -> InterruptRaised:
-    """Raises invalid."""
+    """Return the first question of an `await_request`. Raises invalid."""
     request = await_request or {}
-    # components.schemas.AwaitRequest: any object; only the SDK's own servers always put a message in it.
+    # components.schemas.AwaitRequest: any object; only the servers of the SDK always put a message into it.
     if not isinstance(request.get("message"), dict):
-        said = Message.of("The agent awaits an answer.")
-        return InterruptRaised(message=said, value=request or None)
-    told = validate(w.Message, request["message"])
-    message = decode_message(told, agent=agent)
+        prompt = Message.of("The agent awaits an answer.")
+        return InterruptRaised(message=prompt, value=request or None)
+    wire = validate(w.Message, request["message"])
+    message = decode_message(wire, agent=agent)
     schema: JsonObject | None = None
     parts: list[Part] = []
     for part in message.parts:
@@ -179,9 +188,9 @@ def decode_question(await_request: JsonObject | None, *, agent: str | None = Non
         else:
             parts.append(part)
     data = [part.data for part in parts if isinstance(part, DataPart)]
-    # Whatever role it is asked in (the SDK's default is `user`), it is the agent that asks.
-    own: JsonObject = {**message.extra, _MESSAGE: {**(message.extra.get(_MESSAGE) or {}), "role": told.role}}
-    question = message.replace(role="agent", parts=tuple(parts), extra=own)
+    # The agent asks, even if the role is another one (the SDK's default is `user`).
+    extra: JsonObject = {**message.extra, _MESSAGE: {**(message.extra.get(_MESSAGE) or {}), "role": wire.role}}
+    question = message.replace(role="agent", parts=tuple(parts), extra=extra)
     more = {name: value for name, value in request.items() if name not in ("type", "message", w.OWN)}
     return InterruptRaised(
         message=question,
@@ -192,8 +201,8 @@ def decode_question(await_request: JsonObject | None, *, agent: str | None = Non
 
 
 def encode_answer(call: Invocation, view: View, answers: Sequence[JsonObject] = ()) -> JsonObject:
-    """`await_resume`. It is one message, whatever the answer was made of. `answers` = to questions of a gateway like
-    this one, each by its id."""
+    """Return `await_resume`: one message with all answers. `answers` are those to the questions of a gateway like this
+    one, with the questions' ids."""
     parts = [part for message in call.messages for part in message.parts]
     if not parts:
         parts = [
@@ -201,14 +210,15 @@ def encode_answer(call: Invocation, view: View, answers: Sequence[JsonObject] = 
             for answer in call.answers
         ]
     message = encode_message(Message(role="user", parts=tuple(parts)), view)
-    # SDK 1.0.3 (MessageAwaitResume) refuses any other type, with 403.
-    made: JsonObject = {"type": "message", "message": dump_given(message)}
-    return {**made, w.OWN: {"answers": list(answers)}} if answers else made
+    # SDK 1.0.3 (MessageAwaitResume) refuses any other type with 403.
+    resume: JsonObject = {"type": "message", "message": dump_sent(message)}
+    return {**resume, w.OWN: {"answers": list(answers)}} if answers else resume
 
 
 def decode_answer(await_resume: JsonObject) -> tuple[Json, Message]:
-    """The answer as a value (JSON where the caller sent JSON, else the text), and as the caller said it. The OpenAPI
-    allows any object: one that holds no message is the value itself. Raises invalid."""
+    """Return the answer as a value, and as the caller's message. The value is JSON if the caller sent JSON, and the
+    text otherwise. The OpenAPI document allows any object: one without a message is the value itself. Raises
+    invalid."""
     if await_resume.get("type") == "message" or isinstance(await_resume.get("message"), dict):
         message = decode_message(validate(w.Message, await_resume.get("message")))
         message = message.replace(role="user", name=None)
@@ -219,11 +229,10 @@ def decode_answer(await_resume: JsonObject) -> tuple[Json, Message]:
 
 
 def encode_input(call: Invocation, view: View) -> list[w.Message]:
-    """The input of a run. What was said before goes along only where the hub gave it: an agent that remembers gets
-    none."""
-    made: list[w.Message] = []
+    """Return the input of a run. The history is included only if the hub supplied it: agents that remember get none."""
+    messages: list[w.Message] = []
     for message in (*call.history, *call.input_messages):
-        # ACP has no system role: an instruction is the user's.
+        # ACP has no system role, so instructions become messages of the user.
         role: Role = "agent" if message.role == "agent" else "user"
-        made.append(encode_message(message.replace(role=role), view))
-    return made
+        messages.append(encode_message(message.replace(role=role), view))
+    return messages

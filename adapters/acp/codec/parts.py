@@ -1,7 +1,8 @@
 """ACP's message parts ↔ canonical parts.
 
-What a wire part says otherwise than its canonical form would be written (JSON in other spacing, an encoding, text and a
-citation in one part) is kept beside it in `extra`, so that from ACP to ACP a part leaves as it came.
+Some wire parts differ from the way in which their canonical form would be written: other spacing of JSON, another
+encoding, or text and a citation in one part. The difference is stored in `extra`, so that a part passes from ACP to ACP
+unchanged.
 """
 
 import re
@@ -31,86 +32,92 @@ from babelgate.canonical import (
 from babelgate.canonical.value import Extra, Json, JsonObject
 
 _PART: Final = "acp.part"
-"""The key in `extra` of a part or an event: members of the wire part that differ from what would be written, or None
-for what an earlier one of the same wire part says, too. Beside `acp`, which holds unknown members, and which whoever
-writes a part on the wire can therefore fill."""
+"""Key in `extra` of a part or an event: the members of the wire part that differ from its canonical form. None if an
+earlier part or event already covers the wire part. The key `acp` holds the unknown members, which the author of a wire
+part controls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Everything but the records that an encoding depends on."""
+    """Values other than the records that determine an encoding."""
 
     run_id: str
     session_id: str
     agent: str
-    """The name under which the agent is advertised."""
+    """Advertised name of the agent."""
     base_url: str = ""
 
 
 _NOWHERE: Final = View(run_id="", session_id="", agent="")
+"""View for encodings that do not depend on it."""
 
 
 def resource_url(base_url: str, resource_id: str) -> str:
+    """Return the URL of a resource."""
     return f"{base_url}/acp/resources/{resource_id}"
 
 
 def extra_of(extra: Extra) -> Mapping[str, Any]:
-    """What an ACP peer said that canonical has no word for."""
+    """Return the members of an ACP peer that the canonical model lacks."""
     return extra.get("acp") or {}
 
 
 def part_extra(members: JsonObject | None, extra: Extra | None = None) -> Extra:
-    """`extra` by which a wire part is shown with these members, and those that `extra` names; None = not at all."""
+    """Return the `extra` with which a wire part is written with these members, and those that `extra` names. With None,
+    the part is not written."""
     if members is None or extra is None:
         return {_PART: members}
     return {**extra, _PART: {**members, **(extra.get(_PART) or {})}}
 
 
-def as_said(made: w.MessagePart, extra: Extra) -> w.MessagePart:
-    """The part as its server or caller said it."""
+def as_received(part: w.MessagePart, extra: Extra) -> w.MessagePart:
+    """Return the part as its server or caller sent it."""
     members: JsonObject = extra.get(_PART) or {}
-    if made.content_url is not None:  # what came as bytes, and is too large to leave so
+    if part.content_url is not None:  # bytes that became a URL, because they are too large to be inline
         members = {name: value for name, value in members.items() if name not in ("content", "content_encoding")}
-    return made.model_copy(update=members) if members else made
+    return part.model_copy(update=members) if members else part
 
 
 def part_of(extra: Extra) -> w.MessagePart | None:
-    """The wire part that an event brings itself; None if it brings none, or another has said it."""
-    return _with_extra(as_said(w.MessagePart(), extra), extra) if extra.get(_PART) else None
+    """Return the wire part that an event contains. Return None if it contains none, or if an earlier event covers
+    it."""
+    return _with_extra(as_received(w.MessagePart(), extra), extra) if extra.get(_PART) else None
 
 
 def has_part(extra: Extra) -> bool:
-    """Whether it is known how, and whether, an event or a part is said on the wire."""
+    """Return True if `extra` determines how, and whether, an event or a part is written."""
     return _PART in extra
 
 
 def is_said_before(extra: Extra) -> bool:
+    """Return True if an earlier part or event covers the wire part."""
     return _PART in extra and extra[_PART] is None
 
 
-def mark(made: w.MessagePart, **told: Any) -> w.MessagePart:
-    """The part with what ACP has no place for, as far as there is any."""
-    named = {name: value for name, value in told.items() if value not in _NOTHING}
-    return made.model_copy(update={w.OWN: {**own_of(made), **named}}) if named else made
+def mark(part: w.MessagePart, **members: Any) -> w.MessagePart:
+    """Return the part with members that ACP has no place for. Empty ones are omitted."""
+    present = {name: value for name, value in members.items() if value not in _EMPTY}
+    return part.model_copy(update={w.OWN: {**own_of(part), **present}}) if present else part
 
 
-_NOTHING: Final[Sequence[object]] = (None, "", {}, [], ())
+_EMPTY: Final[Sequence[object]] = (None, "", {}, [], ())
 
 
-def own_of(told: BaseModel) -> JsonObject:
-    """What another gateway says that ACP has no place for."""
-    own = (told.model_extra or {}).get(w.OWN)
-    return cast("JsonObject", own) if isinstance(own, dict) else {}
+def own_of(model: BaseModel) -> JsonObject:
+    """Return the members that another gateway added and that ACP has no place for."""
+    members = (model.model_extra or {}).get(w.OWN)
+    return cast("JsonObject", members) if isinstance(members, dict) else {}
 
 
 def wrap_value(value: Json) -> JsonObject:
-    """A tool's input or output as the object that a trajectory wants."""
+    """Return a tool's input or output as an object, which a trajectory requires."""
     # `tool_input` and `tool_output` are objects (components.schemas.TrajectoryMetadata).
     return value if isinstance(value, dict) else {"value": value}
 
 
 def unwrap_value(value: JsonObject) -> Json:
-    # The way back from `wrap_value`; an object under `value` was one before.
+    """Return the value that `wrap_value` wrapped."""
+    # An object in `value` was not wrapped.
     if set(value) == {"value"} and not isinstance(value["value"], dict):
         return value["value"]
     return value
@@ -123,19 +130,21 @@ def trajectory(
     input: JsonObject | None = None,
     output: JsonObject | None = None,
 ) -> w.MessagePart:
-    """A part without content that tells of the work."""
+    """Return a part without content that reports a step of the agent's work."""
     return w.MessagePart(
         metadata=w.Trajectory(message=message, tool_name=tool, tool_input=input, tool_output=output),
     )
 
 
 def encode_part(part: Part, view: View) -> w.MessagePart:
-    made = _with_extra(as_said(_encode(part, view), part.extra), part.extra)
-    return mark(made, metadata=part.metadata, **_marks(part))
+    """Return a part in its wire form."""
+    wire = _with_extra(as_received(_encode(part, view), part.extra), part.extra)
+    return mark(wire, metadata=part.metadata, **_marks(part))
 
 
 def _marks(part: Part) -> JsonObject:
-    """By which a part is read as what it was. None for one that another ACP server told: it goes on as it came."""
+    """Return the members by which another gateway can restore the part. A part of another ACP server gets none, because
+    it is passed through unchanged."""
     if has_part(part.extra):
         return {}
     match part:
@@ -144,8 +153,8 @@ def _marks(part: Part) -> JsonObject:
         case ToolCallPart():
             exact = json_text(_arguments(part.arguments)) == part.arguments
             side = part.side if part.side == "caller" else None
-            told = {"kind": "tool_call", "call_id": part.call_id, "side": side}
-            return told if exact else {**told, "arguments": part.arguments}
+            members = {"kind": "tool_call", "call_id": part.call_id, "side": side}
+            return members if exact else {**members, "arguments": part.arguments}
         case ToolResultPart():
             return {"kind": "tool_result", "call_id": part.call_id, "error": part.error or None}
         case _:
@@ -153,8 +162,8 @@ def _marks(part: Part) -> JsonObject:
 
 
 def encode_parts(parts: Iterable[Part], view: View) -> list[w.MessagePart]:
-    """Of one message. The result of a tool call is told under the name of the tool."""
-    made: list[w.MessagePart] = []
+    """Return the parts of one message in their wire form. The result of a tool call gets the name of its tool."""
+    wire_parts: list[w.MessagePart] = []
     names: dict[str, str] = {}
     for part in parts:
         if isinstance(part, ToolCallPart):
@@ -164,8 +173,8 @@ def encode_parts(parts: Iterable[Part], view: View) -> list[w.MessagePart]:
         encoded = encode_part(part, view)
         if isinstance(part, ToolResultPart) and isinstance(encoded.metadata, w.Trajectory):
             encoded.metadata.tool_name = names.get(part.call_id)
-        made.append(encoded)
-    return made
+        wire_parts.append(encoded)
+    return wire_parts
 
 
 def _encode(part: Part, view: View) -> w.MessagePart:
@@ -178,7 +187,7 @@ def _encode(part: Part, view: View) -> w.MessagePart:
         case FilePart():
             return _encode_file(part, view)
         case ReasoningPart():
-            # ACP has no reasoning: `trajectory` is where BeeAI's agents say what they do
+            # ACP has no reasoning: BeeAI's agents report their work in `trajectory`
             # (components.schemas.TrajectoryMetadata).
             return trajectory(part.text)
         case ToolCallPart():
@@ -198,14 +207,15 @@ def _encode(part: Part, view: View) -> w.MessagePart:
             )
 
 
-def _with_extra(made: w.MessagePart, extra: Extra) -> w.MessagePart:
-    own = extra_of(extra)
-    if not own:
-        return made
-    kept = {key: value for key, value in own.items() if key not in w.MessagePart.model_fields}
-    if made.metadata is None and isinstance(own.get("metadata"), dict):
-        kept["metadata"] = own["metadata"]
-    return made.model_copy(update=kept)
+def _with_extra(part: w.MessagePart, extra: Extra) -> w.MessagePart:
+    """Return the part with the unknown members of an ACP peer."""
+    members = extra_of(extra)
+    if not members:
+        return part
+    unknown = {key: value for key, value in members.items() if key not in w.MessagePart.model_fields}
+    if part.metadata is None and isinstance(members.get("metadata"), dict):
+        unknown["metadata"] = members["metadata"]
+    return part.model_copy(update=unknown)
 
 
 def _encode_file(part: FilePart, view: View) -> w.MessagePart:
@@ -223,11 +233,11 @@ def _encode_file(part: FilePart, view: View) -> w.MessagePart:
 
 
 def _text_of(data: bytes, media_type: str, extra: Extra) -> str | None:
-    """The content of a file that is shown as it reads: one of a type of text, in UTF-8. None = as base64. One that came
-    from ACP leaves as it came."""
+    """Return the content of a file as text, if it is UTF-8 and of a textual type. Return None for base64. A file from
+    ACP keeps its encoding."""
     members: JsonObject = {**extra_of(extra), **(extra.get(_PART) or {})}
-    came_as = members.get("content_encoding")
-    if came_as == "base64" or not (came_as or _is_text(media_type)):
+    encoding = members.get("content_encoding")
+    if encoding == "base64" or not (encoding or _is_text(media_type)):
         return None
     try:
         return data.decode()
@@ -236,8 +246,9 @@ def _text_of(data: bytes, media_type: str, extra: Extra) -> str | None:
 
 
 def _arguments(text: str) -> JsonObject:
+    """Return the arguments of a tool call as an object."""
     value = parse_text(text)
-    return {"arguments": text} if value is ABSENT else wrap_value(value)  # incomplete, as a model may write it
+    return {"arguments": text} if value is ABSENT else wrap_value(value)  # invalid if a model wrote incomplete JSON
 
 
 def _bare(media_type: str) -> str:
@@ -257,8 +268,8 @@ _CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 
 
 def _is_text(media_type: str) -> bool:
-    """Whether what has the type is read by people, and in UTF-8."""
-    # A `charset` of another encoding is true of the bytes (RFC 9110, 8.3.2), and JSON can hold them in base64 alone.
+    """Return True if content of this type is readable text in UTF-8."""
+    # A `charset` of another encoding describes the bytes (RFC 9110, section 8.3.2), which JSON can hold only as base64.
     charset = _CHARSET.search(media_type)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
         return False
@@ -267,43 +278,45 @@ def _is_text(media_type: str) -> bool:
 
 
 def decode_part(part: w.MessagePart, index: int = 0) -> list[Part]:
-    """What one wire part says: its content, and what its metadata tells. `index` names tool calls, which have no id.
-    Raises invalid for content that is not the base64 it says it is."""
+    """Return the canonical parts of one wire part: its content, and its metadata. `index` identifies tool calls, which
+    have no id. Raises invalid for content that is not valid base64."""
     if _is_plain(part):
         return [TextPart(text=part.content or "")]
-    own = own_of(part)
-    marked = _decode_marked(part, own)
-    found = _decode_native(part, index) if marked is None else [marked]
-    # Metadata of a kind that is unknown here, or nothing at all.
-    first, *others = found or [TextPart(text="")]
+    members = own_of(part)
+    marked = _decode_marked(part, members)
+    parts = _decode_native(part, index) if marked is None else [marked]
+    # Metadata of an unknown kind, or an empty part.
+    first, *others = parts or [TextPart(text="")]
     extra = _extra(part, first)
     if marked is not None:
         extra.pop(_PART, None)
     elif isinstance(first, ToolCallPart | ToolResultPart):
         extra.setdefault(_PART, {})
-    if isinstance(own.get("metadata"), dict):
-        first = first.replace(metadata=own["metadata"])
+    if isinstance(members.get("metadata"), dict):
+        first = first.replace(metadata=members["metadata"])
     return [
         first.replace(extra=extra) if extra else first,
         *(other.replace(extra=part_extra(None)) for other in others),
     ]
 
 
-def _decode_marked(part: w.MessagePart, own: JsonObject) -> Part | None:
-    """What another gateway says that the part is; None if it says nothing of the kind."""
-    call_id, about = own.get("call_id"), part.metadata
-    if own.get("kind") == "refusal" and part.content is not None:
+def _decode_marked(part: w.MessagePart, members: JsonObject) -> Part | None:
+    """Return the part that another gateway marked, or None if it has no mark."""
+    call_id, trajectory_of_call = members.get("call_id"), part.metadata
+    if members.get("kind") == "refusal" and part.content is not None:
         return RefusalPart(text=part.content)
-    if not isinstance(call_id, str) or not isinstance(about, w.Trajectory):
+    if not isinstance(call_id, str) or not isinstance(trajectory_of_call, w.Trajectory):
         return None
-    if own.get("kind") == "tool_call" and about.tool_name is not None:
-        text = own.get("arguments")
+    if members.get("kind") == "tool_call" and trajectory_of_call.tool_name is not None:
+        text = members.get("arguments")
         if not isinstance(text, str):
-            text = "" if about.tool_input is None else json_text(unwrap_value(about.tool_input))
-        side = "caller" if own.get("side") == "caller" else "agent"
-        return ToolCallPart(call_id=call_id, name=about.tool_name, arguments=text, side=side)
-    if own.get("kind") == "tool_result":
-        output, error = about.tool_output or {}, own.get("error") is True
+            text = (
+                "" if trajectory_of_call.tool_input is None else json_text(unwrap_value(trajectory_of_call.tool_input))
+            )
+        side = "caller" if members.get("side") == "caller" else "agent"
+        return ToolCallPart(call_id=call_id, name=trajectory_of_call.tool_name, arguments=text, side=side)
+    if members.get("kind") == "tool_result":
+        output, error = trajectory_of_call.tool_output or {}, members.get("error") is True
         return ToolResultPart(
             call_id=call_id, output=output.get("error") if error else unwrap_value(output), error=error
         )
@@ -311,32 +324,32 @@ def _decode_marked(part: w.MessagePart, own: JsonObject) -> Part | None:
 
 
 def _decode_native(part: w.MessagePart, index: int) -> list[Part]:
-    found: list[Part] = []
+    parts: list[Part] = []
     content_type = part.content_type or "text/plain"
     if part.content_url is not None:
-        found.append(FilePart(name=part.name, media_type=content_type, url=part.content_url))
+        parts.append(FilePart(name=part.name, media_type=content_type, url=part.content_url))
     elif part.content is not None:
-        found.append(_decode_content(part, part.content, content_type))
+        parts.append(_decode_content(part, part.content, content_type))
     match part.metadata:
-        case w.Citation() as cited:
-            found.append(
+        case w.Citation() as citation:
+            parts.append(
                 AnnotationPart(
-                    start=cited.start_index,
-                    end=cited.end_index,
-                    url=cited.url,
-                    title=cited.title,
-                    description=cited.description,
+                    start=citation.start_index,
+                    end=citation.end_index,
+                    url=citation.url,
+                    title=citation.title,
+                    description=citation.description,
                 )
             )
         case w.Trajectory() as step:
-            found.extend(_decode_trajectory(step, f"call-{index}"))
+            parts.extend(_decode_trajectory(step, f"call-{index}"))
         case _:
             pass
-    return found
+    return parts
 
 
 def _is_plain(part: w.MessagePart) -> bool:
-    """The common case: a token."""
+    """Return True for the most common case: a token of text."""
     return (
         part.content is not None
         and part.content_type == "text/plain"
@@ -348,20 +361,20 @@ def _is_plain(part: w.MessagePart) -> bool:
 
 
 def _extra(part: w.MessagePart, first: Part) -> dict[str, Any]:
-    """Unknown members, and those that the first canonical part would be written with otherwise."""
+    """Return the `extra` of a part: unknown members, and those that differ from the canonical form of `first`."""
     unknown = {name: value for name, value in (part.model_extra or {}).items() if name != w.OWN}
     extra: dict[str, Any] = {"acp": unknown} if unknown else {}
     if isinstance(first, FilePart) and first.inline is not None:
         encoding = "base64" if _text_of(first.inline, first.media_type or "", {}) is None else "plain"
-        made = w.MessagePart(
+        canonical = w.MessagePart(
             name=first.name, content_type=first.media_type, content=part.content, content_encoding=encoding
         )
     else:
-        made = _encode(first, _NOWHERE)
+        canonical = _encode(first, _NOWHERE)
     members = {
         name: _plain(getattr(part, name))
         for name in w.MessagePart.model_fields
-        if _plain(getattr(part, name)) != _plain(getattr(made, name))
+        if _plain(getattr(part, name)) != _plain(getattr(canonical, name))
     }
     if members:
         extra[_PART] = members
@@ -376,12 +389,12 @@ def _decode_content(part: w.MessagePart, content: str, content_type: str) -> Par
     if part.content_encoding == "base64":
         data = decode_base64(content)
         return FilePart(name=part.name, media_type=content_type, inline=data, size=len(data))
-    if part.name is not None:  # a file whose bytes are readable
+    if part.name is not None:  # a file whose content is readable
         data = content.encode()
         return FilePart(name=part.name, media_type=content_type, inline=data, size=len(data))
     if _is_json(content_type):
         data = parse_text(content)
-        if data is ABSENT:  # it says JSON and is not: what it holds is text still
+        if data is ABSENT:  # declared as JSON, but not valid: the content remains text
             return TextPart(text=content, media_type=content_type)
         return DataPart(data=data, media_type=_unless(content_type, "application/json"))
     return TextPart(text=content, media_type=_unless(content_type, "text/plain"))
@@ -392,9 +405,9 @@ def _unless(media_type: str, default: str) -> str | None:
 
 
 def decode_base64(content: str) -> bytes:
-    """With line breaks too, as MIME writes it. Raises invalid."""
+    """Return the bytes of base64, with or without the line breaks of MIME. Raises invalid."""
     try:
-        # RFC 2045, 6.8: lines of 76 characters.
+        # RFC 2045, section 6.8: lines of 76 characters.
         return b64decode(content.translate(_SPACE), validate=True)
     except (BinasciiError, ValueError) as error:
         raise FaultError(FaultCode.INVALID, "The content of a part is not base64.") from error
@@ -404,12 +417,12 @@ _SPACE: Final = {ord(each): None for each in " \t\r\n"}
 
 
 def _decode_trajectory(step: w.Trajectory, call_id: str) -> list[Part]:
-    found: list[Part] = []
+    parts: list[Part] = []
     if step.message is not None:
-        found.append(ReasoningPart(text=step.message))
+        parts.append(ReasoningPart(text=step.message))
     if step.tool_name is not None:
         arguments = "" if step.tool_input is None else json_text(unwrap_value(step.tool_input))
-        found.append(ToolCallPart(call_id=call_id, name=step.tool_name, arguments=arguments))
+        parts.append(ToolCallPart(call_id=call_id, name=step.tool_name, arguments=arguments))
     if step.tool_output is not None:
-        found.append(ToolResultPart(call_id=call_id, output=unwrap_value(step.tool_output)))
-    return found
+        parts.append(ToolResultPart(call_id=call_id, output=unwrap_value(step.tool_output)))
+    return parts

@@ -1,4 +1,4 @@
-"""ACP's endpoints. An ACP run is a task of the hub; for continuable agents, a task and those that continue it."""
+"""ACP's endpoints. An ACP run is a task of the hub; for continuable agents, it is a task and those that continue it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -63,14 +63,15 @@ __all__ = ("answer_fault", "routes")
 AnyRequest = Request[Any, Any, Any]
 
 MAX_HISTORY = 1000
-"""Messages that one session descriptor may bring."""
+"""Maximum number of messages in one session descriptor."""
 MAX_IMPORTED = 16 * 2**20
-"""Bytes of them together, where other servers keep them."""
+"""Maximum total size of the messages that are fetched from other servers, in bytes."""
 _FETCHES = 4
-"""At once."""
+"""Maximum number of concurrent fetches."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    """Return the routes of the protocol."""
     server = Server(hub)
     return [
         get("/acp/ping")(server.ping),
@@ -79,26 +80,30 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         post("/acp/runs", status_code=200)(server.create_run),
         get("/acp/runs/{run_id:str}")(server.get_run),
         post("/acp/runs/{run_id:str}", status_code=200)(server.resume_run),
-        # 202: a cancel is taken, and done later (paths./runs/{run_id}/cancel).
+        # 202: a cancel is accepted, and completed later (paths./runs/{run_id}/cancel).
         post("/acp/runs/{run_id:str}/cancel", status_code=202)(server.cancel_run),
         get("/acp/runs/{run_id:str}/events")(server.list_events),
-        # The OpenAPI has `/session`, the SDK and every client `/sessions`.
+        # The OpenAPI document has `/session`, the SDK and every client use `/sessions`.
         get(["/acp/session/{session_id:str}", "/acp/sessions/{session_id:str}"])(server.get_session),
-        # Not in the OpenAPI: SDK 1.0.3 and its documentation.
+        # Not in the OpenAPI document, but in SDK 1.0.3 and its documentation.
         get("/acp/resources/{resource_id:str}")(server.get_resource),
     ]
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
+    """Return a fault as a response of the protocol."""
     status, error = encode_fault(fault)
     return _json(error, status, fault_headers(fault))
 
 
 def _json(value: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
+    """Return a message as a response."""
     return json_response(value, headers, status=status)
 
 
 class Server(Handlers):
+    """Route handlers of the protocol."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._lines = FanoutCache()
@@ -106,11 +111,14 @@ class Server(Handlers):
     # Agents
 
     async def ping(self) -> Response[Any]:
+        """Return an empty object."""
         return Response(b"{}", media_type="application/json")
 
     async def list_agents(self, request: AnyRequest) -> Response[Any]:
+        """Return the manifests of the agents."""
         who = caller(request)
-        # Without them all: the OpenAPI's default of 10 would hide agents from both SDKs, which never page.
+        # Without a limit, all agents: the OpenAPI document's default of 10 would hide agents from both SDKs, which do
+        # not page.
         limit, offset = _number(request, "limit", 1, 1000), _number(request, "offset", 0)
         infos = list(self._hub.agents())
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
@@ -122,54 +130,58 @@ class Server(Handlers):
         )
 
     async def get_agent(self, request: AnyRequest) -> Response[Any]:
-        """Under the name that was asked for: whoever uses one that is no label can live with it."""
+        """Return a manifest with the requested name, even if the name is not a label: its client can evidently use
+        it."""
         name: str = request.path_params["name"]
         return _json(encode_agent(self._agent(name), name))
 
     def _agent(self, name: str) -> AgentInfo:
-        """By the name it is advertised under, or any other that the gateway knows it by."""
+        """Return an agent by its advertised name, or by any name that the gateway knows. Raises not_found."""
         try:
             return self._hub.agent(name)
         except FaultError as error:
-            ours = self._labels().get(name)
-            if error.fault.code is not FaultCode.NOT_FOUND or ours is None:
+            own_name = self._labels().get(name)
+            if error.fault.code is not FaultCode.NOT_FOUND or own_name is None:
                 raise _not_found(error, f"Agent {name} not found") from error
-            return self._hub.agent(ours)
+            return self._hub.agent(own_name)
 
     def _labels(self) -> Mapping[str, str]:
+        """Return the agents' names by advertised name."""
         return _labels(tuple((info.name, preferred_name(info)) for info in self._hub.agents()))
 
     def _advertised_name(self, name: str) -> str:
-        return next((advertised for advertised, ours in self._labels().items() if ours == name), name)
+        """Return the advertised name of an agent."""
+        return next((advertised for advertised, own_name in self._labels().items() if own_name == name), name)
 
     def _continuable(self, name: str) -> bool:
+        """Return True if ended runs of the agent can be continued."""
         try:
             return self._hub.agent(name).continuable
-        except FaultError:  # it was configured when the task was made
+        except FaultError:  # the agent was removed from the configuration after the task was created
             return False
 
     # Runs
 
     async def create_run(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid."""
+        """Create a run. Raises invalid."""
         who = caller(request)
         body = validate(w.RunCreateRequest, await read_json(request))
         extension = _read_extension(request, body)
         session = body.session
         if session is not None and body.session_id not in (None, session.id):
-            # SDK 1.0.3, with these words.
+            # The error text is that of SDK 1.0.3.
             raise FaultError(FaultCode.INVALID, "Session ID mismatch", reason=MISMATCH)
         info = self._agent(body.agent_name)
         history = () if session is None else await self._import_history(who, session)
-        given = (extension and given_messages(extension)) or map(decode_message, body.input)
-        given = given if extension is None else with_uploads(extension, given)
+        messages = (extension and given_messages(extension)) or map(decode_message, body.input)
+        messages = messages if extension is None else with_uploads(extension, messages)
         metadata = request_metadata(body) if extension is None or extension.metadata is None else extension.metadata
         submission = Submission(
             agent=info.name,
             protocol="acp",
             version=VERSION,
             input=RunInput(
-                messages=await resolve_own_files(self._hub, who, given),
+                messages=await resolve_own_files(self._hub, who, messages),
                 uploaded=0 if extension is None else len(extension.uploads),
                 config={} if extension is None else given_config(extension),
                 metadata=metadata,
@@ -183,7 +195,7 @@ class Server(Handlers):
             submission = extension.start.apply(submission)
         receipt = await self._hub.submit(who.owner, submission)
         view = replace(self._view(who, receipt.task), agent=body.agent_name)
-        # `Run-ID` is not in the OpenAPI: SDK 1.0.3 sends it, and its clients read it from a stream.
+        # `Run-ID` is not in the OpenAPI document, but SDK 1.0.3 sends it, and its clients read it from streams.
         extended = extension is not None
         headers = {"Run-ID": receipt.task_id, **run_headers(receipt), **confirm(active=extended)}
         if body.mode == "async":
@@ -192,36 +204,36 @@ class Server(Handlers):
                 run_id=view.run_id,
                 agent_name=view.agent,
                 session_id=view.session_id,
-                # The suites of SDK 1.0.3 assert that the answer to an async create does not say in-progress yet.
+                # The test suites of SDK 1.0.3 assert that the response to an async create is not in-progress.
                 status="created",
                 created_at=at,
             )
             return _json(run, 202, headers)
-        reading = RunStream(self._hub, who.owner, [receipt.task], view, stop_after=receipt.seq, extended=extended)
-        return await self._run_response(reading, body.mode, headers)
+        stream = RunStream(self._hub, who.owner, [receipt.task], view, stop_after=receipt.seq, extended=extended)
+        return await self._run_response(stream, body.mode, headers)
 
     async def resume_run(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid."""
+        """Answer a run's question, or continue an ended run. Raises invalid."""
         who = caller(request)
         tasks, view = await self._find(who, request)
         body = validate(w.RunResumeRequest, await read_json(request))
-        # Required in components.schemas.RunResumeRequest, sent by neither client of SDK 1.0.3.
+        # Required in components.schemas.RunResumeRequest, but sent by neither client of SDK 1.0.3.
         if body.run_id not in (None, view.run_id):
             raise FaultError(FaultCode.INVALID, "run_id: must be the run of the path")
         extension = _read_extension(request, body)
         answers = decode_request(body.await_resume.pop(w.OWN, None))
         (extension or answers).start.check_absent()
-        value, said = decode_answer(body.await_resume)
-        (message,) = await resolve_own_files(self._hub, who, (said,))
+        value, answer_message = decode_answer(body.await_resume)
+        (message,) = await resolve_own_files(self._hub, who, (answer_message,))
         last = tasks[-1]
-        # SDK 1.0.3 refuses it (403), or where the run once awaited, leaves it in-progress for ever: so only for agents
-        # that are declared to go on.
+        # SDK 1.0.3 refuses this with 403, or leaves a run that once awaited in-progress permanently. So it is done only
+        # for agents that are declared as continuable.
         if last.is_terminal and self._continuable(last.agent):
             receipt = await self._continue(who, last, message)
             tasks = [*tasks, receipt.task]
         else:
             receipt = await self._answer(who, last, value, message, view.run_id, extension or answers)
-        reading = RunStream(
+        stream = RunStream(
             self._hub,
             who.owner,
             tasks,
@@ -232,12 +244,13 @@ class Server(Handlers):
         )
         headers = {**run_headers(receipt), **confirm(active=extension is not None)}
         if body.mode == "async":
-            # The suites of SDK 1.0.3 assert this status.
-            writer = await reading.snapshot(until="in-progress")
+            # The test suites of SDK 1.0.3 assert this status.
+            writer = await stream.snapshot(until="in-progress")
             return _json(writer.answer(), 202, {**headers, **loss_header(writer.run_losses)})
-        return await self._run_response(reading, body.mode, headers)
+        return await self._run_response(stream, body.mode, headers)
 
     async def _continue(self, who: Caller, last: Task, message: Message) -> Receipt:
+        """Start a task that continues an ended one."""
         return await self._hub.submit(
             who.owner,
             Submission(
@@ -253,33 +266,38 @@ class Server(Handlers):
     async def _answer(
         self, who: Caller, last: Task, value: Any, message: Message, run_id: str, extension: ExtensionRequest
     ) -> Receipt:
-        said = answer_messages(extension, message)
-        given = RunInput(messages=said, config=given_config(extension), headers=who.headers)
-        answers = Answers(task_id=last.task_id, bare=value, input=given, protocol="acp")
+        """Answer or decline a task's questions. Raises not_awaiting if it has none."""
+        messages = answer_messages(extension, message)
+        run_input = RunInput(messages=messages, config=given_config(extension), headers=who.headers)
+        answers = Answers(task_id=last.task_id, bare=value, input=run_input, protocol="acp")
         try:
             if extension.declined:
                 values: dict[str, Json] = dict.fromkeys(extension.declined)
-                whole = not extension.answered
-                noted = given if whole else RunInput(headers=who.headers)
-                refused = Answers(task_id=last.task_id, values=values, action="decline", input=noted, protocol="acp")
-                receipt = await self._hub.answer(who.owner, refused)
-                if whole:
+                is_decline_only = not extension.answered
+                decline_input = run_input if is_decline_only else RunInput(headers=who.headers)
+                declined = Answers(
+                    task_id=last.task_id, values=values, action="decline", input=decline_input, protocol="acp"
+                )
+                receipt = await self._hub.answer(who.owner, declined)
+                if is_decline_only:
                     return receipt
             if extension.answered:
-                answers = Answers(task_id=last.task_id, values=extension.answered, input=given, protocol="acp")
+                answers = Answers(task_id=last.task_id, values=extension.answered, input=run_input, protocol="acp")
             return await self._hub.answer(who.owner, answers)
         except FaultError as error:
             if error.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
                 raise FaultError(FaultCode.NOT_AWAITING, f"Run {run_id} has no await request") from error
             raise
 
-    async def _run_response(self, reading: RunStream, mode: w.Mode, headers: Mapping[str, str]) -> Response[Any]:
+    async def _run_response(self, stream: RunStream, mode: w.Mode, headers: Mapping[str, str]) -> Response[Any]:
+        """Return the run when it has stopped, or its events as a stream."""
         if mode == "stream":
-            return event_stream(reading.frames(self._lines), ping=None, headers=headers)
-        writer = await reading.stop()
+            return event_stream(stream.frames(self._lines), ping=None, headers=headers)
+        writer = await stream.stop()
         return _json(writer.answer(), 200, {**headers, **loss_header(writer.run_losses)})
 
     async def get_run(self, request: AnyRequest) -> Response[Any]:
+        """Return a run."""
         who = caller(request)
         tasks, view = await self._find(who, request)
         extended = is_asked(request)
@@ -292,7 +310,7 @@ class Server(Handlers):
         return _json(writer.answer(), 200, headers)
 
     async def cancel_run(self, request: AnyRequest) -> Response[Any]:
-        """Raises task_ended."""
+        """Cancel a run. Raises task_ended."""
         who = caller(request)
         tasks, view = await self._find(who, request)
         try:
@@ -303,20 +321,20 @@ class Server(Handlers):
             words = f"Run in terminal status can't be cancelled: {view.run_id}"
             raise FaultError(FaultCode.TASK_ENDED, words) from error
         writer = await RunStream(self._hub, who.owner, tasks, view).snapshot(until="cancelling")
-        # However fast it went, the answer is the status that a cancel leads to.
+        # Even if the run has already ended, the response shows the status that a cancel leads to.
         run = writer.run().model_copy(update={"status": "cancelling", "finished_at": None})
         return _json(run, 202, {**run_headers(tasks[-1], writer.run_id), **loss_header(writer.run_losses)})
 
     async def list_events(self, request: AnyRequest) -> Response[Any]:
-        """The events so far as JSON; with `Accept: text/event-stream` as a stream that goes on. Both after the first
-        `after`, and by the extension after a record."""
+        """Return the events until now as JSON, or with `Accept: text/event-stream` as a stream that continues. Both
+        begin after the first `after` events or, with the extension, after a record."""
         who = caller(request)
         after = _number(request, "after", 0) or 0
         tasks, view = await self._find(who, request)
         last = tasks[-1].last_seq
         extended = is_asked(request)
         start = _integer(request.headers.get(START_HEADER), START_HEADER, 0) if extended else None
-        reading = RunStream(
+        stream = RunStream(
             self._hub,
             who.owner,
             tasks,
@@ -328,20 +346,21 @@ class Server(Handlers):
             extended=extended,
         )
         headers = {**run_headers(tasks[-1]), **confirm(active=extended)}
-        # ACP has the list alone, and no way back into a stream: that, and `after`, are the gateway's own.
+        # ACP has only the list, and cannot resume a stream: the stream and `after` are the gateway's own.
         accept = read_line(request.scope["headers"], "accept")
         if is_preferred(accept, "text/event-stream", "application/json"):
-            return event_stream(reading.frames(self._lines), ping=None, headers=headers)
+            return event_stream(stream.frames(self._lines), ping=None, headers=headers)
 
         async def losses() -> Mapping[str, str]:
-            whole = reading if reading.complete else RunStream(self._hub, who.owner, tasks, view)
-            return loss_header((whole.writer if reading.complete else await whole.snapshot()).losses)
+            full_run = stream if stream.complete else RunStream(self._hub, who.owner, tasks, view)
+            return loss_header((full_run.writer if stream.complete else await full_run.snapshot()).losses)
 
         return await list_response(
-            b'{"events":[]}', _dump_events(reading.events()), name="events", headers=headers, more_headers=losses
+            b'{"events":[]}', _dump_events(stream.events()), name="events", headers=headers, more_headers=losses
         )
 
     async def _find(self, who: Caller, request: AnyRequest) -> tuple[Sequence[Task], View]:
+        """Return the tasks of a run, and the view of its messages. Raises not_found."""
         task_id = _uuid(request.path_params["run_id"], "run_id")
         try:
             chain = await self._hub.reads.chain(who.owner, task_id)
@@ -351,6 +370,7 @@ class Server(Handlers):
         return tasks, self._view(who, tasks[0])
 
     def _view(self, who: Caller, task: Task) -> View:
+        """Return the view of a task's messages."""
         return View(
             run_id=task.task_id,
             session_id=task.thread_id,
@@ -361,31 +381,31 @@ class Server(Handlers):
     # Sessions and resources
 
     async def get_session(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Return a session. Raises not_found."""
         who = caller(request)
         thread_id = _uuid(request.path_params["session_id"], "session_id")
         try:
             await self._hub.reads.thread(who.owner, thread_id)
         except FaultError as error:
-            # The Python client asks for its own new id first, and goes on only if the code is not_found.
+            # The Python client first requests its own new id, and continues only if the code is not_found.
             raise _not_found(error, f"Session {thread_id} not found") from error
         urls = await self._session_urls(who, thread_id)
-        # `state` stays null: an agent's state is its own, and nothing that runs elsewhere could read it.
+        # `state` remains null: an agent's state is private, and no other server could read it.
         return _json(w.Session(id=thread_id, history=urls))
 
     async def _session_urls(self, who: Caller, thread_id: str) -> list[str]:
-        """Raises not_found."""
+        """Return the URLs of a session's messages. Raises not_found."""
         empty = partial(SessionUrls, thread_id, self._advertised_name)
         try:
-            found = await self._hub.reads.snapshot(who.owner, thread_id, SessionUrls, empty)
+            session = await self._hub.reads.snapshot(who.owner, thread_id, SessionUrls, empty)
         except FaultError as error:
-            if error.fault.code is not FaultCode.TOO_LARGE:  # of a task that has not ended
+            if error.fault.code is not FaultCode.TOO_LARGE:  # an unfinished task is too large for the snapshot
                 raise
             return [entry.url for entry in (await self._transcript(who, Scope(thread_id))).entries()]
-        return found.urls(who.base_url)
+        return session.urls(who.base_url)
 
     async def get_resource(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Return a message or a file. Raises not_found."""
         who = caller(request)
         resource_id: str = request.path_params["resource_id"]
         if _is_hash(resource_id):
@@ -396,25 +416,27 @@ class Server(Handlers):
         return _json(message)
 
     async def _file(self, who: Caller, blob: str) -> Response[Any]:
-        found, pieces = await self._hub.reads.file_pieces(who.owner, blob)
+        """Return a file by its hash. Raises not_found."""
+        stored, pieces = await self._hub.reads.file_pieces(who.owner, blob)
         headers = {
-            # Its type is the agent's word: shown as a page it would speak in the gateway's name.
+            # The agent chose the media type: as a page, the file could speak for the gateway.
             "X-Content-Type-Options": "nosniff",
             "Content-Disposition": "attachment",
-            "Content-Length": str(found.size),
+            "Content-Length": str(stored.size),
         }
         return Pieces(pieces, headers, media_type="application/octet-stream")
 
     async def _resource(self, who: Caller, resource_id: str) -> w.Message | None:
-        holder, _, _ = resource_id.partition(".")
+        """Return a message by its resource id. Return None if there is no such message."""
+        owner_id, _, _ = resource_id.partition(".")
         try:
-            holder = str(UUID(holder))
+            owner_id = str(UUID(owner_id))
         except ValueError:
             return None
         try:
-            scope = Scope.task(await self._hub.reads.task(who.owner, holder))
+            scope = Scope.task(await self._hub.reads.task(who.owner, owner_id))
         except FaultError:
-            scope = Scope(holder)
+            scope = Scope(owner_id)
         try:
             entries = (await self._transcript(who, scope, inline=True)).entries()
         except FaultError:
@@ -422,60 +444,63 @@ class Server(Handlers):
         return next((entry.message for entry in entries if entry.resource_id == resource_id), None)
 
     async def _transcript(self, who: Caller, scope: Scope, *, inline: bool = False) -> Transcript:
-        made = Transcript(scope.thread_id, base_url=who.base_url, advertised=self._advertised_name)
+        """Return the transcript of a session or a task."""
+        transcript = Transcript(scope.thread_id, base_url=who.base_url, advertised=self._advertised_name)
         async for records in self._hub.reads.log(who.owner, scope, inline=inline):
             for record in records:
-                made.apply(record)
-        return made
+                transcript.apply(record)
+        return transcript
 
     async def _import_history(self, who: Caller, session: w.Session) -> tuple[Message, ...]:
-        """The messages of a session descriptor that the gateway does not have."""
+        """Return the messages of a session descriptor that the gateway does not have. Raises invalid."""
         if len(session.history) > MAX_HISTORY:
             raise FaultError(FaultCode.INVALID, f"session.history: more than {MAX_HISTORY} messages")
-        known: set[str] = set()
+        known_urls: set[str] = set()
         try:
-            known = {*await self._session_urls(who, session.id)}
+            known_urls = {*await self._session_urls(who, session.id)}
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
-        # The client of SDK 1.0.3 sends the descriptor that it had from the last server: what is known here is not
-        # fetched.
-        urls = [url for url in dict.fromkeys(session.history) if url not in known]
+        # The client of SDK 1.0.3 sends the descriptor that it received from the previous server. Messages that are here
+        # already are not fetched.
+        urls = [url for url in dict.fromkeys(session.history) if url not in known_urls]
         gate, budget = asyncio.Semaphore(_FETCHES), _Budget()
 
-        async def one(url: str) -> Message:
+        async def import_one(url: str) -> Message:
             async with gate:
                 return await self._import(who, url, budget)
 
-        imports = [asyncio.ensure_future(one(url)) for url in urls]
+        imports = [asyncio.ensure_future(import_one(url)) for url in urls]
         try:
             return tuple(await asyncio.gather(*imports))
         finally:
-            for each in imports:  # of those that are under way where one failed
+            for each in imports:  # pending imports after one has failed
                 each.cancel()
 
     async def _import(self, who: Caller, url: str, budget: "_Budget") -> Message:
-        own = resource_url(who.base_url, "")
-        if url.startswith(own):
-            wire = await self._resource(who, url.removeprefix(own))
+        """Return a message of a session descriptor. Raises invalid."""
+        own_prefix = resource_url(who.base_url, "")
+        if url.startswith(own_prefix):
+            wire = await self._resource(who, url.removeprefix(own_prefix))
             if wire is None:
                 raise FaultError(FaultCode.INVALID, "session.history: a URL of this server leads to no message")
         else:
             wire = validate(w.Message, await budget.parse_message(await self._hub.fetch(url, budget.receive)))
         message = decode_message(wire)
-        own = {**extra_of(message.extra), "url": url}
-        return message.replace(extra={**message.extra, "acp": own})
+        acp_extra = {**extra_of(message.extra), "url": url}
+        return message.replace(extra={**message.extra, "acp": acp_extra})
 
 
 class _Budget:
-    """What the messages of one session may come to, wherever they are: as much as one request may bring."""
+    """Total limit on the messages of one session descriptor, including those on other servers: as much as one request
+    may contain."""
 
     def __init__(self) -> None:
         self._bytes = MAX_IMPORTED
         self._values = DEFAULT_VALUES
 
     def receive(self, size: int) -> None:
-        """Raises too_large."""
+        """Subtract received bytes. Raises too_large."""
         self._bytes -= size
         if self._bytes < 0:
             raise FaultError(
@@ -483,7 +508,7 @@ class _Budget:
             )
 
     async def parse_message(self, raw: bytes) -> Json:
-        """Raises too_large, invalid."""
+        """Parse a message and subtract its JSON values. Raises too_large, invalid."""
         self._values -= count_values(raw, self._values)
         if self._values < 0:
             words = f"session.history: the messages hold more than {DEFAULT_VALUES} JSON values together"
@@ -492,6 +517,7 @@ class _Budget:
 
 
 async def _dump_events(events: AsyncGenerator[BaseModel]) -> AsyncGenerator[bytes | LargeJson]:
+    """Yield the events as JSON."""
     async with aclosing(events):
         async for event in events:
             yield encode(event)
@@ -499,10 +525,12 @@ async def _dump_events(events: AsyncGenerator[BaseModel]) -> AsyncGenerator[byte
 
 @lru_cache(16)
 def _labels(names: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Return the agents' names by advertised name, cached."""
     return labels(names)
 
 
 def _uuid(text: str, what: str) -> str:
+    """Return a UUID in its normal form. Raises invalid."""
     try:
         return str(UUID(text))
     except ValueError as error:
@@ -510,31 +538,35 @@ def _uuid(text: str, what: str) -> str:
 
 
 def _not_found(error: FaultError, words: str) -> FaultError:
+    """Return the error with these words if it is not_found, and unchanged otherwise."""
     return FaultError(FaultCode.NOT_FOUND, words) if error.fault.code is FaultCode.NOT_FOUND else error
 
 
 def _is_hash(text: str) -> bool:
+    """Return True if the text can be the hash of a file."""
     return len(text) == 64 and all(character in "0123456789abcdef" for character in text)
 
 
 def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeRequest) -> ExtensionRequest | None:
-    """What a request says by the extension, which is nothing that agents are sent; None where it is not active. A
-    request that says something activates it, too: a proxy may have kept the header."""
+    """Return the members of the extension in a request, and remove them so that agents do not receive them. Return None
+    if the extension is not active. The members also activate it, because a proxy may have removed the header."""
     more = body.model_extra or {}
     if w.OWN in more:
         return decode_request(more.pop(w.OWN))
     return ExtensionRequest() if is_asked(request) else None
 
 
-def _number(request: AnyRequest, name: str, least: int, most: int | None = None) -> int | None:
-    return _integer(request.query_params.get(name), name, least, most)
+def _number(request: AnyRequest, name: str, minimum: int, maximum: int | None = None) -> int | None:
+    """Return an integer from the query. Raises invalid."""
+    return _integer(request.query_params.get(name), name, minimum, maximum)
 
 
-def _integer(text: str | None, name: str, least: int, most: int | None = None) -> int | None:
+def _integer(text: str | None, name: str, minimum: int, maximum: int | None = None) -> int | None:
+    """Return an integer between `minimum` and `maximum`. Raises invalid."""
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10) or not least <= int(text) <= (most or int(text)):
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or not minimum <= int(text) <= (maximum or int(text)):
         raise FaultError(
-            FaultCode.INVALID, f"{name}: must be an integer from {least}" + (f" to {most}" if most else "")
+            FaultCode.INVALID, f"{name}: must be an integer from {minimum}" + (f" to {maximum}" if maximum else "")
         )
     return int(text)

@@ -1,4 +1,5 @@
-"""ACP streams and polling: a run of the hub as a snapshot, as the list of its events, or live until it stops."""
+"""ACP streams and polling: a run of the hub as a snapshot, as a list of its events, or as a live stream until it
+stops."""
 
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
@@ -22,7 +23,7 @@ from babelgate.canonical.event import TaskChanged
 
 
 class RunStream:
-    """One reading of a run's events, from its first task on."""
+    """Reader of one run's events, from its first task on."""
 
     def __init__(
         self,
@@ -39,12 +40,12 @@ class RunStream:
     ) -> None:
         self.writer = _writer(view, extended=extended)
         self.complete = False
-        """Whether all of `events` was read, so that the writer knows all that got lost."""
+        """True if `events` was read to its end, so that the writer knows all losses."""
         self._hub = hub
         self._owner = owner
         self._tasks = tasks
-        # After a resume the stream has only what is new (SDK 1.0.3), and its suite asserts that it begins with
-        # run.in-progress.
+        # After a resume, the stream has only new events (SDK 1.0.3), and its test suite asserts that run.in-progress is
+        # the first one.
         self._show_after = show_after
         self._stop_after = stop_after
         self._skip = skip
@@ -52,18 +53,18 @@ class RunStream:
         self._extended = extended
 
     async def snapshot(self, until: w.Status | None = None) -> EventWriter:
-        """The run as it is; or as it was when its newest task came to the status `until`."""
+        """Return the run as it is now, or as it was when its newest task reached the status `until`."""
         last = self._tasks[-1]
         async with aclosing(self._log(self._tasks)) as records:
             async for record in records:
                 self.writer.apply(record)
-                of_last = record.task_id == last.task_id
-                if until == self.writer.status and of_last and record.seq > self._show_after:
+                is_of_last = record.task_id == last.task_id
+                if until == self.writer.status and is_of_last and record.seq > self._show_after:
                     return self.writer
         return self.writer
 
     async def _log(self, tasks: Sequence[Task]) -> AsyncGenerator[Record]:
-        """What there is by now of some tasks."""
+        """Yield the existing records of the tasks."""
         for task in tasks:
             async with aclosing(
                 self._whole(self._hub.reads.log(self._owner, Scope.task(task), inline=True))
@@ -73,7 +74,7 @@ class RunStream:
                         yield record
 
     async def events(self) -> AsyncGenerator[BaseModel]:
-        """What there is by now."""
+        """Yield the existing events."""
         async with aclosing(self._log(self._tasks)) as records:
             async for record in records:
                 for event in self.writer.write(record):
@@ -82,28 +83,31 @@ class RunStream:
         self.complete = True
 
     def _shows(self, seq: int) -> bool:
+        """Return True if the next event is shown. The first `skip` events are not."""
         if self._skip > 0:
             self._skip -= 1
             return False
         return seq > self._show_after
 
     def _before(self) -> AsyncGenerator[Record]:
-        """The records of the tasks that the newest one continues."""
+        """Yield the records of the tasks that the newest one continues."""
         return self._log(self._tasks[:-1])
 
     def _open_records(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
+        """Return the records of the newest task, including future ones."""
         last = self._tasks[-1]
         return aclosing(
             self._whole(self._hub.reads.follow(self._owner, Scope.task(last), last.first_seq - 1, inline=True))
         )
 
     def _whole(self, batches: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
-        """As who reads the records themselves has to be told them."""
+        """Return the records with whole states if the caller reads the records themselves."""
         if not self._extended:
             return batches
         return tell_states_whole(self._hub, self._owner, self._tasks[0].thread_id, batches)
 
     async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
+        """Yield the bytes of the stream."""
         async with aclosing(self.follow(lines)) as batches:
             async for frames in batches:
                 async with aclosing(pieces_of(frames)) as pieces:
@@ -111,37 +115,39 @@ class RunStream:
                         yield piece
 
     async def follow(self, lines: FanoutCache) -> AsyncGenerator[Sequence[bytes | LargeFrame]]:
-        """Events as they come, until the run stops: as frames, as many at a time as are there."""
+        """Yield the events as frames, in batches as they arrive, until the run stops."""
         encoder = _Encoder(self.writer)
-        seen: deque[Record] = deque(maxlen=SEEN)
+        past: deque[Record] = deque(maxlen=SEEN)
         async for record in self._before():
-            seen.append(record)
-            if shown := self._visible_frames(encoder.write(record), (record,)):
-                yield shown
+            past.append(record)
+            if visible := self._visible_frames(encoder.write(record), (record,)):
+                yield visible
         view = (self._owner, self.writer.view, self._tasks[0].created_at, len(self._tasks), self._extended)
         started_run = self._stop_after > 0 and len(self._tasks) == 1
-        follower = lines.join(view, encoder, seen, self._again, started_run=started_run)
-        seen.clear()
+        follower = lines.join(view, encoder, past, self._rebuild, started_run=started_run)
+        past.clear()
         async with self._open_records() as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
-                for passage, told in await follower.write_all(batch):
-                    ready += self._visible_frames(told, passage)
-                    if told.stopped and self._stops(passage[-1]):
+                for passage, encoded in await follower.write_all(batch):
+                    ready += self._visible_frames(encoded, passage)
+                    if encoded.stopped and self._stops(passage[-1]):
                         yield ready
                         return
                 if ready:
                     yield ready
 
-    def _visible_frames(self, told: EncodedRecord, passage: Sequence[Record]) -> Sequence[bytes | LargeFrame]:
+    def _visible_frames(self, encoded: EncodedRecord, passage: Sequence[Record]) -> Sequence[bytes | LargeFrame]:
+        """Return the frames of a passage that are shown."""
         first, last = passage[0].seq, passage[-1].seq
         if first > self._show_after and self._skip <= 0:
-            return told.frames
+            return encoded.frames
         if first == last:
-            return [frame for frame in told.frames if self._shows(first)]
-        return [frame for record, frame in zip(passage, told.frames, strict=True) if self._shows(record.seq)]
+            return [frame for frame in encoded.frames if self._shows(first)]
+        return [frame for record, frame in zip(passage, encoded.frames, strict=True) if self._shows(record.seq)]
 
-    async def _again(self, seq: int) -> Encoder:
+    async def _rebuild(self, seq: int) -> Encoder:
+        """Return an encoder that has read all records before a seq."""
         writer = _writer(self.writer.view, extended=self._extended)
         async with aclosing(self._log(self._tasks)) as records:
             async for record in records:
@@ -151,14 +157,14 @@ class RunStream:
         return _Encoder(writer)
 
     def _stops(self, record: Record) -> bool:
-        """Of a record after which the run stands still. Only a change of the task is a stop: the first record of an
-        answer finds the run still awaiting. A reader who comes when all is said finds it at the end of what there was.
-        """
-        changed = isinstance(record.event, TaskChanged) and record.seq > self._stop_after
-        return changed or record.seq == self._end
+        """Return True if the run has stopped with this record. Only a change of the task is a stop, because the run is
+        still awaiting at the first record of an answer. For a reader that joins a stopped run, the last existing record
+        is the stop."""
+        is_task_change = isinstance(record.event, TaskChanged) and record.seq > self._stop_after
+        return is_task_change or record.seq == self._end
 
     async def stop(self) -> EventWriter:
-        """Wait until the run stops, or the gateway does: then the run is as it was left."""
+        """Wait until the run stops or the gateway shuts down, and return the writer of the run."""
         async for record in self._before():
             self.writer.apply(record)
         async with self._open_records() as batches:
@@ -178,6 +184,8 @@ def _writer(view: View, *, extended: bool) -> EventWriter:
 
 
 class _Encoder:
+    """Encoder of a run's records as frames."""
+
     def __init__(self, writer: EventWriter) -> None:
         self._writer = writer
 
@@ -193,9 +201,10 @@ class _Encoder:
 
 
 def _frame(event: BaseModel) -> bytes | LargeFrame:
+    """Return the frame of an event."""
     if not isinstance(event, w.PartEvent):
         return frame_of(encode(event))
-    # A part is one string, which is encoded in one step: there is no need to look how large each token is.
+    # A part is one string, which is encoded in one step: its size need not be checked.
     part = event.part
     if part.content is None or part.model_fields_set != _TEXT:
         return frame(w.dump(event))
@@ -203,8 +212,10 @@ def _frame(event: BaseModel) -> bytes | LargeFrame:
 
 
 _TEXT: Final = {"content_type", "content"}
+"""Members of a part of plain text."""
 
 
 @lru_cache(maxsize=64)
 def _text_part(content_type: str | None) -> TextFrames:
+    """Return the frames of parts of plain text."""
     return TextFrames(lambda text: w.PartEvent(part=w.MessagePart(content_type=content_type, content=text)))

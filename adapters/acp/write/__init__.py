@@ -1,1 +1,1 @@
-"""Records → what ACP callers see."""
+"""Records → the messages that ACP callers receive."""

@@ -1,4 +1,4 @@
-"""Records → what callers see who have the Babelgate extension activated: every record, and what ACP shows of it."""
+"""Records → messages for callers that activated the Babelgate extension: every record, and its ACP events."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,8 @@ from babelgate.canonical import Record
 
 
 class RecordedWriter(EventWriter):
-    """An event that has a record comes before what ACP shows of it: clients leave at the event that ends a run."""
+    """Writer that sends each record before its ACP events, because clients stop reading at the event that ends a
+    run."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -19,8 +20,8 @@ class RecordedWriter(EventWriter):
 
     def write(self, record: Record) -> list[w.Event]:
         self._slice.add(record)
-        told, self._seq = envelope(self._seq, (record,)), record.seq
-        return [w.GenericEvent(generic={URI: told}), *super().write(record)]
+        record_envelope, self._seq = envelope(self._seq, (record,)), record.seq
+        return [w.GenericEvent(generic={URI: record_envelope}), *super().write(record)]
 
     def apply(self, record: Record) -> None:
         self._slice.add(record)
@@ -28,8 +29,8 @@ class RecordedWriter(EventWriter):
         super().apply(record)
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> None:
-        """Each has a record."""
+        """Return None: each record must be written."""
 
     def answer(self) -> w.Run:
-        made = self.run()
-        return made.model_copy(update={w.OWN: {**own_of(made), **self._slice.envelope()}})
+        run = self.run()
+        return run.model_copy(update={w.OWN: {**own_of(run), **self._slice.envelope()}})

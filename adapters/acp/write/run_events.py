@@ -1,11 +1,11 @@
-"""Records → the events of an ACP run, and the snapshot of the run that each `run.*` event carries."""
+"""Records → the events of an ACP run, and the snapshot of the run in each `run.*` event."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, cast
 
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.codec.messages import OF_RUN, agent_called, encode_questions
+from babelgate.adapters.acp.codec.messages import OF_RUN, encode_questions, requested_agent
 from babelgate.adapters.acp.codec.parts import View, extra_of
 from babelgate.adapters.acp.errors import encode_error
 from babelgate.adapters.acp.write.messages import MessageEncoder
@@ -46,37 +46,38 @@ EVENTS: Final[Mapping[w.Status, Any]] = {
     "failed": "run.failed",
     "cancelled": "run.cancelled",
 }
-"""What tells of a change to a status. Nothing tells of cancelling: the stream goes on to `run.cancelled`."""
+"""Types of the events for a change to a status. Cancelling has no event: the stream continues to `run.cancelled`."""
 
 
-def _unknown(extra: Extra, shown: type[w.Run] | w.GenericEvent) -> JsonObject:
-    known = shown.model_fields if isinstance(shown, type) else type(shown).model_fields
-    return {name: value for name, value in extra_of(extra).items() if name not in known}
+def _unknown(extra: Extra, model: type[w.Run] | w.GenericEvent) -> JsonObject:
+    """Return the members of an ACP peer that the model lacks."""
+    fields = model.model_fields if isinstance(model, type) else type(model).model_fields
+    return {name: value for name, value in extra_of(extra).items() if name not in fields}
 
 
 class EventWriter:
-    """Fed with the records of a task from its first one on; those of the tasks that continue it may follow."""
+    """Writer of one run. Feed it all records of a task; those of the tasks that continue it may follow."""
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.status: w.Status = "created"
         self.run_id: str | None = None
-        """The newest activation, by the gateway's own id."""
+        """The gateway's id of the newest run."""
         self._created_at: str | None = None
         self._finished_at: str | None = None
         self._error: w.Error | None = None
         self._questions: dict[str, tuple[InterruptRaised, int]] = {}
-        self._noted: dict[Loss, None] = {}
-        """There were events that are no part of the run."""
+        self._noted_losses: dict[Loss, None] = {}
+        """Losses that the log reports."""
         self._encoder = MessageEncoder(view)
         self._unknown: JsonObject = {}
-        """Members of the run that only its own ACP server knows."""
-        self._beside: JsonObject = {}
-        """What a run of ACP has no place for: `metadata`, `output` and `usage`."""
+        """Members of the run that only the agent's own ACP server defines."""
+        self._own_members: JsonObject = {}
+        """Members that an ACP run has no place for: `metadata`, `output` and `usage`."""
 
     @property
     def has_stopped(self) -> bool:
-        """Sync calls return and streams close here."""
+        """True if sync calls return and streams close now."""
         return self.status == "awaiting" or self.status in w.TERMINAL
 
     @property
@@ -86,44 +87,46 @@ class EventWriter:
 
     @property
     def losses(self) -> Iterable[Loss]:
-        """What the agent's own protocol could not carry, and then what this one cannot."""
-        return (*self._noted, *self._encoder.losses)
+        """Losses of the agent's own protocol, followed by those of ACP."""
+        return (*self._noted_losses, *self._encoder.losses)
 
     @property
     def run_losses(self) -> Iterable[Loss]:
-        """The same, and what its events show and the run does not."""
+        """All losses, including those of features that only the events show."""
         return (*self.losses, *self._encoder.streamed_losses)
 
     def run(self) -> w.Run:
-        asked = tuple(self._questions.values()) if self.status == "awaiting" else ()
+        """Return a snapshot of the run."""
+        questions = tuple(self._questions.values()) if self.status == "awaiting" else ()
         run = w.Run(
             run_id=self.view.run_id,
             agent_name=self.view.agent,
             session_id=self.view.session_id,
             status=self.status,
-            await_request=encode_questions(asked, self.view) if asked else None,
-            # A snapshot of that moment, with the messages that are open, as SDK 1.0.3 sends it.
-            output=self._encoder.so_far(),
+            await_request=encode_questions(questions, self.view) if questions else None,
+            # A snapshot of this moment, with the open messages, as SDK 1.0.3 sends it.
+            output=self._encoder.all_messages(),
             error=self._error,
             created_at=self._created_at,
             finished_at=self._finished_at,
         )
-        beside = {name: value for name, value in self._beside.items() if value}
-        more = {**self._unknown, **({w.OWN: beside} if beside else {})}
+        own_members = {name: value for name, value in self._own_members.items() if value}
+        more = {**self._unknown, **({w.OWN: own_members} if own_members else {})}
         return run.model_copy(update=more) if more else run
 
     def answer(self) -> w.Run:
-        """The run as an answer of its own, and not within an event."""
+        """Return the run as a response, not within an event."""
         return self.run()
 
     def write(self, record: Record) -> list[w.Event]:
+        """Add a record and return its events."""
         events: list[w.Event] = []
         self._encoder.events = events
         self._write(record)
         return events
 
     def apply(self, record: Record) -> None:
-        """The same where nobody is told of the events: none are made, and none of the snapshots in them."""
+        """Add a record without creating its events, and the snapshots in them."""
         self._encoder.events = None
         self._write(record)
 
@@ -136,44 +139,45 @@ class EventWriter:
             write(self, record.event)
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> str | None:
-        """Return the content type of the parts that a passage is shown as: what `record` and those behind it add to one
-        part, and they nothing else (`babelgate.adapters.kit.server.passages`). None if it is not as simple: then each
-        has to be written."""
+        """Add a passage: text that `record` and the records after it add to one part
+        (`babelgate.adapters.kit.server.passages`). Return the content type of its parts. Return None, and add nothing,
+        if its records must be written one by one."""
         if self.has_stopped or type(record.event) is not PartDelta:
             return None
         self._encoder.at, self._encoder.run_id = record.at, record.run_id
         return self._encoder.add_texts(record.event, texts)
 
-    def _tell_run(self, type: Any) -> None:
-        self._encoder.tell(lambda: w.RunEvent(type=type, run=self.run()))
+    def _emit_run(self, type: Any) -> None:
+        self._encoder.emit(lambda: w.RunEvent(type=type, run=self.run()))
 
     def _task_created(self, event: TaskCreated) -> None:
         # components.schemas.Run has no metadata.
         if event.metadata and event.protocol != "acp":
             self._encoder.lose(Feature.METADATA)
-        self._beside["metadata"] = {**self._beside.get("metadata", {}), **event.metadata}
+        self._own_members["metadata"] = {**self._own_members.get("metadata", {}), **event.metadata}
         if self._created_at is None:
             self._created_at = encode_time(self._encoder.at)
             return
         # "Depending on agent implementation, the run could be continued, in which case it may return to the in-progress
-        # state from one of the terminal states": here that is a further task, shown under the first one's id.
+        # state from one of the terminal states": here, a further task continues the run, and is shown under the id of
+        # the first one.
         self._finished_at = None
         self._error = None
         self._become("in-progress")
 
     def _run_created(self, event: RunCreated) -> None:
         if self.run_id is None:
-            called = agent_called(event.extra)
-            if called is not None:
-                self.view = self._encoder.view = replace(self.view, agent=called)
-            self._tell_run("run.created")
+            requested_name = requested_agent(event.extra)
+            if requested_name is not None:
+                self.view = self._encoder.view = replace(self.view, agent=requested_name)
+            self._emit_run("run.created")
         self.run_id = event.run_id
-        self._beside = {"metadata": self._beside.get("metadata")}
+        self._own_members = {"metadata": self._own_members.get("metadata")}
 
     def _run_started(self, event: RunStarted) -> None:
-        """Of a run that starts over, what it has put out so far is no longer part of its output."""
+        """Remove the voided output of a run that starts again."""
         if event.is_restart and self._encoder.start_over(event) and self.status == "in-progress":
-            self._tell_run("run.in-progress")
+            self._emit_run("run.in-progress")
 
     def _task_changed(self, event: TaskChanged) -> None:
         status = STATUSES[event.state]
@@ -188,17 +192,17 @@ class EventWriter:
         if status == self.status:
             return
         if status in EVENTS:
-            # No message stays open across an await, unlike in SDK 1.0.3: other protocols end theirs there. But
-            # an agent that is being cancelled, which no event tells, may still say its last words.
+            # Unlike in SDK 1.0.3, no message stays open across an await, because other protocols end their messages
+            # there. An agent that is being cancelled, for which there is no event, may still complete its message.
             self._encoder.close()
         self.status = status
         if status in EVENTS:
-            self._tell_run(EVENTS[status])
+            self._emit_run(EVENTS[status])
 
     def _run_ended(self, event: RunEnded) -> None:
         if event.output is not None:
             self._encoder.lose(Feature.STRUCTURED_OUTPUT)
-        self._beside |= {"output": event.output, "usage": event.usage}
+        self._own_members |= {"output": event.output, "usage": event.usage}
         self._encoder.end(event.output)
 
     def _add_question(self, event: InterruptRaised) -> None:
@@ -215,13 +219,15 @@ class EventWriter:
         self._questions.pop(event.interrupt_id, None)
 
     def _loss_noted(self, event: LossNoted) -> None:
-        self._noted[Loss(feature=event.feature, how=event.how)] = None
+        self._noted_losses[Loss(feature=event.feature, how=event.how)] = None
 
     def _custom(self, event: Custom) -> None:
         self._encoder.lose(Feature.CUSTOM)
         generic = event.value if not event.name and isinstance(event.value, dict) else None
-        shown = w.GenericEvent(generic={"name": event.name, "value": event.value} if generic is None else generic)
-        self._encoder.tell(lambda: shown.model_copy(update=_unknown(event.extra, shown)))
+        generic_event = w.GenericEvent(
+            generic={"name": event.name, "value": event.value} if generic is None else generic
+        )
+        self._encoder.emit(lambda: generic_event.model_copy(update=_unknown(event.extra, generic_event)))
 
     def _native(self, event: Native) -> None:
         if event.protocol == "acp" and event.event == "message.created":
@@ -231,13 +237,13 @@ class EventWriter:
             self._encoder.close(event.extra)
         elif event.protocol == "acp" and event.event == "generic" and isinstance(event.data, dict):
             self._encoder.lose(Feature.CUSTOM)
-            shown = w.GenericEvent(generic=cast("JsonObject", event.data))  # pyright: ignore[reportUnknownMemberType]
-            self._encoder.tell(lambda: shown.model_copy(update=_unknown(event.extra, shown)))
+            generic_event = w.GenericEvent(generic=cast("JsonObject", event.data))  # pyright: ignore[reportUnknownMemberType]
+            self._encoder.emit(lambda: generic_event.model_copy(update=_unknown(event.extra, generic_event)))
         elif event.protocol == "acp" and event.event == OF_RUN and event.data is None:
             self._unknown = _unknown(event.extra, w.Run)
         elif event.protocol == "acp" and isinstance(event.data, dict) and event.event not in w.EVENTS:
             data = cast("JsonObject", event.data)  # pyright: ignore[reportUnknownMemberType]
-            self._encoder.tell(lambda: w.NativeEvent.model_validate({**data, "type": event.event}))
+            self._encoder.emit(lambda: w.NativeEvent.model_validate({**data, "type": event.event}))
 
     _WRITES: ClassVar[Mapping[type, Any]] = {
         TaskCreated: _task_created,

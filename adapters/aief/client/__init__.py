@@ -1,7 +1,7 @@
-"""Drives the agent of another AIEF server: a task, and its steps one after the other until the last, or until one asks.
+"""Client for the agent of another AIEF server: runs a task step by step, until the last step or until a question.
 
-The protocol cannot stop a step and cannot be followed again (OpenAPI v1, paths): who stops listening hangs up, and the
-server works on.
+The protocol can neither stop a step nor follow it again (OpenAPI v1, paths). If the client disconnects, the server
+continues.
 """
 
 import asyncio
@@ -29,33 +29,35 @@ from babelgate.canonical.value import JsonObject
 __all__ = ("Client", "discover")
 
 ACTIVATION: Final = "activation"
-"""The upstream id of the run of a gateway like this one, where `task` is that of a thread."""
+"""Key of an upstream id: the run id on a gateway like this one, where `task` is the id of a thread."""
 MAX_STEPS: Final = 50
-"""Steps of one run: some agents mark none as the last one. Chosen, not measured."""
+"""Maximum number of steps in one run, because some agents mark none as the last one. Chosen, not measured."""
 MAX_SECONDS: Final = 3600.0
+"""Maximum duration of one run."""
 FILE_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of one file."""
+"""Maximum size of one file, in bytes."""
 
 _OVER: Final = frozenset({404, 410, 500, 501})
-"""How a task is refused that takes no more turns: it is gone, or has no step left. What proxies say is not in it."""
+"""Statuses with which a server refuses a task that accepts no more turns: the task is gone, or has no step left.
+Statuses of proxies are not included."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Bounds:
-    """Of one run."""
+class _Limits:
+    """Limits of one run."""
 
     steps: int
     seconds: float
     file_limit: int
-    """Bytes."""
+    """Maximum size of one file, in bytes."""
 
 
 class Client(DrivenClient[HttpClient]):
-    """The agent of an AIEF server. `agent` is not told to it: one server is one agent.
+    """Client of an AIEF server's agent. `agent` is not sent, because one server has one agent.
 
-    `steps` says what a step is that is not the last one, where the server does not say it: `continue` has the next one
-    done at once, `ask` takes it for a question, whose answer is the input of the next step. `extension` = whether the
-    Babelgate extension is asked for, which other servers know nothing of.
+    `steps` decides what a step means that is not the last one, unless the server reports it. With `continue`, the next
+    step is requested at once. With `ask`, the step is a question, whose answer is the input of the next step.
+    `extension` is `on` if the Babelgate extension is requested, which other servers ignore.
     """
 
     def __init__(
@@ -71,145 +73,152 @@ class Client(DrivenClient[HttpClient]):
         **connection: Unpack[Connection],
     ) -> None:
         super().__init__(HttpClient(url, extended=extension == "on", **connection))
-        self._asks = steps == "ask"
-        self._bounds = _Bounds(max_steps, max_seconds, file_limit)
+        self._asks_by_default = steps == "ask"
+        self._limits = _Limits(max_steps, max_seconds, file_limit)
 
     def start(self, call: Invocation) -> UpstreamRun:
-        return _Run(self._http, StepReader(asks=self._asks, extended=self._http.extended), self._bounds, call)
+        """Return the run of this call."""
+        return _Run(
+            self._http, StepReader(asks=self._asks_by_default, extended=self._http.extended), self._limits, call
+        )
 
 
 class _Run(UpstreamRun):
-    """The steps of a task. Nothing can be cancelled."""
+    """The steps of a task. A step cannot be cancelled."""
 
-    def __init__(self, http: HttpClient, reader: StepReader, bounds: _Bounds, call: Invocation) -> None:
+    def __init__(self, http: HttpClient, reader: StepReader, limits: _Limits, call: Invocation) -> None:
         self._http = http
         self._reader = reader
-        self._bounds = bounds
+        self._limits = limits
         self._call = call
-        until = asyncio.get_running_loop().time() + bounds.seconds
-        self._task = Task(http, reader, until, bounds.file_limit)
-        self._told: StepEvents | None = None
-        """What the last step told."""
-        self._before = call.upstream.get(ACTIVATION)
-        """The last run that the server told of this task."""
+        until = asyncio.get_running_loop().time() + limits.seconds
+        self._task = Task(http, reader, until, limits.file_limit)
+        self._latest: StepEvents | None = None
+        """Events of the latest step."""
+        self._previous_run = call.upstream.get(ACTIVATION)
+        """The task's latest run that the server reported before this one."""
 
     async def stages(self) -> AsyncGenerator[Stage]:
-        """The first step is of the task that asked, of the one that this thread had, or of a new one. Before any event,
-        a call of the server has succeeded: a run that finds nobody can be given to another server.
+        """Yield the stages of the run. Its first step belongs to the task that asked, to the earlier task of this
+        thread, or to a new task. Before any event, one call of the server has succeeded, so that a run whose server is
+        unreachable can be given to another server.
 
-        A task is bound as the `task`, for answers, and only when it has come to its last step as the `context`, for the
-        next turn: of one that was left in its middle, the next step is not the next turn.
+        The task's id is stored as `task`, for answers. Only after its last step is it also stored as `context`, for the
+        next turn: in a task that was left before, the next step would not be the next turn.
         """
-        known = self._call.upstream.get("task" if self._call.answers else "context")
-        if self._call.answers and not known:
+        task_id = self._call.upstream.get("task" if self._call.answers else "context")
+        if self._call.answers and not task_id:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this task")
-        if known:
-            yield self._resume_task(known)
-        if self._told is None:
+        if task_id:
+            yield self._resume_task(task_id)
+        if self._latest is None:
             yield self._create_task()
         yield self._run_steps()
         yield self._end()
 
-    async def _resume_task(self, known: str) -> Stage:
-        """Its next step, if it takes any."""
+    async def _resume_task(self, task_id: str) -> Stage:
+        """Execute the next step of a known task, if it accepts one."""
         call, task = self._call, self._task
         past = await call.past()
-        await task.resume(known)
+        await task.resume(task_id)
         body = answer_body(call, past) if call.answers else turn_body(call)
-        body, told = self._extend(body, call.messages, past)
-        yield self._begin(known, told)
+        body, extended = self._extend(body, call.messages, past)
+        yield self._begin(task_id, extended)
         try:
             await task.upload(files_of(call))
-            self._told = await task.step(body, self._before)
+            self._latest = await task.step(body, self._previous_run)
         except FaultError as error:
             if call.answers or error.fault.details.get("status") not in _OVER:
                 raise
 
     async def _create_task(self) -> Stage:
+        """Create a task and execute its first step."""
         task = self._task
         body = task_body(self._call)
-        made = await task.create(body)
-        said = (*self._call.history, *self._call.messages)
-        first, told = self._extend(first_step_body(self._call, body, made.additional_input), said)
-        yield self._begin(made.task_id, told)
+        created = await task.create(body)
+        messages = (*self._call.history, *self._call.messages)
+        first, extended = self._extend(first_step_body(self._call, body, created.additional_input), messages)
+        yield self._begin(created.task_id, extended)
         await task.upload(files_of(self._call))
         try:
-            self._told = await task.step(first)
+            self._latest = await task.step(first)
         except FaultError as error:
-            if not {"fork", "state"} & set(told) or not is_refusal(error):
+            if not {"fork", "state"} & set(extended) or not is_refusal(error):
                 raise
             yield self._reader.note(Feature.FORK, NOT_FORKED)
             self._call = without_start(self._call)
-            first, _ = self._extend(first_step_body(self._call, body, made.additional_input), said)
-            self._told = await task.step(first)
+            first, _ = self._extend(first_step_body(self._call, body, created.additional_input), messages)
+            self._latest = await task.step(first)
 
     def _extend(
-        self, body: JsonObject, said: Sequence[Message], past: Sequence[Record] = ()
+        self, body: JsonObject, messages: Sequence[Message], past: Sequence[Record] = ()
     ) -> tuple[JsonObject, Collection[str]]:
-        """A step's body with what AIEF has no field for, and the names of that: of a server that speaks the
-        extension."""
+        """Return a step's body with the parts of the call that AIEF has no field for, and their names. The body is
+        unchanged unless the server supports the extension."""
         call = self._call
         if not self._http.answers_extended:
             return body, ()
-        told = encode_request(call, past, messages=said if call.answers or any(input_losses(call)) else ())
-        told |= self._start()
-        if not told:
+        request = encode_request(call, past, messages=messages if call.answers or any(input_losses(call)) else ())
+        request |= self._start()
+        if not request:
             return body, ()
-        if "messages" in told and not call.answers:  # whose data is no input beside them
+        if "messages" in request and not call.answers:  # the data is not part of the input of these messages
             body = {**body, "additional_input": call.data if isinstance(call.data, dict) else {}}
-        return {**body, "additional_input": {**(body.get("additional_input") or {}), URI: told}}, told.keys()
+        return {**body, "additional_input": {**(body.get("additional_input") or {}), URI: request}}, request.keys()
 
     def _start(self) -> JsonObject:
-        """Where a step starts. The text of a task says what was said before: of one that is to fork the messages are
-        told in its place, but not those with files, which are sent natively."""
+        """Return the state from which the step starts. The text of a task repeats the history. A forked run gets
+        messages instead of it, except those with files, which are uploaded."""
         call = self._call
         if call.answers:
             return {}
         start = encode_start(call, ACTIVATION)
         if "fork" not in start:
             return start
-        mine = encode_request(call, messages=call.input_messages)
-        return {**start, "messages": mine["messages"]} if "messages" in mine else encode_start(call)
+        own_messages = encode_request(call, messages=call.input_messages)
+        return {**start, "messages": own_messages["messages"]} if "messages" in own_messages else encode_start(call)
 
-    def _begin(self, task_id: str, told: Container[str]) -> Sequence[Event]:
-        losses = input_losses(self._call, told)
+    def _begin(self, task_id: str, extended: Container[str]) -> Sequence[Event]:
+        """Return the losses of the input, and the ids of the task."""
+        losses = input_losses(self._call, extended)
         lost = [event for feature, how in losses for event in self._reader.note(feature, how)]
         unbound = {"context": ""} if self._call.upstream.get("context") else {}
         return [*lost, UpstreamBound(protocol="aief", ids={"task": task_id, **unbound})]
 
     async def _run_steps(self) -> Stage:
-        """What the first step told, and all steps after it until the run stops."""
-        assert self._told is not None
-        told, count = self._told, 1
+        """Yield the events of the first step, and execute all steps after it until the run stops."""
+        assert self._latest is not None
+        step, count = self._latest, 1
         while True:
-            yield told.said
-            for artifact in told.artifacts:
+            yield step.said
+            for artifact in step.artifacts:
                 yield await self._task.fetch(artifact)
-            yield told.ended
+            yield step.ended
             if self._reader.stopped:
                 return
-            if count >= self._bounds.steps:
+            if count >= self._limits.steps:
                 words = f"The agent took {count} steps, and none of them was the last"
                 raise FaultError(FaultCode.AGENT_FAILED, words)
             count += 1
             try:
-                # OpenAPI v1, StepRequestBody: no member is required.
-                told = await self._task.step({})
+                # OpenAPI v1, StepRequestBody: no member is required
+                step = await self._task.step({})
             except FaultError as error:
-                # The Python SDK 1.0.2 raises ("No steps to execute") where none is left, and so answers 500.
+                # Without steps, the Python SDK 1.0.2 raises an error ("No steps to execute"), and so responds with 500.
                 if error.fault.details.get("status") != 500 or not await self._task.has_run_out():
                     raise
                 yield self._reader.run_out()
                 return
 
     async def _end(self) -> Stage:
+        """Yield the remaining files, and the end of the run."""
         if self._reader.records.active:
             bound = {ACTIVATION: self._reader.records.run_id or ""}
             yield (UpstreamBound(protocol="aief", ids=bound),)
         else:
-            unmentioned, noted = await self._task.list_unmentioned()
-            yield noted
-            for artifact in unmentioned:
+            unreported, losses = await self._task.list_unreported()
+            yield losses
+            for artifact in unreported:
                 yield await self._task.fetch(artifact)
         if self._reader.completed:
             yield (UpstreamBound(protocol="aief", ids={"context": self._task.id}),)
@@ -219,17 +228,17 @@ class _Run(UpstreamRun):
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
-    """The agent of an AIEF server: it is one if it lists tasks. How it is called and described, servers of v2 say;
-    `info.upstream_name` tells their own name of it. Raises agent_invalid."""
+    """Return the agent of an AIEF server, which is recognized by its list of tasks. Servers of v2 describe their agent;
+    `info.upstream_name` holds its own name. Raises agent_invalid."""
     client = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
-    listed = await client.get("/ap/v1/agent/tasks?current_page=1&page_size=1")
-    # OpenAPI v1, TaskListResponse.
-    if not isinstance(listed, list) and not (isinstance(listed, dict) and isinstance(listed.get("tasks"), list)):
+    tasks = await client.get("/ap/v1/agent/tasks?current_page=1&page_size=1")
+    # OpenAPI v1, TaskListResponse
+    if not isinstance(tasks, list) and not (isinstance(tasks, dict) and isinstance(tasks.get("tasks"), list)):
         raise FaultError(FaultCode.AGENT_INVALID, "The server does not list tasks as AIEF does")
     try:
-        # Of the unreleased v2 (branch v2 of the specification's repository, 2024-02-27).
-        told = await client.get("/ap/v2/agent/info")
+        # Endpoint of the unreleased v2 (branch v2 of the specification's repository, 2024-02-27)
+        description = await client.get("/ap/v2/agent/info")
     except FaultError:
-        told = None
+        description = None
     with blaming_the_agent():
-        return [decode_info(told)]
+        return [decode_info(description)]

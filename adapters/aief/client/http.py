@@ -1,4 +1,4 @@
-"""HTTP calls of an AIEF server."""
+"""HTTP calls to an AIEF server."""
 
 import asyncio
 import re
@@ -17,72 +17,85 @@ from babelgate.adapters.kit.extension import HEADER, START_HEADER, URI, is_named
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 
-WORDS_LIMIT: Final = 500
-"""Characters of what a server says in an error response."""
+MESSAGE_LIMIT: Final = 500
+"""Maximum length of a message from an error response, in characters."""
 
 _JSON: Final = {"Accept": "application/json"}
 _KNOWN: Final = re.compile(r"/ap/v1(/agent(/tasks)?)?$")
+"""Path that an operator may append to the URL of the server."""
 
 
 def root_of(url: str) -> str:
-    """What comes before `/ap/v1`: operators give the server, or as much of the path as they know."""
+    """Return the part of the URL before `/ap/v1`. Operators configure the server, or any part of the path."""
     return _KNOWN.sub("", url.rstrip("/"))
 
 
 class HttpClient(Calls):
+    """Client of an AIEF server."""
+
     answers_extended = False
-    """The server speaks the Babelgate extension, as its last answer says."""
+    """True if the server supports the Babelgate extension, according to its latest response."""
 
     def __init__(self, url: str, *, extended: bool = False, **connection: Unpack[Connection]) -> None:
         super().__init__(root_of(url), **connection)
         self.extended = extended
-        """The extension is asked for."""
+        """True if the extension is requested."""
         self._json = {**_JSON, HEADER: URI} if extended else _JSON
 
     async def get(
-        self, path: str, until: float | None = None, limit: int | None = None, *, start: int | None = None
+        self, path: str, deadline: float | None = None, limit: int | None = None, *, start: int | None = None
     ) -> Json:
-        """`start` = the seq after which a gateway like this one is to tell the records of a run."""
+        """Return the JSON of a path. `start` is the seq after which a gateway like this one sends the records of a
+        run."""
         headers = self._json if start is None else {**self._json, START_HEADER: str(start)}
-        async with _before(until), self.request("GET", path, headers) as response:
+        async with _time_limit(deadline), self.request("GET", path, headers) as response:
             self._note(response)
             return await self.json(response, limit)
 
     def _note(self, response: httpx.Response) -> None:
         self.answers_extended = self.extended and is_named(response.headers.get(HEADER))
 
-    async def post(self, path: str, body: JsonObject, until: float | None = None, *, start: int | None = None) -> Json:
-        # Its connection is not used again: the Python SDK's server hangs up after a step that failed.
+    async def post(
+        self, path: str, body: JsonObject, deadline: float | None = None, *, start: int | None = None
+    ) -> Json:
+        """Post JSON and return the JSON of the response."""
+        # The connection is not reused: the Python SDK's server closes it after a failed step.
         headers = {**self._json, "Connection": "close"}
         if start is not None:
             headers[START_HEADER] = str(start)
-        # Always with a body: the JavaScript SDK 1.0.5 answers 415 to none.
-        async with _before(until), self.request("POST", path, headers, body=to_json(body)) as response:
+        # Always with a body: the JavaScript SDK 1.0.5 responds with 415 otherwise.
+        async with _time_limit(deadline), self.request("POST", path, headers, body=to_json(body)) as response:
             self._note(response)
             return await self.json(response)
 
-    async def upload(self, path: str, name: str, content: bytes, media_type: str, until: float | None = None) -> Json:
-        # OpenAPI v1, uploadAgentTaskArtifacts.
+    async def upload(
+        self, path: str, name: str, content: bytes, media_type: str, deadline: float | None = None
+    ) -> Json:
+        """Upload a file."""
+        # OpenAPI v1, uploadAgentTaskArtifacts
         files = {"file": (name, content, media_type)}
-        async with _before(until), self.request("POST", path, _JSON, files=files) as response:
+        async with _time_limit(deadline), self.request("POST", path, _JSON, files=files) as response:
             return await self.json(response)
 
-    async def download(self, path: str, limit: int, until: float | None = None) -> bytes:
-        """Raises too_large."""
-        async with _before(until), self.request("GET", path, {**self._json, "Accept": "*/*"}) as response:
+    async def download(self, path: str, limit: int, deadline: float | None = None) -> bytes:
+        """Return the bytes of a file. Raises too_large."""
+        async with _time_limit(deadline), self.request("GET", path, {**self._json, "Accept": "*/*"}) as response:
             return await read_bytes(response, limit, FaultCode.TOO_LARGE)
 
     async def read_error_response(self, response: httpx.Response) -> FaultError:
+        """Return the fault of an error response."""
         status = response.status_code
-        told = f"The agent's server answered {status}"
-        words = "" if status in (401, 403) else await _words(response)
-        return response_error(Fault(code=fault_code(status), message=f"{told}: {words}" if words else told), response)
+        prefix = f"The agent's server answered {status}"
+        message = "" if status in (401, 403) else await _message(response)
+        return response_error(
+            Fault(code=fault_code(status), message=f"{prefix}: {message}" if message else prefix), response
+        )
 
 
 @asynccontextmanager
-async def _before(until: float | None) -> AsyncGenerator[None]:
-    """`until` = on the loop's clock."""
-    bound = asyncio.timeout_at(until)
+async def _time_limit(deadline: float | None) -> AsyncGenerator[None]:
+    """Limit a block to a deadline on the loop's clock. Raises agent_timeout."""
+    bound = asyncio.timeout_at(deadline)
     try:
         async with bound:
             yield
@@ -90,17 +103,17 @@ async def _before(until: float | None) -> AsyncGenerator[None]:
         raise FaultError(FaultCode.AGENT_TIMEOUT, "The agent took longer than its run may last") from error
 
 
-async def _words(response: httpx.Response) -> str:
-    """What it says of it: a `message` by the document, an `error` by the JavaScript SDK, a `detail` by the Python one.
-    A page is nobody's words."""
+async def _message(response: httpx.Response) -> str:
+    """Return the message of an error response: `message` in the document, `error` of the JavaScript SDK, or `detail` of
+    the Python SDK. Return an empty text for any other body, such as an HTML page."""
     try:
         answer = await read_answer(response, ERROR_RESPONSE_LIMIT)
     except FaultError:
         return ""
     if not isinstance(answer, dict):
         return ""
-    said = cast("dict[str, Any]", answer)
+    error = cast("dict[str, Any]", answer)
     for name in ("message", "error", "detail"):
-        if isinstance(said.get(name), str):
-            return " ".join(said[name].split())[:WORDS_LIMIT]
+        if isinstance(error.get(name), str):
+            return " ".join(error[name].split())[:MESSAGE_LIMIT]
     return ""

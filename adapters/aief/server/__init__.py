@@ -1,4 +1,4 @@
-"""AIEF's endpoints. An AIEF task is a thread of the hub, and its steps are the runs of one agent there."""
+"""AIEF's endpoints. An AIEF task is a thread of the hub, and its steps are the runs of one agent on that thread."""
 
 import asyncio
 import hashlib
@@ -73,17 +73,23 @@ __all__ = ("answer_fault", "routes")
 AnyRequest = Request[Any, Any, Any]
 
 _INT32: Final = 2**31 - 1
-_TURNS: Final = 4
-"""How often a POST of a step looks again at what there is to do, because somebody else did it first."""
+"""Largest number of a page, and largest page size."""
+_ATTEMPTS: Final = 4
+"""Maximum attempts of a POST to execute a step, while other requests change the task first."""
 _PAGE_MOST: Final = 1000
-_UNREAD: Final = Loss(feature=Feature.STEP.value, how="the agent was at work already and did not get this input")
+"""Maximum size of a page."""
+_INPUT_NOT_READ: Final = Loss(
+    feature=Feature.STEP.value, how="the agent was at work already and did not get this input"
+)
+"""Loss of a step whose run was already running, so that the agent did not get the input."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    """Return the routes of the protocol."""
     server = Server(hub)
     tasks = "/ap/v1/agent/tasks"
     return [
-        # Of the unreleased v2 (branch v2 of the specification's repository, 2024-02-27).
+        # Endpoints of the unreleased v2 (branch v2 of the specification's repository, 2024-02-27)
         get("/ap/versions")(server.get_versions),
         get("/ap/v2/agent/info")(server.get_info),
         get(tasks)(server.list_tasks),
@@ -100,36 +106,43 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
+    """Return a fault as a response of the protocol."""
     status, error = encode_fault(fault)
     return _json(error, fault_headers(fault), status)
 
 
 def _json(value: BaseModel, headers: Mapping[str, str] | None = None, status: int = 200) -> Response[Any]:
+    """Return a message as a response."""
     return json_response(value, headers, status=status)
 
 
 class Server(Handlers):
+    """Route handlers of the protocol."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        """One POST of a step at a time on a task; a lock lives as long as somebody holds or awaits it."""
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """Locks of the tasks, by owner and thread, so that each task executes one POST of a step at a time. A lock
+        exists while a request holds or awaits it."""
 
     # The agent
 
     def _agent(self, who: Caller) -> str:
-        """By its own name, however it was addressed."""
+        """Return the name of the addressed agent. Raises not_found."""
         name = who.need_agent()
         try:
             return self._hub.agent(name).name
         except FaultError as error:
             if error.fault.code is FaultCode.NOT_FOUND:
                 raise
-            return name  # broken for now: what it did is there still
+            return name  # the agent is temporarily broken, but its tasks still exist
 
     async def get_versions(self) -> Response[Any]:
+        """Return the supported versions."""
         return _json(w.Versions(versions=[VERSION]))
 
     async def get_info(self, request: AnyRequest) -> Response[Any]:
+        """Describe the agent."""
         who = caller(request)
         name = self._agent(who)
         info = next((info for info in self._hub.agents() if info.name == name), AgentInfo(name=name))
@@ -146,31 +159,34 @@ class Server(Handlers):
     # Tasks
 
     async def create_task(self, request: AnyRequest) -> Response[Any]:
+        """Create a task."""
         who = caller(request)
         agent = self._agent(who)
         body = await _body(request)
-        own = {"agent": agent, "input": body.input, "additional_input": body.additional_input or {}}
-        thread = await self._hub.create_thread(who.owner, ThreadChange(extra={"aief": own}))
+        task_input = {"agent": agent, "input": body.input, "additional_input": body.additional_input or {}}
+        thread = await self._hub.create_thread(who.owner, ThreadChange(extra={"aief": task_input}))
         view = await self._view(who, thread.thread_id, agent)
         headers = {"Babelgate-Thread": view.thread_id, **confirm(active=is_asked(request))}
         return _json(view.task_with_steps(), headers)
 
     async def list_tasks(self, request: AnyRequest) -> Response[Any]:
+        """List the agent's tasks."""
         who = caller(request)
         agent = self._agent(who)
         page, size = _page_and_size(request)
         where = ThreadFilter(agent=agent, protocol="aief")
-        # The newest first: clients read one page, and are after the tasks that they have just made.
-        found = await self._hub.reads.threads(who.owner, where, limit=size, offset=(page - 1) * size)
+        # Newest first: clients read one page, and look for the tasks that they have just created.
+        threads = await self._hub.reads.threads(who.owner, where, limit=size, offset=(page - 1) * size)
         total = await self._hub.reads.count_threads(who.owner, where)
         shell = w.TaskListResponse(tasks=[], pagination=page_of(total, page, size))
-        return await list_response(w.dump(shell), self._tasks(who, agent, found), name="tasks")
+        return await list_response(w.dump(shell), self._tasks(who, agent, threads), name="tasks")
 
     async def _tasks(self, who: Caller, agent: str, threads: Listed[ThreadView]) -> AsyncGenerator[bytes | LargeJson]:
-        async with aclosing(aiter(threads)) as found:
-            async for one in found:
+        """Yield the tasks of the threads. Threads that were deleted in the meantime are skipped."""
+        async with aclosing(aiter(threads)) as views:
+            async for thread_view in views:
                 try:
-                    view = await self._unchecked_view(who, one.thread.thread_id, agent)
+                    view = await self._unchecked_view(who, thread_view.thread.thread_id, agent)
                 except FaultError as error:
                     if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
                         raise
@@ -178,12 +194,13 @@ class Server(Handlers):
                 yield encode(view.task())
 
     async def get_task(self, request: AnyRequest) -> Response[Any]:
+        """Return a task with its steps."""
         view = await self._find(request)
         headers = {"Babelgate-Thread": view.thread_id, **confirm(active=is_asked(request))}
         return _json(view.task_with_steps(), headers)
 
     def _resolve_request(self, request: AnyRequest) -> tuple[Caller, str, str]:
-        """Who asks, and for which thread and agent."""
+        """Return the caller, the thread and the agent of a request."""
         who = caller(request)
         task_id: str = request.path_params["task_id"]
         if not is_uuid(task_id):
@@ -191,22 +208,26 @@ class Server(Handlers):
         return who, str(UUID(task_id)), self._agent(who)
 
     async def _find(self, request: AnyRequest) -> TaskView:
+        """Return the task of a request."""
         return await self._view(*self._resolve_request(request))
 
     async def _view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
-        with _of_task(thread_id):
+        """Return the agent's task on a thread. Raises not_found."""
+        with _as_missing_task(thread_id):
             view = await self._unchecked_view(who, thread_id, agent)
         if not view.is_visible:
             raise _not_found("task", thread_id)
         return view
 
     async def _unchecked_view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
+        """Return the agent's task on a thread, even if it is not visible to the agent's callers."""
         name = (TaskView, agent)
         return await self._hub.reads.snapshot(who.owner, thread_id, name, partial(TaskView, thread_id, agent))
 
     # Steps
 
     async def list_steps(self, request: AnyRequest) -> Response[Any]:
+        """List the steps of a task."""
         page, size = _page_and_size(request)
         view, places, total = await self._page_of_steps(request, (page - 1) * size, size)
         shell = w.TaskStepsListResponse(steps=[], pagination=page_of(total, page, size))
@@ -216,51 +237,65 @@ class Server(Handlers):
         )
 
     async def _page_of_steps(self, request: AnyRequest, first: int, size: int) -> tuple[TaskView, list[Place], int]:
-        """Their places, in a view that holds at least these, and how many steps there are. Where no agent marked any,
-        each run is one step, and only the runs of the page are read."""
+        """Return a view with the steps of a page, the places of these steps, and the total number of steps. If no agent
+        has marked steps, each run is one step, and only the runs of the page are read."""
         who, thread_id, agent = self._resolve_request(request)
-        with _of_task(thread_id):
+        with _as_missing_task(thread_id):
             runs = await self._hub.reads.run_page(who.owner, thread_id, agent, limit=size, offset=first)
         if runs is None or not runs.total:
             view = await self._view(who, thread_id, agent)
             places = view.places()
             return view, places[first : first + size], len(places)
         view = TaskView(thread_id, agent, runs.records)
-        coming = view.coming_places()
+        answer_places = view.answer_places()
         ahead = max(0, first - runs.total)
-        begun = [Place(run_id, run_id) for run_id in runs.run_ids]
-        return view, [*begun, *coming[ahead : ahead + size - len(begun)]], runs.total + len(coming)
+        run_places = [Place(run_id, run_id) for run_id in runs.run_ids]
+        return (
+            view,
+            [*run_places, *answer_places[ahead : ahead + size - len(run_places)]],
+            runs.total + len(answer_places),
+        )
 
     async def get_step(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Return a step. Raises not_found."""
         view = await self._find(request)
-        wanted: str = request.path_params["step_id"]
-        place = next((place for place in view.places() if place.step_id == wanted.lower()), None)
+        step_id: str = request.path_params["step_id"]
+        place = next((place for place in view.places() if place.step_id == step_id.lower()), None)
         if place is None:
-            # OpenAPI v1: 404. The Python SDK 1.0.2 answers the task's first step.
-            raise _not_found("step", wanted)
-        asked = _Activation.of(request)
-        return await self._step(self._resolve_request(request)[0], view, view.at(place), place.run_id, asked)
+            # OpenAPI v1: 404. The Python SDK 1.0.2 responds with the task's first step.
+            raise _not_found("step", step_id)
+        activation = _Activation.of(request)
+        return await self._step(self._resolve_request(request)[0], view, view.at(place), place.run_id, activation)
 
     async def _step(
-        self, who: Caller, view: TaskView, step: w.Step, run_id: str | None, asked: "_Activation | None", *more: Loss
+        self,
+        who: Caller,
+        view: TaskView,
+        step: w.Step,
+        run_id: str | None,
+        activation: "_Activation | None",
+        *more: Loss,
     ) -> Response[Any]:
-        """`run_id` = None for a step that was not begun. One that is queued has begun, although it shows as created."""
+        """Return a step. A step that was not begun has no `run_id`. A queued step has begun, although its status is
+        created."""
         if run_id is None:
-            return _json(step, {"Babelgate-Thread": view.thread_id, **confirm(active=asked is not None)})
-        if asked is not None:
-            beside = {**(step.additional_output or {}), URI: await self._records(who, view.thread_id, run_id, asked)}
+            return _json(step, {"Babelgate-Thread": view.thread_id, **confirm(active=activation is not None)})
+        if activation is not None:
+            output = {
+                **(step.additional_output or {}),
+                URI: await self._records(who, view.thread_id, run_id, activation),
+            }
             return _json(
-                step.model_copy(update={"additional_output": beside}),
+                step.model_copy(update={"additional_output": output}),
                 {**run_headers(view.task_of(run_id), run_id), **confirm(active=True)},
             )
         losses = (*view.losses(run_id), *more) if step.status == "completed" else more
         return _json(step, {**run_headers(view.task_of(run_id), run_id), **loss_header(losses)})
 
-    async def _records(self, who: Caller, thread_id: str, run_id: str, asked: "_Activation") -> JsonObject:
-        """What the run has said by now, after the record that was asked for, up to a bound."""
+    async def _records(self, who: Caller, thread_id: str, run_id: str, activation: "_Activation") -> JsonObject:
+        """Return the records of a run after the requested one, up to the limit of a slice."""
         page = Slice()
-        log = self._hub.reads.log(who.owner, Scope(thread_id, "run", run_id), asked.start, inline=True)
+        log = self._hub.reads.log(who.owner, Scope(thread_id, "run", run_id), activation.start, inline=True)
         async with aclosing(tell_states_whole(self._hub, who.owner, thread_id, log)) as batches:
             async for records in batches:
                 for record in records:
@@ -270,96 +305,97 @@ class Server(Handlers):
         return page.envelope(EncodedList)
 
     async def execute_step(self, request: AnyRequest) -> Response[Any]:
-        """Raises conflict."""
+        """Execute the next step of a task. Raises conflict."""
         body = await _body(request)
-        asked = _Activation.of(request, body)
+        activation = _Activation.of(request, body)
         who, thread_id, agent = self._resolve_request(request)
-        # OpenAPI v1 has no order for two POSTs of one task, and a step is executed while its caller waits.
-        turn = self._turns.setdefault((who.owner, thread_id), asyncio.Lock())
-        async with turn:
-            for _ in range(_TURNS):
+        # OpenAPI v1 does not order two POSTs of one task. A step is executed while its caller waits.
+        lock = self._locks.setdefault((who.owner, thread_id), asyncio.Lock())
+        async with lock:
+            for _ in range(_ATTEMPTS):
                 view = await self._view(who, thread_id, agent)
-                working = view.unfinished_step()
-                if working is not None:
-                    view = await self._wait_for_step(who, view, *working)
-                    if not view.is_over(*working):
-                        return await self._cut_short(who, view, *working, asked)
-                cut, says_nothing = view.cut_step(), _says_nothing(body, asked)
-                if cut is not None and says_nothing:
-                    return await self._reveal(who, view, cut, body, asked)
-                coming = view.next()
-                if coming.reveal is not None:
-                    run_id, _ = coming.reveal
-                    if asked is not None and not says_nothing and view.progress(run_id).ended:
-                        # Its records told the whole run, and what is said now is of the next one.
+                unfinished = view.unfinished_step()
+                if unfinished is not None:
+                    view = await self._wait_for_step(who, view, *unfinished)
+                    if not view.is_over(*unfinished):
+                        return await self._cut_short(who, view, *unfinished, activation)
+                cut_step, has_no_input = view.cut_step(), _has_no_input(body, activation)
+                if cut_step is not None and has_no_input:
+                    return await self._reveal(who, view, cut_step, body, activation)
+                next_step = view.next()
+                if next_step.reveal is not None:
+                    run_id, _ = next_step.reveal
+                    if activation is not None and not has_no_input and view.progress(run_id).ended:
+                        # The records have reported the whole run, so the new input is for the next run.
                         change = ThreadChange(extra={"aief": view.note(run_id, view.progress(run_id).steps)})
                         await self._hub.change_thread(who.owner, thread_id, change)
                         continue
-                    return await self._reveal(who, view, coming.reveal, body, asked)
+                    return await self._reveal(who, view, next_step.reveal, body, activation)
                 try:
-                    run_id = await self._begin(who, view, coming, body, asked)
+                    run_id = await self._begin(who, view, next_step, body, activation)
                 except FaultError as error:
                     if error.fault.code not in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED, FaultCode.CONFLICT):
                         raise
-                    continue  # somebody else did it, from another protocol
+                    continue  # another request did it, maybe in another protocol
                 view = await self._wait_for_step(who, view, run_id, 0)
                 if not view.is_over(run_id, 0):
-                    return await self._cut_short(who, view, run_id, 0, asked)
-                return await self._step(who, view, view.step(run_id, 0), run_id, asked)
+                    return await self._cut_short(who, view, run_id, 0, activation)
+                return await self._step(who, view, view.step(run_id, 0), run_id, activation)
         raise FaultError(FaultCode.CONFLICT, "Another request is changing this task: try again.")
 
     async def _reveal(
-        self, who: Caller, view: TaskView, step: tuple[str, int], body: w.RequestBody, asked: "_Activation | None"
+        self, who: Caller, view: TaskView, step: tuple[str, int], body: w.RequestBody, activation: "_Activation | None"
     ) -> Response[Any]:
-        """Show a step of a run that an earlier POST began. That it was asked for is committed first."""
+        """Return a further step of a run that an earlier POST began. First, the request for the step is committed."""
         run_id, number = step
         change = ThreadChange(extra={"aief": view.note(run_id, number + 1)})
         await self._hub.change_thread(who.owner, view.thread_id, change)
         view = await self._wait_for_step(who, view, run_id, number)
         if not view.is_over(run_id, number):
-            return await self._cut_short(who, view, run_id, number, asked)
-        unread = (_UNREAD,) if body.input or body.additional_input else ()
-        return await self._step(who, view, view.step(run_id, number), run_id, asked, *unread)
+            return await self._cut_short(who, view, run_id, number, activation)
+        losses = (_INPUT_NOT_READ,) if body.input or body.additional_input else ()
+        return await self._step(who, view, view.step(run_id, number), run_id, activation, *losses)
 
     async def _cut_short(
-        self, who: Caller, view: TaskView, run_id: str, number: int, asked: "_Activation | None"
+        self, who: Caller, view: TaskView, run_id: str, number: int, activation: "_Activation | None"
     ) -> Response[Any]:
-        """The gateway is being stopped: the step as it is. It may be over when its caller comes back: the next POST is
-        told so first, and begins no turn that nobody asked for."""
+        """Return an unfinished step, because the gateway is shutting down. The step may be over when its caller
+        returns. The next POST then returns this step first, and starts no unrequested turn."""
         change = ThreadChange(extra={"aief": view.note(run_id, number + 1, cut=True)})
         await self._hub.change_thread(who.owner, view.thread_id, change)
-        return await self._step(who, view, view.step(run_id, number), run_id, asked)
+        return await self._step(who, view, view.step(run_id, number), run_id, activation)
 
     async def _begin(
-        self, who: Caller, view: TaskView, coming: Next, body: w.RequestBody, asked: "_Activation | None"
+        self, who: Caller, view: TaskView, next_step: Next, body: w.RequestBody, activation: "_Activation | None"
     ) -> str:
-        """Start the run of a step; returns its id."""
-        extension = ExtensionRequest() if asked is None else asked.extension
-        if coming.answer is not None:
-            return await self._answer(who, view, coming.answer, body, extension)
-        given = _StepInput(*((None, {}) if coming.run_id is None else view.input()), body)
-        more = given.data
-        kept = more.pop(URI, None)  # of the task, whose first step this is
-        if kept is not None and asked is None:
-            extension = decode_request(kept)
-        said = given_messages(extension)
+        """Start the run of a step, and return its id."""
+        extension = ExtensionRequest() if activation is None else activation.extension
+        if next_step.answer is not None:
+            return await self._answer(who, view, next_step.answer, body, extension)
+        step_input = _StepInput(*((None, {}) if next_step.run_id is None else view.input()), body)
+        more = step_input.data
+        task_extension = more.pop(URI, None)  # sent with the task, whose first step this is
+        if task_extension is not None and activation is None:
+            extension = decode_request(task_extension)
+        messages = given_messages(extension)
         last = view.last_task
         submission = Submission(
             agent=view.agent,
             protocol="aief",
             version=VERSION,
             input=RunInput(
-                messages=with_uploads(extension, said or (decode_input(given.text),)),
+                messages=with_uploads(extension, messages or (decode_input(step_input.text),)),
                 uploaded=len(extension.uploads),
                 data=more or None,
                 config=given_config(extension),
                 metadata=extension.metadata or {},
                 headers=who.headers,
-                # Messages of the extension say all of the input: no server behind is told the texts in their place.
-                extra=_input_extra(given.shown, more) if said else given.extra,
+                # Messages of the extension hold the whole input, so the texts are not sent to an AIEF server behind the
+                # gateway.
+                extra=_input_extra(step_input.shown, more) if messages else step_input.extra,
             ),
             thread_id=view.thread_id,
-            run_id=coming.run_id,
+            run_id=next_step.run_id,
             continues=last.task_id if last is not None and last.is_terminal else None,
             if_missing="reject",
         )
@@ -368,30 +404,33 @@ class Server(Handlers):
     async def _answer(
         self, who: Caller, view: TaskView, task: Task, body: w.RequestBody, extension: ExtensionRequest
     ) -> str:
+        """Submit the answers to a task's questions, and return the id of the run that continues."""
         extension.start.check_absent()
-        asked = view.fold.open_interrupts(task.task_id)
-        value, message = decode_answer(body, asked[0].answer_schema if asked else None)
-        given = RunInput(
+        questions = view.fold.open_interrupts(task.task_id)
+        value, message = decode_answer(body, questions[0].answer_schema if questions else None)
+        run_input = RunInput(
             messages=answer_messages(extension, message),
             config=given_config(extension),
             headers=who.headers,
             extra=_input_extra(body.input, body.additional_input or {}),
         )
-        answers = Answers(task_id=task.task_id, bare=value, protocol="aief", input=given)
+        answers = Answers(task_id=task.task_id, bare=value, protocol="aief", input=run_input)
         if extension.declined:
             values: dict[str, Json] = dict.fromkeys(extension.declined)
-            said = RunInput(headers=who.headers) if extension.answered else given
-            refused = Answers(task_id=task.task_id, values=values, action="decline", protocol="aief", input=said)
-            receipt = await self._hub.answer(who.owner, refused)
+            decline_input = RunInput(headers=who.headers) if extension.answered else run_input
+            declined = Answers(
+                task_id=task.task_id, values=values, action="decline", protocol="aief", input=decline_input
+            )
+            receipt = await self._hub.answer(who.owner, declined)
             if not extension.answered:
                 return receipt.run_id
         if extension.answered:
-            answers = Answers(task_id=task.task_id, values=extension.answered, protocol="aief", input=given)
+            answers = Answers(task_id=task.task_id, values=extension.answered, protocol="aief", input=run_input)
         return (await self._hub.answer(who.owner, answers)).run_id
 
     async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:
-        """The task when a step of it is over; before that only if the gateway stops. What is said meanwhile is not
-        kept: the task is read when all of it is there."""
+        """Return the task when one of its steps is over, or when the gateway shuts down. Records that arrive meanwhile
+        are not held: the task is read again at the end."""
         progress = view.progress(run_id)
         async with aclosing(self._hub.reads.follow(who.owner, Scope(view.thread_id), view.seq)) as batches:
             while not progress.is_over(number):
@@ -408,52 +447,54 @@ class Server(Handlers):
     # Artifacts
 
     async def list_artifacts(self, request: AnyRequest) -> Response[Any]:
+        """List the artifacts of a task."""
         page, size = _page_and_size(request)
         view = await self._find(request)
         artifacts = view.current_artifacts()
         shell = w.TaskArtifactsListResponse(artifacts=[], pagination=page_of(len(artifacts), page, size))
-        shown = (encode(encode_artifact(one)) for one in artifacts[(page - 1) * size : page * size])
+        encoded = (encode(encode_artifact(artifact)) for artifact in artifacts[(page - 1) * size : page * size])
         return await list_response(
             w.dump(shell),
-            each(shown),
+            each(encoded),
             name="artifacts",
             headers={"Babelgate-Thread": view.thread_id, **confirm(active=is_asked(request))},
         )
 
     async def upload_artifact(self, request: AnyRequest) -> Response[Any]:
+        """Store an uploaded file."""
         view = await self._find(request)
         key = decode_key(request.headers.get("idempotency-key"))
         raw = await read_bytes(request)
         upload = await aside(partial(decode_upload, request.headers.get("content-type", ""), raw))
-        kept = await self._hub.upload(caller(request).owner, view.thread_id, upload.file, upload.folder, key=key)
-        return _json(encode_artifact(kept), {"Babelgate-Thread": view.thread_id})
+        artifact = await self._hub.upload(caller(request).owner, view.thread_id, upload.file, upload.folder, key=key)
+        return _json(encode_artifact(artifact), {"Babelgate-Thread": view.thread_id})
 
     async def download_artifact(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Return the file of an artifact. Raises not_found."""
         who = caller(request)
         view = await self._find(request)
-        wanted: str = request.path_params["artifact_id"]
-        artifact = view.artifact(wanted)
-        if artifact is None and is_asked(request):  # whose records name files by their hash
-            return await answer_file(self._hub, request, wanted)
+        artifact_id: str = request.path_params["artifact_id"]
+        artifact = view.artifact(artifact_id)
+        if artifact is None and is_asked(request):  # a record of the extension may reference the file by its hash
+            return await answer_file(self._hub, request, artifact_id)
         if artifact is None:
-            raise _not_found("artifact", wanted)
+            raise _not_found("artifact", artifact_id)
         headers = {
             "Content-Disposition": disposition(encode_artifact(artifact).file_name),
-            # Its type is the agent's word: shown as a page it would speak in the gateway's name.
+            # The agent chose the media type: as a page, the file could speak for the gateway.
             "X-Content-Type-Options": "nosniff",
             "Babelgate-Thread": view.thread_id,
         }
-        kept = list(contents(artifact))
-        if len(kept) == 1 and isinstance(kept[0], str):
-            found, pieces = await self._hub.reads.file_pieces(who.owner, kept[0])
-            headers |= {"ETag": f'"{kept[0]}"', "Content-Length": str(found.size)}
-            # OpenAPI v1, downloadAgentTaskArtifact: no other type.
+        chunks = list(contents(artifact))
+        if len(chunks) == 1 and isinstance(chunks[0], str):
+            stored, pieces = await self._hub.reads.file_pieces(who.owner, chunks[0])
+            headers |= {"ETag": f'"{chunks[0]}"', "Content-Length": str(stored.size)}
+            # OpenAPI v1, downloadAgentTaskArtifact: the only documented type
             return Pieces(pieces, headers, media_type="application/octet-stream")
         data = b"".join(
             [
                 each if isinstance(each, bytes) else (await self._hub.reads.file(who.owner, each)).inline or b""
-                for each in kept
+                for each in chunks
             ]
         )
         headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()}"'
@@ -462,19 +503,19 @@ class Server(Handlers):
 
 @dataclass(frozen=True, slots=True)
 class _Activation:
-    """A request that activates the Babelgate extension."""
+    """Activation of the Babelgate extension by a request."""
 
     extension: ExtensionRequest
     start: int = 0
-    """The seq after which the records of the run are told."""
+    """Seq after which the records of the run are sent."""
 
     @classmethod
     def of(cls, request: AnyRequest, body: w.RequestBody | None = None) -> "_Activation | None":
-        """None where the extension is not active; what the body says by it is taken out, and activates it. Raises
-        invalid."""
-        given = (body.additional_input if body is not None else None) or {}
-        if URI in given:
-            extension = decode_request(given.pop(URI))
+        """Return None if the extension is not active. A member of the body also activates it, and is removed from the
+        body. Raises invalid."""
+        input_object = (body.additional_input if body is not None else None) or {}
+        if URI in input_object:
+            extension = decode_request(input_object.pop(URI))
         elif is_asked(request):
             extension = ExtensionRequest()
         else:
@@ -486,81 +527,85 @@ class _Activation:
 
 
 async def _body(request: AnyRequest) -> w.RequestBody:
+    """Return the body of a request. Raises invalid, too_large."""
     body = await read_json(request)
-    # `curl -X POST …/steps` without a body, JSON without a Content-Type (which the JavaScript SDK 1.0.5 answers 415),
-    # and agbenchmark 0.0.10's Content-Type without a body.
+    # Accepted are no body at all (`curl -X POST …/steps`), JSON without a Content-Type (the JavaScript SDK 1.0.5
+    # responds with 415), and a Content-Type without a body (agbenchmark 0.0.10).
     return w.RequestBody() if body is ABSENT else validate(w.RequestBody, body)
 
 
 class _StepInput:
-    """Input of a step, together with that of the task if it is the task's first step.
+    """Input of a step, combined with the task's input if it is the task's first step.
 
-    `task_text`, `task_data`: input and additional_input of the task; None and {} for later steps. Many clients send the
-    task's input again, or only a "y": the agent gets the task's input once.
+    `task_text` and `task_data` are the task's input and additional_input; None and {} for later steps. Many clients
+    repeat the task's input, or send only "y": the agent gets the task's input once.
     """
 
     def __init__(self, task_text: str | None, task_data: JsonObject, body: w.RequestBody) -> None:
-        own = body.additional_input or {}
-        self.data: JsonObject = {**task_data, **own}
+        step_data = body.additional_input or {}
+        self.data: JsonObject = {**task_data, **step_data}
         """Object that the agent gets."""
         self.shown = task_text if body.input is None else body.input
         """Input that the step shows."""
         self.text = self.shown
         """Text that the agent gets."""
         self._first: JsonObject | None = None
-        said = (self.shown or "").strip()
+        step_text = (self.shown or "").strip()
         if not task_text:
-            adds = False
-        elif not said or is_go_ahead(said) or said == task_text.strip():
-            self.text, adds = task_text, False
+            is_combined = False
+        elif not step_text or is_go_ahead(step_text) or step_text == task_text.strip():
+            self.text, is_combined = task_text, False
         else:
-            self.text, adds = f"{task_text}\n\n{self.shown}", True
-        if adds or (own and (task_text or task_data)):
+            self.text, is_combined = f"{task_text}\n\n{self.shown}", True
+        if is_combined or (step_data and (task_text or task_data)):
             task = {name: value for name, value in task_data.items() if name != URI}
-            step = {"input": self.shown if adds else None, "additional_input": own}
+            step = {"input": self.shown if is_combined else None, "additional_input": step_data}
             self._first = {"task": {"input": task_text, "additional_input": task}, "step": step}
 
     @property
     def extra(self) -> dict[str, Any]:
-        """Both inputs apart, for a step that shows its own and for an AIEF server behind."""
+        """Both inputs separately, for a step that shows its own, and for an AIEF server behind the gateway."""
         extra = _input_extra(self.shown, self.data)
         return extra if self._first is None else {"aief": {**extra["aief"], "first": self._first}}
 
 
 def _input_extra(text: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Kept on the run as the caller gave it; that it is there marks a run whose steps are revealed one by one."""
+    """Return the caller's input for storage in the run. It also marks a run whose steps are revealed one by one."""
     return {"aief": {"input": text, "additional_input": dict(more)}}
 
 
 @contextmanager
-def _of_task(thread_id: str) -> Generator[None]:
-    """What is not found is the task."""
+def _as_missing_task(thread_id: str) -> Generator[None]:
+    """Report a not_found fault of the block as a missing task."""
     try:
         yield
     except FaultError as error:
         raise _not_found("task", thread_id) if error.fault.code is FaultCode.NOT_FOUND else error from error
 
 
-def _says_nothing(body: w.RequestBody, asked: _Activation | None) -> bool:
-    if asked is not None and asked.extension != ExtensionRequest():
+def _has_no_input(body: w.RequestBody, activation: _Activation | None) -> bool:
+    """Return True if the request has no input for the agent."""
+    if activation is not None and activation.extension != ExtensionRequest():
         return False
     return not body.additional_input and (not body.input or is_go_ahead(body.input))
 
 
-def _not_found(what: str, wanted: str) -> FaultError:
-    return FaultError(FaultCode.NOT_FOUND, f"{what.capitalize()} with {wanted[:100]} not found.")
+def _not_found(what: str, wire_id: str) -> FaultError:
+    return FaultError(FaultCode.NOT_FOUND, f"{what.capitalize()} with {wire_id[:100]} not found.")
 
 
 def _page_and_size(request: AnyRequest) -> tuple[int, int]:
+    """Return the requested page and its size. Raises invalid."""
     page, size = _number(request, "current_page", 1), _number(request, "page_size", PAGE_SIZE)
-    # Not refused: OpenAPI v1 names a least page_size and no largest.
+    # Larger sizes are not refused: OpenAPI v1 has a minimum page_size, but no maximum.
     return page, min(size, _PAGE_MOST)
 
 
-def _number(request: AnyRequest, name: str, otherwise: int) -> int:
+def _number(request: AnyRequest, name: str, default: int) -> int:
+    """Return a positive number from the query. Raises invalid."""
     text = request.query_params.get(name)
     if text is None:
-        return otherwise
+        return default
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= _INT32):
         words = f"It must be an integer from 1 to {_INT32}."
         errors = [{"field": name, "description": words}]

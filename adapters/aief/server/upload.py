@@ -6,33 +6,37 @@ from email.message import Message as Headers
 from typing import Final
 from urllib.parse import unquote
 
-# Litestar's own parser of the same bodies; here what is in them never touches a disk on its way.
+# Litestar's own multipart parser, but here the content is never written to disk.
 from multipart import MultipartError, MultipartSegment, PushMultipartParser
 
 from babelgate.adapters.aief.codec import clean_folder, clean_name
 from babelgate.canonical import FaultCode, FaultError, FilePart
 
 _FIELDS: Final = 16
-"""More parts than the protocol has a name for."""
+"""Maximum number of parts: more than the protocol has names."""
 _TYPE_LENGTH: Final = 1024
-"""Characters of a Content-Type: the time to parse one grows with the square of its length."""
+"""Maximum length of a Content-Type, in characters: parsing time grows with the square of the length."""
 _KEY: Final = 255
-"""Characters of an Idempotency-Key. Chosen, not measured."""
+"""Maximum length of an Idempotency-Key, in characters. Chosen, not measured."""
 _FIELD_BYTES: Final = 64 * 1024
+"""Maximum size of a field that is not a file, in bytes."""
 _BOUNDARY: Final = 70
-"""Characters (RFC 2046, 5.1.1)."""
+"""Maximum length of a boundary, in characters (RFC 2046, section 5.1.1)."""
 _PIECE: Final = 64 * 1024
-"""Bytes that are parsed at once, so that whoever waits for the interpreter gets it in between."""
+"""Bytes that are parsed in one step, so that other threads get the interpreter lock in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
+    """An uploaded file, and the folder to which it belongs."""
+
     file: FilePart
     folder: str | None
 
 
 def decode_key(header: str | None) -> str | None:
-    """Of `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header-07, 2.1), quoted or not. Raises invalid."""
+    """Return the key of an `Idempotency-Key` header (draft-ietf-httpapi-idempotency-key-header-07, section 2.1), quoted
+    or not. Raises invalid."""
     key = None if header is None else header.strip().removeprefix('"').removesuffix('"')
     if key is not None and not (0 < len(key) <= _KEY and key.isascii() and key.isprintable()):
         raise _invalid(f"An Idempotency-Key has 1 to {_KEY} printable characters of ASCII.")
@@ -40,7 +44,7 @@ def decode_key(header: str | None) -> str | None:
 
 
 def decode_upload(content_type: str, raw: bytes) -> Upload:
-    """Takes a while for a large body, in small steps. Raises invalid."""
+    """Return the file of a form. A large body takes a while, in small steps. Raises invalid."""
     header = Headers()
     header["content-type"] = content_type[:_TYPE_LENGTH]
     boundary = header.get_boundary()
@@ -67,7 +71,8 @@ def decode_upload(content_type: str, raw: bytes) -> Upload:
 
 
 def _segments(boundary: str, raw: bytes) -> list[tuple[MultipartSegment, bytes]]:
-    found: list[tuple[MultipartSegment, bytes]] = []
+    """Return the parts of a form and their contents. Raises invalid."""
+    segments: list[tuple[MultipartSegment, bytes]] = []
     content: list[bytes] = []
     segment: MultipartSegment | None = None
     pieces = (raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE))
@@ -79,14 +84,14 @@ def _segments(boundary: str, raw: bytes) -> list[tuple[MultipartSegment, bytes]]
                 elif event is not None:
                     content.append(bytes(event))
                 elif segment is not None:
-                    found.append((segment, b"".join(content)))
+                    segments.append((segment, b"".join(content)))
     except (MultipartError, UnicodeError) as error:
         raise _invalid("The body is not complete multipart/form-data.") from error
-    return found
+    return segments
 
 
 def _name(segment: MultipartSegment) -> str | None:
-    """Some clients give names beyond ASCII in the form that RFC 7578 forbids, and in no other."""
+    """Return the name of a file. Some clients send names beyond ASCII only in the form that RFC 7578 forbids."""
     if segment.filename is not None:
         return segment.filename
     header = next((value for name, value in segment.headerlist if name == "Content-Disposition"), "")
@@ -95,6 +100,7 @@ def _name(segment: MultipartSegment) -> str | None:
 
 
 def _is_plain(media_type: str | None) -> bool:
+    """Return True if a media type can be part of a header."""
     return media_type is not None and len(media_type) <= 200 and media_type.isascii() and media_type.isprintable()
 
 

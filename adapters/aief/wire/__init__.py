@@ -1,1 +1,1 @@
-"""The types of AIEF's messages, as they are written and as they are read."""
+"""Messages of AIEF, as the gateway writes them and as it reads them."""

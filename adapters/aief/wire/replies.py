@@ -1,5 +1,5 @@
-"""What other servers answer: the wire types as they are read. Only what is needed must be there, because no two servers
-of this protocol answer alike."""
+"""Responses of other servers. Only the necessary members are required, because the servers of this protocol differ
+widely."""
 
 from typing import Annotated, Any
 
@@ -13,6 +13,8 @@ class _Reply(BaseModel):
 
 
 class Artifact(_Reply):
+    """An artifact of a task."""
+
     artifact_id: Id
     file_name: str | None = None
     relative_path: str | None = None
@@ -20,12 +22,16 @@ class Artifact(_Reply):
 
 
 class Task(_Reply):
+    """A task."""
+
     task_id: Id
     # null, {} or the object: the Python SDK 1.0.2 drops its members.
     additional_input: Any = None
 
 
 class Step(_Reply):
+    """A step of a task."""
+
     step_id: str | None = None
     status: str | None = None
     is_last: bool | None = None
@@ -36,7 +42,7 @@ class Step(_Reply):
 
 
 class AgentInfo(_Reply):
-    """GET /ap/v2/agent/info of the unreleased v2."""
+    """Agent description: GET /ap/v2/agent/info of the unreleased v2."""
 
     name: str
     version: str | None = None

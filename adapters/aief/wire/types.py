@@ -1,6 +1,6 @@
-"""The wire types of AIEF's Agent Protocol: OpenAPI v1, with the fields that the servers and clients around it add.
+"""Messages of AIEF's Agent Protocol: OpenAPI v1, with the members that its servers and clients add.
 
-Names are verbatim. What the document calls nullable is written as null, everything else is always there.
+Names are verbatim. Members that the document calls nullable are written as null, and all others are always present.
 """
 
 from typing import Any, Final, Literal
@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 SPEC: Final = "https://github.com/agi-inc/agent-protocol/blob/1191f6c/schemas/openapi.yml"
-"""What comments call OpenAPI v1."""
+"""The document that comments cite as OpenAPI v1."""
 
 STEP: Final = "step"
-"""The name of a `Native` event: members of another server's step that the document does not have."""
+"""Name of a `Native` event with the undocumented members of another server's step."""
 
 Status = Literal["created", "running", "completed"]
 Object = dict[str, Any]
@@ -22,15 +22,16 @@ class _Wire(BaseModel):
 
 
 def dump(value: BaseModel) -> bytes:
+    """Return the JSON of a message."""
     return value.model_dump_json().encode()
 
 
 class RequestBody(_Wire):
-    """TaskRequestBody and StepRequestBody, which are alike."""
+    """TaskRequestBody and StepRequestBody, which have the same members."""
 
     input: str | None = None
     additional_input: Object | None = None
-    """The document has no null here; clients send it."""
+    """The additional object. The document does not allow null, but clients send it."""
 
 
 class Artifact(_Wire):
@@ -39,7 +40,7 @@ class Artifact(_Wire):
     file_name: str
     relative_path: str | None = None
     created_at: str
-    """Not in the document, and without it agbenchmark refuses the artifact."""
+    """Time of creation. The document does not have it, but agbenchmark refuses an artifact without it."""
 
 
 class Task(_Wire):
@@ -65,9 +66,9 @@ class Step(_Wire):
 
 
 class TaskWithSteps(Task):
-    """A task that is asked for alone. The document has no `steps`, its pages and the Python SDK have."""
+    """A task that was requested alone. The document has no `steps`, but its pages and the Python SDK do."""
 
-    # Not in lists of tasks: there the Python SDK 1.0.2 has none, too.
+    # Not in lists of tasks: the Python SDK 1.0.2 omits it there, too.
     steps: list[Step] = Field(default_factory=list[Step])
 
 
@@ -102,12 +103,12 @@ class Versions(_Wire):
 
 
 class AgentInfo(_Wire):
-    """GET /ap/v2/agent/info of the unreleased v2."""
+    """Agent description: GET /ap/v2/agent/info of the unreleased v2."""
 
     name: str
     protocol: int
     version: str
-    # Required in v2, with the type and the default of each.
+    # Required in v2, with the type and the default of each option.
     config_options: Object = Field(default_factory=dict)
     description: str = ""
     url: str

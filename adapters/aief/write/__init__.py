@@ -1,1 +1,1 @@
-"""Records of a thread → what AIEF callers see."""
+"""Records of a thread → the messages that AIEF callers receive."""

@@ -1,1 +1,1 @@
-"""What the clients of all protocols share."""
+"""Code that the clients of all protocols share."""

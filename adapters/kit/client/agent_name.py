@@ -1,22 +1,24 @@
-"""Names of agents (`babelgate.canonical.agent.AGENT_NAME`) from what other servers call them."""
+"""Conversion of other servers' agent names into names that the gateway accepts
+(`babelgate.canonical.agent.AGENT_NAME`)."""
 
 import re
 from collections.abc import Container
 from typing import Final
 
 _LENGTH: Final = 63
+"""Maximum length of a name, in characters."""
 
 
 def legal_name(text: str) -> str:
-    """A name that is like `text`."""
+    """Return a valid name that resembles `text`."""
     return re.sub(r"[^-a-z0-9_.]+", "-", text.lower()).strip("-_.")[:_LENGTH].rstrip("-_.") or "agent"
 
 
-def free_name(text: str, taken: Container[str]) -> str:
-    """A name that is like `text` and that no other agent of the server has."""
-    name = found = legal_name(text)
+def free_name(text: str, used_names: Container[str]) -> str:
+    """Return a valid name that resembles `text` and is not in `used_names`."""
+    name = candidate = legal_name(text)
     number = 1
-    while found in taken:
+    while candidate in used_names:
         number += 1
-        found = f"{name[: _LENGTH - 4].rstrip('-_.')}-{number}"
-    return found
+        candidate = f"{name[: _LENGTH - 4].rstrip('-_.')}-{number}"
+    return candidate

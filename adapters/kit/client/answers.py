@@ -1,8 +1,8 @@
-"""Response parsing with limits (decompression bombs): bytes, inflated within bounds, size, and JSON under the rules for
-bodies. All that servers answer comes in here.
+"""Parsing of upstream responses with limits (against decompression bombs): decompressed size, total size, and JSON
+under the same rules as request bodies. Every response of an agent's server passes through this module.
 
-A server is not trusted with the gateway's memory or time: one answer, or one event of a stream, is so many bytes and so
-many values, and what is larger is a fault of the agent's.
+A server is not trusted with the gateway's memory or time. A response, or an event of a stream, that exceeds the limits
+on bytes or values is a fault of the agent.
 """
 
 import asyncio
@@ -19,26 +19,29 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of one answer, and of one event of a stream."""
+"""Maximum size of one response, and of one event of a stream, in bytes."""
 LISTING_LIMIT: Final = 4 * 1024 * 1024
-"""Bytes of an answer that describes or lists what a server has: several of them are asked for at once."""
+"""Maximum size of a response that describes or lists a server's agents, in bytes. Several of these are requested
+concurrently."""
 ANSWER_VALUES: Final = 500_000
-"""Values in it. More than a request may have: a server lists all events of a run at once."""
+"""Maximum number of JSON values in a response. It is higher than for a request, because a server lists all events of a
+run in one response."""
 ERROR_RESPONSE_LIMIT: Final = 64 * 1024
-"""Bytes of an error response."""
+"""Maximum size of an error response, in bytes."""
 
 EXCERPT: Final = "babelgate.excerpt"
-"""Extension of a response: how the body of an error response begins, as far as it was read."""
+"""Key of a response extension: the first bytes of an error response's body, as far as they were read."""
 _EXCERPT_LENGTH: Final = 4096
+"""Maximum length of that excerpt, in bytes."""
 
 _PIECE: Final = 256 * 1024
-"""Bytes that are inflated at once: a kilobyte can be a megabyte, and of other encodings a gigabyte."""
+"""Maximum bytes per decompression step: 1 KiB of gzip can hold 1 MiB, and other encodings can hold 1 GiB."""
 _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-"""Content encodings that are understood, although none is asked for, as `wbits` of zlib."""
+"""Supported content encodings, as `wbits` of zlib. The gateway requests none, but servers may use them."""
 
 
 async def pieces(response: httpx.Response) -> AsyncGenerator[bytes]:
-    """The body as it comes, without its content encoding. Raises agent_invalid for one that cannot be taken off."""
+    """Yield the body in chunks, decompressed. Raises agent_invalid if it cannot be decompressed."""
     codings = content_codings(response.headers.get("content-encoding", ""))
     if not codings:
         async for chunk in response.aiter_raw():
@@ -61,34 +64,34 @@ async def pieces(response: httpx.Response) -> AsyncGenerator[bytes]:
             chunk = inflating.unconsumed_tail
             if piece:
                 yield piece
-                await asyncio.sleep(0)  # others come in between: what one chunk holds may take seconds
+                await asyncio.sleep(0)  # other tasks run in between: decompressing one chunk may take seconds
 
 
 async def read_bytes(
     response: httpx.Response, limit: int = ANSWER_LIMIT, code: FaultCode = FaultCode.AGENT_INVALID
 ) -> bytes:
-    """The whole body. Raises `code` as soon as it is longer than `limit`."""
-    found = bytearray()  # not a list: the pieces may be of one byte each
+    """Return the whole body. Raises `code` as soon as it is longer than `limit`."""
+    body = bytearray()  # not a list, because a chunk may be a single byte
     try:
-        async with aclosing(pieces(response)) as coming:
-            async for piece in coming:
-                if len(found) + len(piece) > limit:
-                    found += piece[:_EXCERPT_LENGTH]
+        async with aclosing(pieces(response)) as chunks:
+            async for piece in chunks:
+                if len(body) + len(piece) > limit:
+                    body += piece[:_EXCERPT_LENGTH]
                     raise FaultError(code, f"The agent's server answered with more than {limit} bytes")
-                found += piece
+                body += piece
     finally:
         if response.status_code >= 300:
-            response.extensions[EXCERPT] = bytes(found[:_EXCERPT_LENGTH])
-    return bytes(found)
+            response.extensions[EXCERPT] = bytes(body[:_EXCERPT_LENGTH])
+    return bytes(body)
 
 
 async def read_answer(response: httpx.Response, limit: int = ANSWER_LIMIT) -> Json:
-    """The whole body as JSON. Raises agent_invalid."""
+    """Return the whole body as JSON. Raises agent_invalid."""
     return await parse_whole(await read_bytes(response, limit))
 
 
 async def parse_whole(raw: bytes) -> Json:
-    """A whole answer as JSON. Raises agent_invalid."""
+    """Parse the body of a whole response as JSON. Raises agent_invalid."""
     try:
         return await parse(raw, ANSWER_VALUES)
     except FaultError as error:
@@ -99,7 +102,7 @@ async def parse_whole(raw: bytes) -> Json:
 
 
 async def parse_answer(raw: bytes) -> Json:
-    """One event of a stream as JSON. Raises agent_invalid."""
+    """Parse one event of a stream as JSON. Raises agent_invalid."""
     try:
         return await parse(raw, ANSWER_VALUES)
     except FaultError as error:

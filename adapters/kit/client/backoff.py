@@ -1,4 +1,4 @@
-"""Polling and trying again, with exponential backoff: how long to wait, and when a server counts as gone."""
+"""Retries and polling with exponential backoff: the delays, and when a server counts as unreachable."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -9,45 +9,48 @@ from babelgate.adapters.kit.client.status import is_gone, is_retryable
 from babelgate.canonical import FaultCode, FaultError
 
 FIRST_WAIT: Final = 0.1
+"""First delay between two polls of a run that is not streamed, in seconds."""
 LAST_WAIT: Final = 2.0
-"""Seconds between looks at a run that is not streamed: most agents take longer, and none is worth asking more often."""
+"""Longest delay between two polls, in seconds. Most agents take longer than this, and none needs to be polled more
+often."""
 LOOK_TIMEOUT: Final = 30.0
-"""Seconds that one look may take."""
+"""Timeout of one poll, in seconds."""
 MAX_FAILURES: Final = 5
-"""Looks in a row that may fail before the agent counts as gone."""
+"""Number of consecutive polls that may fail before the agent counts as unreachable."""
 
 T = TypeVar("T")
 
 
 class Backoff:
-    """The waits between looks, each twice as long as the one before: from `first` to `last` seconds. `most` = how many
-    looks in a row may fail."""
+    """Delays between polls, each twice as long as the previous one, from `first` to `last` seconds. `most` is the
+    number of consecutive failures at which polling ends."""
 
     def __init__(self, first: float, last: float, most: int = MAX_FAILURES) -> None:
         self._first = self._next = first
         self._last = last
         self._most = most
         self.failures = 0
-        """In a row."""
+        """Number of consecutive failures."""
 
     def reset(self) -> None:
-        """There is something new: what comes next may come soon."""
+        """Restart at the shortest delay, because the server sent something new."""
         self._next = self._first
         self.failures = 0
 
     def count_failure(self, error: FaultError) -> None:
-        """Raises the error if it is one too many."""
+        """Count one failure. Raises the error once there have been `most` in a row."""
         self.failures += 1
         if self.failures >= self._most:
             raise error
 
     async def wait(self) -> None:
+        """Wait for the current delay, and double the next one."""
         pause, self._next = self._next, min(self._next * 2, self._last)
         await asyncio.sleep(pause)
 
     async def look(self, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """What the server answers; None where it is away for the moment, or too slow. Raises what its error response
-        says, and the fault of a server that is gone."""
+        """Poll once and return the server's response. Return None if the server is temporarily unreachable or too slow.
+        Raises the fault of any other error response, and the last fault after too many failures."""
         try:
             answer = await ask()
         except FaultError as error:
@@ -59,8 +62,8 @@ class Backoff:
         return answer
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the server answers in the end: also what it takes its time for. Raises what its error
-        response says, and the fault of a server that is gone."""
+        """Repeat a request while the server is unreachable, and return its response. Raises the fault of any other
+        failure (a timeout is not repeated), and the last fault after too many failures."""
         while True:
             try:
                 return await ask()
@@ -73,7 +76,7 @@ class Backoff:
 
 @asynccontextmanager
 async def in_time(seconds: float) -> AsyncGenerator[None]:
-    """Raises agent_timeout when the time is over."""
+    """Limit the time of a block. Raises agent_timeout after `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             yield

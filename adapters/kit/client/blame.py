@@ -1,4 +1,4 @@
-"""Who is to blame: what breaks the protocol in an answer is the fault of the agent's server."""
+"""Attribution of protocol errors: an invalid response is a fault of the agent's server, not of the caller."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ M = TypeVar("M", bound=BaseModel)
 
 @contextmanager
 def blaming_the_agent() -> Generator[None]:
-    """What breaks the protocol here is the agent's server, and not whoever called the gateway: agent_invalid instead of
-    invalid. Other faults pass. Raises agent_invalid."""
+    """Raise invalid faults of the block as agent_invalid, because the agent's server breaks the protocol, not the
+    caller. Other faults pass unchanged."""
     try:
         yield
     except FaultError as error:
@@ -26,6 +26,6 @@ def blaming_the_agent() -> Generator[None]:
 
 
 def decode_reply(model: type[M], value: Json) -> M:
-    """A server's answer as a message of its protocol. Raises agent_invalid."""
+    """Return a server's response as a message of its protocol. Raises agent_invalid."""
     with blaming_the_agent():
         return validate(model, value)

@@ -1,4 +1,5 @@
-"""Files that records of the Babelgate extension name by their hash: they are on the server that tells the records."""
+"""Files that records of the Babelgate extension reference by hash: they are downloaded from the server that sent the
+records."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -11,23 +12,26 @@ from babelgate.canonical.event import LossNoted
 NO_FILE: Final = LossNoted(
     feature=Feature.FILE_BYTES, how="a file that the agent's server no longer has, or that is too large"
 )
+"""Loss that is recorded for a file that could not be downloaded."""
 
 
 async def with_files(events: Sequence[Event], fetch: Callable[[str], Awaitable[bytes]]) -> Sequence[Event]:
-    """The events with their files; one that is not to be had is a loss. Raises agent_unreachable, agent_timeout."""
+    """Return the events with the bytes of their files. A `NO_FILE` loss precedes an event whose file is not available.
+    Raises agent_unreachable, agent_timeout."""
     filled: list[Event] = []
     for event in events:
-        found: dict[str, bytes | None] = {}
+        files: dict[str, bytes | None] = {}
         for part in blobs_of(event):
-            if part.blob is not None and part.blob not in found:
-                found[part.blob] = await _try(fetch, part.blob)
-        if None in found.values():
+            if part.blob is not None and part.blob not in files:
+                files[part.blob] = await _try(fetch, part.blob)
+        if None in files.values():
             filled.append(NO_FILE)
-        filled.append(with_bytes(event, found) if found else event)
+        filled.append(with_bytes(event, files) if files else event)
     return filled
 
 
 async def _try(fetch: Callable[[str], Awaitable[bytes]], blob: str) -> bytes | None:
+    """Download a file. Return None if the server refuses or fails. Raises agent_unreachable, agent_timeout."""
     try:
         return await fetch(blob)
     except FaultError as error:

@@ -1,4 +1,4 @@
-"""HTTP calls of an agent's server: what goes wrong on the way becomes a fault, and no answer grows beyond its limit."""
+"""HTTP calls to an agent's server: transport errors become faults, and no response grows beyond its limit."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -18,18 +18,19 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json
 
 DEFAULT_TIMEOUT: Final = httpx.Timeout(connect=5.0, read=None, write=60.0, pool=None)
-"""Nothing bounds the silence of an agent at work but the gateway's own limit on runs."""
+"""Timeouts in seconds. There is no read timeout: an agent may be silent until the gateway's limit on runs ends it."""
 _LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=4.0)
-"""Many a server (uvicorn, Node's) hangs up after 5 seconds: a request that is sent in that moment is lost."""
+"""Connection limits. Many servers (uvicorn, Node.js) close idle connections after 5 seconds, and a request sent at that
+moment is lost."""
 
 EVENT_HOOKS: Final[ContextVar[Mapping[str, Sequence[Callable[[Any], Awaitable[None]]]]]] = ContextVar(
     "event_hooks", default=MappingProxyType({})
 )
-"""httpx's, of the connections that are opened in this context: they see every request and every answer."""
+"""Event hooks of httpx for the connections that are opened in this context. They receive every request and response."""
 
 
 _REDIRECTS: Final = 3
-"""Redirects of one call that are followed. Chosen: a server adds a slash, or changes a version, once."""
+"""Maximum number of redirects that one call follows. Chosen: a server adds a slash, or changes a version, once."""
 _KEEP_METHOD: Final = (307, 308)
 """Statuses of redirects after which every method is repeated (RFC 9110, sections 15.4.8 and 15.4.9)."""
 _REPEAT_GET: Final = (301, 302, 303, *_KEEP_METHOD)
@@ -37,35 +38,38 @@ _REPEAT_GET: Final = (301, 302, 303, *_KEEP_METHOD)
 
 
 def _redirect_target(method: str, target: str, response: httpx.Response) -> str | None:
-    """Return where a redirect leads within the same origin, or None (RFC 9110, section 15.4)."""
+    """Return the target of a redirect within the same origin. Return None if it must not be followed (RFC 9110, section
+    15.4)."""
     location = response.headers.get("location")
     if location is None or response.status_code not in (_REPEAT_GET if method == "GET" else _KEEP_METHOD):
         return None
-    called = httpx.URL(target)
+    base = httpx.URL(target)
     try:
-        there = called.join(location)
+        url = base.join(location)
     except httpx.InvalidURL:
         return None
-    if (there.scheme, there.host, there.port) != (called.scheme, called.host, called.port):
+    if (url.scheme, url.host, url.port) != (base.scheme, base.host, base.port):
         return None
-    return str(there)
+    return str(url)
 
 
 class Connection(TypedDict, total=False):
-    """How a server is called, whatever its protocol: the arguments that all clients take."""
+    """Connection arguments that the clients of all protocols accept."""
 
     headers: Mapping[str, str] | None
-    """Of every request."""
+    """Headers of every request."""
     timeout: httpx.Timeout | float | None
-    """Seconds; None = `DEFAULT_TIMEOUT`."""
+    """Timeout of httpx, or seconds; None = `DEFAULT_TIMEOUT`."""
     http: httpx.AsyncClient | None
-    """Whose connections are used; None = connections of its own."""
+    """HTTP client whose connections are used; None = separate connections."""
 
 
 class Calls(ABC):
-    """Of one server. Its connections are opened with the first call, and are its own: `http` lends those of another."""
+    """Base class of the HTTP calls to one server. It opens connections with the first call, unless it uses those of
+    `http`."""
 
     answer_limit: int = ANSWER_LIMIT
+    """Maximum size of one response, in bytes."""
 
     def __init__(
         self,
@@ -78,44 +82,48 @@ class Calls(ABC):
         self._base = base.rstrip("/")
         self._headers = dict(headers or {})
         self._timeout = DEFAULT_TIMEOUT if timeout is None else timeout
-        # aiohttp takes 9 MB and a tenth of a second, which a gateway of agents of its own need not have. Not with the
-        # first call, which would keep everybody waiting.
+        # Importing aiohttp takes 9 MB and 0.1 s, which a gateway without remote agents does not need. Not on the first
+        # call, which would block the event loop.
         from babelgate.adapters.kit.client.transport import Transport
 
         self._transport = Transport
-        self._given = http
-        self._own: httpx.AsyncClient | None = None
+        self._shared = http
+        self._owned: httpx.AsyncClient | None = None
 
     def within(self, limit: int) -> Self:
-        """The same calls, whose answers may be so many bytes."""
+        """Set the maximum size of a response, in bytes, and return self."""
         self.answer_limit = limit
         return self
 
     async def aclose(self) -> None:
-        own, self._own = self._own, None
-        if own is not None:
-            await own.aclose()
+        """Close the connections, except those of the shared client."""
+        http, self._owned = self._owned, None
+        if http is not None:
+            await http.aclose()
 
     @property
     def _http(self) -> httpx.AsyncClient:
-        if self._given is not None:
-            return self._given
-        if self._own is None:
-            # The way through a proxy of the environment is httpx's own to know.
+        if self._shared is not None:
+            return self._shared
+        if self._owned is None:
+            # httpx itself must handle a proxy of the environment.
             transport = None if any(map(getproxies().get, ("http", "https", "all"))) else self._transport(_LIMITS)
-            # No cookies: one caller's would go with the next one's calls.
+            # No cookies: those of one caller would be sent with another caller's requests.
             jar = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
             hooks = {name: [*each] for name, each in EVENT_HOOKS.get().items()}
-            self._own = httpx.AsyncClient(transport=transport, limits=_LIMITS, cookies=jar, event_hooks=hooks)
-        return self._own
+            self._owned = httpx.AsyncClient(transport=transport, limits=_LIMITS, cookies=jar, event_hooks=hooks)
+        return self._owned
 
     @asynccontextmanager
     async def request(
         self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None, **more: Any
     ) -> AsyncGenerator[httpx.Response]:
-        """An answer whose body is still to be read; `url` goes behind the base. Raises agent_unreachable,
-        agent_timeout, agent_invalid, and what the server answers instead. A redirect is followed only within the origin
-        that was called, because the headers hold credentials, and only if it keeps the method."""
+        """Send a request and yield the response, whose body is still to be read. `url` is appended to the base URL.
+        Raises agent_unreachable, agent_timeout, agent_invalid, and the fault of an error response.
+
+        A redirect is followed only within the called origin, because the headers hold credentials, and only if it keeps
+        the method.
+        """
         sent = {**self._headers, **FORWARDED.get(), "Accept-Encoding": "identity"}
         if body is not None:
             sent["Content-Type"] = "application/json"
@@ -131,8 +139,8 @@ class Calls(ABC):
                     follow_redirects=False,
                     **more,
                 ) as response:
-                    if left and (there := _redirect_target(method, target, response)) is not None:
-                        target = there
+                    if left and (redirected := _redirect_target(method, target, response)) is not None:
+                        target = redirected
                         continue
                     if response.status_code >= 300:
                         raise await self._read_redacted_error(response)
@@ -155,9 +163,9 @@ class Calls(ABC):
 
     @abstractmethod
     async def read_error_response(self, response: httpx.Response) -> FaultError:
-        """What an error response, which has a status of 300 or above, says, in the protocol's own words."""
+        """Return the fault of an error response (status 300 or higher), decoded as the protocol defines it."""
         ...
 
     async def json(self, response: httpx.Response, limit: int | None = None) -> Json:
-        """Raises agent_invalid."""
+        """Return the body of a response as JSON. Raises agent_invalid."""
         return await read_answer(response, self.answer_limit if limit is None else limit)

@@ -1,5 +1,5 @@
-"""Resume of a broken stream: the records of a run that were missed, and those that come, as a gateway tells them again
-by the Babelgate extension."""
+"""Resume of a broken stream from a gateway with the Babelgate extension: the missed records of a run, then the new
+ones."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -12,8 +12,8 @@ from babelgate.adapters.kit.extension import RecordReader
 from babelgate.canonical import Event, FaultCode, FaultError
 
 _AT_ONCE: Final = LAST_WAIT
-"""Seconds. A connection that lives for less, and tells nothing new, counts as one that failed. One that lives longer
-may be cut by what stands in between while the agent is at work, however often."""
+"""Minimum duration of a healthy connection, in seconds. A connection that ends earlier without a new record counts as
+failed. A longer one may be cut by a proxy any number of times while the agent is silent."""
 
 
 async def catch_up(
@@ -21,12 +21,12 @@ async def catch_up(
     open_stage: Callable[[int], AsyncGenerator[Sequence[Event]]],
     has_stopped: Callable[[], bool],
 ) -> AsyncGenerator[Sequence[Event]]:
-    """A stage of `babelgate.adapters.kit.client.driver`: connects again and again until the run has stopped.
-    `open_stage` = what one connection tells from the record after this seq on; it ends with the stream, where records
-    are left out (`records.behind`), and when the run has stopped.
+    """Reconnect until the run has stopped, and yield its events: a stage of `babelgate.adapters.kit.client.driver`.
+    `open_stage` opens one connection, which yields the events of the records after a seq. It ends with the stream, when
+    a record is missing (`records.behind`), or when the run has stopped.
 
-    Raises agent_invalid for a server that leaves records out, agent_unreachable for one that tells nothing new several
-    times in a row, and what the server answers instead.
+    Raises agent_invalid if the server omits records, agent_unreachable if several connections in a row yield nothing
+    new, and the fault of an error response.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff(FIRST_WAIT, LAST_WAIT)

@@ -1,7 +1,8 @@
-"""Drives an agent on another server, whatever its protocol: one activation is a sequence of stages, each of which reads
-one thing that the server says (a stream, the rest of one that broke, a task that is looked at again and again).
+"""Driver of a run on another server, in any protocol. One activation is a sequence of stages. Each stage reads one
+source: a stream, the rest of a broken stream, or a task that is polled.
 
-From the wire to the engine, an event passes two generators: the protocol's stage, which decodes, and `drive`.
+An event passes two generators on its way from the wire to the engine: the stage of the protocol, which decodes it, and
+`drive`.
 """
 
 import asyncio
@@ -19,35 +20,35 @@ from babelgate.canonical.agent import DETACH
 log = logging.getLogger("babelgate.upstream")
 
 CANCEL_TIMEOUT: Final = 3.0
-"""Seconds that telling a server of a cancel may take."""
+"""Seconds that the request to cancel a run may take."""
 
 C = TypeVar("C", bound=Calls)
 
 Stage = AsyncGenerator[Sequence[Event]]
-"""Yields what the server says, as it says it. What a stage raises ends the run."""
+"""Events that the server sends, in batches as they arrive. An error of a stage ends the run."""
 
 
 class UpstreamRun(ABC):
-    """One activation of an agent, in the words of its server's protocol."""
+    """One activation of an agent, in the protocol of its server."""
 
     @abstractmethod
     def stages(self) -> AsyncGenerator[Stage]:
-        """What to read, one stage after the other: it goes on when all of the stage before was read."""
+        """Yield the stages to read, in order. The generator continues after the previous stage was read to its end."""
         ...
 
     @property
     def is_cancellable(self) -> bool:
-        """Whether the server has work that it does not stop when its caller hangs up."""
+        """True if the server has active work that it does not stop on disconnect."""
         return False
 
     async def cancel(self) -> None:
-        """Have that work stopped. Raises FaultError."""
+        """Ask the server to stop that work. Raises FaultError."""
         raise NotImplementedError
 
 
 async def drive(run: UpstreamRun) -> AsyncGenerator[Event]:
-    """The events of a run. Whoever leaves before the run has stopped wants it cancelled, but for a gateway that will be
-    back (`DETACH`)."""
+    """Yield the events of a run. If the reader stops early, the run is cancelled on the server, unless this gateway is
+    restarting and will reattach (`DETACH`)."""
     is_detached = False
     try:
         async with aclosing(run.stages()) as stages:
@@ -65,7 +66,7 @@ async def drive(run: UpstreamRun) -> AsyncGenerator[Event]:
 
 
 async def _cancel(run: UpstreamRun) -> None:
-    """Whether the server hears it or not, nobody waits for the run any longer."""
+    """Cancel a run on its server. A failure is only logged, because no reader waits for the run any longer."""
     try:
         async with asyncio.timeout(CANCEL_TIMEOUT):
             await run.cancel()
@@ -74,31 +75,34 @@ async def _cancel(run: UpstreamRun) -> None:
 
 
 class DrivenClient(ABC, Generic[C]):
-    """An agent behind a URL (`babelgate.adapters.kit.upstream.Client`)."""
+    """Base class of clients for agents behind a URL (`babelgate.adapters.kit.upstream.Client`)."""
 
     def __init__(self, http: C) -> None:
         self._http = http
 
     async def aclose(self) -> None:
+        """Close the connections."""
         await self._http.aclose()
 
     @abstractmethod
     def start(self, call: Invocation) -> UpstreamRun:
-        """The run of this call. Nothing is sent before its first stage is read."""
+        """Return the run of this call. It sends nothing before its first stage is read."""
         ...
 
     def run(self, call: Invocation) -> AsyncGenerator[Event]:
+        """Yield the events of one run."""
         return drive(self.start(call))
 
 
 class ReattachableClient(DrivenClient[C]):
-    """One whose server has a run that can be found again (`babelgate.canonical.agent.Reattachable`)."""
+    """Base class of clients whose servers keep runs that can be found again
+    (`babelgate.canonical.agent.Reattachable`)."""
 
     @abstractmethod
     def find(self, call: Invocation) -> UpstreamRun:
-        """The run that the server has for this call already. Nothing is sent before its first stage is read."""
+        """Return the run that the server already has for this call. It sends nothing before its first stage is read."""
         ...
 
     def reattach(self, call: Invocation) -> AsyncGenerator[Event]:
-        """The events of this activation from its start: told again, or as the log has them."""
+        """Yield the events of this activation from its start: repeated by the server, or as the log has them."""
         return drive(self.find(call))

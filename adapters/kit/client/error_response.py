@@ -1,4 +1,4 @@
-"""HTTP error responses of an agent's server, whatever its protocol: a status, and when to retry (Retry-After)."""
+"""HTTP error responses of agents' servers in any protocol: the status, and the time of a retry (Retry-After)."""
 
 import re
 import time
@@ -15,18 +15,18 @@ from babelgate.canonical.printable import printable
 from babelgate.canonical.value import JsonObject
 
 LONGEST: Final = 24 * 60 * 60
-"""Seconds: callers are not told to stay away any longer."""
+"""Longest time that callers are asked to wait, in seconds."""
 
 _BODY_LENGTH: Final = 500
-"""Characters of a body that a fault holds. Chosen: enough for the reason, and a line of the log stays readable."""
+"""Maximum characters of a response body in a fault. Chosen: enough for the reason, and a log line stays readable."""
 _KEYS_REFUSED: Final = frozenset({401, 403})
-"""Statuses of answers whose body may quote a part of the key, which no redaction finds."""
+"""Statuses of responses whose body may quote a part of the API key, which no redaction can find."""
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 
 def response_error(fault: Fault, response: httpx.Response) -> FaultError:
-    """The fault that an answer is, with these `details`: its `status`, which tells a server that fails from one that is
-    well and says no, `retry_after` (seconds), where the server gives a time, and the beginning of its `body`."""
+    """Return the fault of an error response. Its details get the `status`, `retry_after` in seconds if the server sent
+    it, and the beginning of the `body`. The status distinguishes a server that failed from one that refused."""
     details: JsonObject = {**fault.details, "status": response.status_code}
     body = response.extensions.get(EXCERPT, b"").decode(errors="replace").strip()
     if body and response.status_code not in _KEYS_REFUSED:
@@ -38,8 +38,8 @@ def response_error(fault: Fault, response: httpx.Response) -> FaultError:
 
 
 def retry_after(value: str, now: float) -> int | None:
-    """Seconds from a `Retry-After`, which is a number of them or a date (RFC 9110, 10.2.3). `now` = Unix time. None for
-    what is neither."""
+    """Return the seconds of a `Retry-After`, which holds a number or a date (RFC 9110, section 10.2.3). Return None if
+    it is invalid. `now` is a Unix time."""
     value = value.strip()
     if _SECONDS.fullmatch(value):
         return min(int(value), LONGEST)

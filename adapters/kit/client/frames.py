@@ -1,4 +1,5 @@
-"""Streams of events of an agent's server (text/event-stream): their frames one by one, whatever ends them."""
+"""Reader of event streams (text/event-stream) of agents' servers: yields the frames, and records how the stream
+ended."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,40 +17,43 @@ DRAIN: Final = 0.2
 """Seconds that a server has to end its stream after the run has stopped."""
 
 _SLICE: Final = 16 * 1024
-"""Bytes that are cut into lines at once."""
+"""Bytes that are split into lines in one step."""
 
 
 def is_stream(response: httpx.Response) -> bool:
+    """Return True if a response is an event stream."""
     return media_type_of(response.headers.get("content-type", "")) == "text/event-stream"
 
 
 class FrameStream:
-    """The frames of an answer, to be closed. A connection that breaks is a stream that ends, and `broken` its error.
+    """Frames of one response. A lost connection ends the stream, and `broken` holds its error. Call `aclose` at the
+    end.
 
     Raises agent_invalid for a frame that is larger than `limit` bytes, and httpx.TimeoutException.
     """
 
     def __init__(self, response: httpx.Response, *, limit: int = ANSWER_LIMIT) -> None:
         self.broken: httpx.TransportError | None = None
+        """The error of a lost connection."""
         self._chunks = pieces(response)
         self._frames = Frames(limit)
-        self._found: Iterator[Frame] = iter(())
+        self._ready: Iterator[Frame] = iter(())
         self._chunk = b""
         self._at = 0
-        """Where in the chunk the next slice begins."""
+        """Position of the next slice in the chunk."""
 
     def __aiter__(self) -> "FrameStream":
         return self
 
     async def __anext__(self) -> Frame:
-        while (found := next(self._found, None)) is None:
+        while (frame := next(self._ready, None)) is None:
             if self._at < len(self._chunk):
-                await asyncio.sleep(0)  # others come in between: a chunk may be of thousands of lines
+                await asyncio.sleep(0)  # other tasks run in between: a chunk may hold thousands of lines
             else:
                 self._chunk, self._at = await self._read_chunk(), 0
-            self._found = self._frames.feed(self._chunk[self._at : self._at + _SLICE])
+            self._ready = self._frames.feed(self._chunk[self._at : self._at + _SLICE])
             self._at += _SLICE
-        return found
+        return frame
 
     async def _read_chunk(self) -> bytes:
         try:
@@ -61,11 +65,12 @@ class FrameStream:
             raise StopAsyncIteration from error
 
     async def drain(self, seconds: float) -> None:
-        """Read to its end, a connection can be used again; after so many seconds it is given up."""
+        """Read the stream to its end, so that its connection can be reused. Give up after `seconds`."""
         with suppress(TimeoutError, FaultError, httpx.HTTPError):
             async with asyncio.timeout(seconds):
                 async for _ in self:
                     pass
 
     async def aclose(self) -> None:
+        """Stop reading the response."""
         await self._chunks.aclose()

@@ -1,4 +1,4 @@
-"""Redaction of what an agent's server says: none of the credentials that the gateway sends is repeated."""
+"""Redaction of credentials: nothing that an agent's server sends may repeat the credentials that the gateway sent."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,8 @@ from babelgate.canonical import Fault
 from babelgate.canonical.value import JsonObject
 
 _MIN_SECRET: Final = 8
-"""Characters. Shorter header values are no secrets, and taking them out would maim every message."""
+"""Minimum length of a secret, in characters. Shorter header values are not secrets, and removing them would garble
+messages."""
 _CREDENTIALS: Final = re.compile(
     r"\b(bearer|basic|token)( {1,3})(?=\S{0,200}[0-9])[A-Za-z0-9._~+/=-]{16,}", re.IGNORECASE
 )

@@ -1,4 +1,4 @@
-"""Server-Sent Events, read: the parser of the streams that agents' servers send."""
+"""Parser of Server-Sent Events, for the streams of agents' servers."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ class Frame:
     data: bytes
     event: str = "message"
     id: str = ""
-    """The last id that the stream gave, here or before."""
+    """The most recent id of the stream, from this or an earlier event."""
 
 
 class LineSplitter:
-    """Bytes in, whole lines out, however they are cut. LF, CRLF and CR end a line."""
+    """Converter from bytes, cut anywhere, to whole lines. LF, CRLF and CR end a line."""
 
     def __init__(self, limit: int = ANSWER_LIMIT) -> None:
         self._limit = limit
@@ -26,7 +26,7 @@ class LineSplitter:
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Raises agent_invalid for a line above the limit."""
+        """Yield the lines that a chunk completes. Raises agent_invalid for a line above the limit."""
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         if not chunk:
@@ -46,20 +46,22 @@ class LineSplitter:
 
 
 class Frames:
-    """Lines in, frames out. What is unfinished when the stream ends is dropped, as the specification says."""
+    """Converter from bytes to frames. An incomplete frame at the end of the stream is dropped, as the specification
+    requires."""
 
     def __init__(self, limit: int = ANSWER_LIMIT) -> None:
         self._lines = LineSplitter(limit)
         self._limit = limit
         self._data: bytes | bytearray | None = None
-        """Of the event so far; only one of several lines needs to be put together."""
+        """Data of the current event. It becomes a bytearray only if there are several lines."""
         self._size = 0
-        """Bytes of its lines, as they came."""
+        """Size of the data lines as received, in bytes."""
         self._event = ""
         self._id = ""
         self._first = True
 
     def feed(self, chunk: bytes) -> Iterator[Frame]:
+        """Yield the frames that a chunk completes. Raises agent_invalid for a frame above the limit."""
         for line in self._lines.feed(chunk):
             if self._first:
                 line = line.removeprefix(b"\xef\xbb\xbf")
@@ -89,11 +91,12 @@ class Frames:
                 self._event = value.decode(errors="replace")
             case b"id" if b"\0" not in value:
                 self._id = value.decode(errors="replace")
-            case _:  # a comment has an empty name; `retry` and unknown fields are nothing to us
+            case _:  # a comment has an empty name; `retry` and unknown fields are ignored
                 pass
 
     def all(self, chunks: Iterable[bytes]) -> list[Frame]:
-        return [found for chunk in chunks for found in self.feed(chunk)]
+        """Return all frames of the chunks. Raises agent_invalid for a frame above the limit."""
+        return [frame for chunk in chunks for frame in self.feed(chunk)]
 
 
 def _too_long(limit: int) -> FaultError:

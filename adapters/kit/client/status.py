@@ -1,4 +1,4 @@
-"""HTTP status → fault: one table for the clients of all protocols."""
+"""HTTP status → fault code: one table for the clients of all protocols."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,24 +12,25 @@ _CODES: Final[Mapping[int, FaultCode]] = {
     503: FaultCode.AGENT_UNREACHABLE,
     504: FaultCode.AGENT_TIMEOUT,
 }
-"""RFC 9110, 15, and RFC 6585, 4: the statuses by which a server, or what stands in front of it, says that it has not
-looked at the request, or not long enough: the same request may succeed later or elsewhere. With any other status it has
-answered: the agent failed."""
+"""Statuses (RFC 9110, section 15, and RFC 6585, section 4) by which a server, or a proxy before it, reports that it did
+not fully process the request. The same request may succeed later or elsewhere. With any other status the server has
+responded, and the agent has failed."""
 
 UNAVAILABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
-"""The same request may succeed later: nobody answered it, not in time, or only what stands in front of the server."""
+"""Codes of faults after which the same request may succeed later. There was no response, it was too late, or it came
+from a proxy."""
 
 
 def fault_code(status: int) -> FaultCode:
-    """The fault that an answer of this status is, unless the protocol has words of its own for it."""
+    """Return the fault code of a response's status, for statuses that the protocol does not define itself."""
     return _CODES.get(status, FaultCode.AGENT_FAILED)
 
 
 def is_retryable(fault: Fault) -> bool:
-    """Whether another look may succeed: the server is gone for the moment, or too slow."""
+    """Return True if a retry may succeed: the server is temporarily unreachable, or too slow."""
     return is_gone(fault) or fault.code is FaultCode.AGENT_TIMEOUT
 
 
 def is_gone(fault: Fault) -> bool:
-    """Whether the server may be back in a moment: nobody answered, or something in front of it did."""
+    """Return True if the server may be back soon: there was no response, or it came from a proxy before the server."""
     return fault.code is FaultCode.AGENT_UNREACHABLE or fault.details.get("status") == 504

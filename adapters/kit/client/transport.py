@@ -1,5 +1,5 @@
-"""HTTP transport and connection pool: httpx on aiohttp's connections. What it answers and raises is what httpx's own
-does, for a part of the CPU time."""
+"""HTTP transport and connection pool: httpx with the connections of aiohttp. Its responses and errors are those of
+httpx's own transport, for a fraction of the CPU time."""
 
 import asyncio
 import select
@@ -17,13 +17,13 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 HEADER_LIMIT: Final = 64 * 1024
-"""Bytes of one line of an answer's head."""
+"""Maximum size of one line of a response's head, in bytes."""
 _ERRORS: Final = (aiohttp.ClientError, OSError)
 
 
 class Transport(httpx.AsyncBaseTransport):
-    """HTTP/1.1 in one event loop, through no proxy, over as many connections as there are requests; `limits` says how
-    many stay open after them, and for how long."""
+    """HTTP/1.1 transport for one event loop, without a proxy and without a limit on concurrent connections. `limits`
+    says how many idle connections stay open, and for how long."""
 
     def __init__(self, limits: httpx.Limits) -> None:
         self._limits = limits
@@ -31,34 +31,35 @@ class Transport(httpx.AsyncBaseTransport):
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Raises httpx.TransportError, as every transport of httpx does."""
+        """Send a request. Raises httpx.TransportError, as every transport of httpx does."""
         if request.url.scheme not in ("http", "https"):
             raise httpx.UnsupportedProtocol(f"Request URL has an unsupported protocol '{request.url.scheme}://'.")
-        patience: dict[str, float | None] = request.extensions.get("timeout", {})
+        timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
         try:
-            answer = await self._open_session().request(
+            response = await self._open_session().request(
                 request.method,
                 _url(request.url),
                 headers=[(name.decode(), value.decode()) for name, value in _headers(request)],
-                data=_Body(request.stream, patience.get("write")) if _has_body(request) else None,
+                data=_Body(request.stream, timeouts.get("write")) if _has_body(request) else None,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(connect=patience.get("connect"), sock_read=patience.get("read")),
+                timeout=aiohttp.ClientTimeout(connect=timeouts.get("connect"), sock_read=timeouts.get("read")),
                 ssl=self._tls_context() if request.url.scheme == "https" else True,
             )
-        except ValueError as error:  # a header with a line feed in it, say
+        except ValueError as error:  # for example, a header with a line feed
             raise httpx.LocalProtocolError(str(error)) from error
-        version = answer.version or aiohttp.HttpVersion11
+        version = response.version or aiohttp.HttpVersion11
         return httpx.Response(
-            answer.status,
-            headers=answer.raw_headers,
-            stream=_Stream(answer, patience.get("read")),
+            response.status,
+            headers=response.raw_headers,
+            stream=_Stream(response, timeouts.get("read")),
             extensions={
                 "http_version": b"HTTP/%d.%d" % version,
-                "reason_phrase": (answer.reason or "").encode(errors="surrogateescape"),
+                "reason_phrase": (response.reason or "").encode(errors="surrogateescape"),
             },
         )
 
     async def aclose(self) -> None:
+        """Close all connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -72,7 +73,7 @@ class Transport(httpx.AsyncBaseTransport):
                 auto_decompress=False,
                 max_line_size=HEADER_LIMIT,
                 max_field_size=HEADER_LIMIT,
-                middlewares=(_once,),
+                middlewares=(_send_once,),
             )
         return self._session
 
@@ -83,7 +84,7 @@ class Transport(httpx.AsyncBaseTransport):
 
 
 class _Protocol(ResponseHandler):
-    """One connection. Where aiohttp leaves the reader of an answer in the dark about its end, this one tells."""
+    """One connection. It reports how a response ended in the cases where aiohttp does not notify the reader."""
 
     def connection_lost(self, exc: BaseException | None) -> None:
         body = self._payload
@@ -91,9 +92,10 @@ class _Protocol(ResponseHandler):
         super().connection_lost(exc)
         if body is None or not is_cut:
             return
-        if isinstance(exc, OSError):  # taken for the end of a body that has no length
+        if isinstance(exc, OSError):  # aiohttp takes the error for the end of a body without a length
             body.set_exception(aiohttp.ClientOSError(*exc.args))
-        elif body.exception() is None and not body.is_eof():  # closed by aiohttp itself, and the reader is to wait on
+        elif body.exception() is None and not body.is_eof():
+            # aiohttp closed the connection itself, and the reader would wait without end.
             body.set_exception(aiohttp.ClientPayloadError("The rest of the body is no HTTP"))
 
 
@@ -103,62 +105,64 @@ class _Connector(aiohttp.TCPConnector):
             limit=0, keepalive_timeout=limits.keepalive_expiry, use_dns_cache=False
         )
         self._factory = partial(_Protocol, loop=self._loop)
-        self._most_kept = limits.max_keepalive_connections
+        self._max_idle = limits.max_keepalive_connections
 
     async def _get(self, key: ConnectionKey, traces: Any) -> Connection | None:
-        """Of the kept ones."""
-        while (found := await super()._get(key, traces)) is not None and _is_stale(found):
-            found.close()
-        return found
+        """Return an idle connection of the pool that is not stale, if there is one."""
+        while (connection := await super()._get(key, traces)) is not None and _is_stale(connection):
+            connection.close()
+        return connection
 
     def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
         if protocol.transport is not None and protocol.transport.get_write_buffer_size():
-            # To close it would be to wait until the server has taken the rest.
+            # Closing gracefully would wait until the server has read the rest.
             protocol.transport.abort()
-        too_many = self._most_kept is not None and len(self._acquired) > self._most_kept
+        too_many = self._max_idle is not None and len(self._acquired) > self._max_idle
         super()._release(key, protocol, should_close=should_close or too_many)
-        kept = self._conns.get(key)
-        if kept and kept[-1][0] is protocol:
-            # The next to be used. In turns, all would always be about to be closed by their server.
-            kept.rotate()
+        idle = self._conns.get(key)
+        if idle and idle[-1][0] is protocol:
+            # Reuse the newest connection first. In rotation, every connection would be close to its server's idle
+            # timeout.
+            idle.rotate()
 
 
 def _is_stale(connection: Connection) -> bool:
-    """There is something to read: its end, of which the loop has not told yet, or an answer that nobody asked for."""
+    """Return True if an idle connection has data to read: its end, which the loop has not reported yet, or an
+    unsolicited response."""
     assert connection.protocol is not None and connection.transport is not None
-    found = select.poll()
-    found.register(connection.transport.get_extra_info("socket"), select.POLLIN)
-    return connection.protocol.should_close or bool(found.poll(0))
+    poll = select.poll()
+    poll.register(connection.transport.get_extra_info("socket"), select.POLLIN)
+    return connection.protocol.should_close or bool(poll.poll(0))
 
 
 class _Body(aiohttp.Payload):
-    """Of a request. `patience` = seconds that the server may take to receive a piece."""
+    """Body of a request. `timeout` is the number of seconds in which the server must accept each piece."""
 
-    def __init__(self, pieces: Any, patience: float | None) -> None:
+    def __init__(self, pieces: Any, timeout: float | None) -> None:
         super().__init__(pieces)
         self._pieces: AsyncIterator[bytes] = pieces
-        self._patience = patience
+        self._write_timeout = timeout
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         async for piece in self._pieces:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._write_timeout):
                 await writer.write(piece)
                 await writer.drain()
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Raises TypeError always."""
+        """Raise TypeError: the body can be read only once, when it is sent."""
         raise TypeError("It is read once, when it is sent")
 
 
 class _Stream(httpx.AsyncByteStream):
-    """The body of an answer, as it comes. `patience` = seconds of silence while somebody reads."""
+    """Body of a response, as it arrives. `timeout` is the maximum silence in seconds while the body is being read."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, patience: float | None) -> None:
+    def __init__(self, answer: aiohttp.ClientResponse, timeout: float | None) -> None:
         self._answer = answer
-        self._patience = patience
+        self._read_timeout = timeout
         protocol = None if answer.connection is None else answer.connection.protocol
         if protocol is not None:
-            # Its clock also runs while nobody reads, and so ends with the head.
+            # The connection's timer also runs while the body is not being read, so it must stop after the head.
             protocol.read_timeout = None
             protocol.start_timeout()
 
@@ -166,27 +170,27 @@ class _Stream(httpx.AsyncByteStream):
         content = self._answer.content
         while True:
             try:
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._read_timeout):
                     piece = await content.readany()
             except TimeoutError as error:
                 raise httpx.ReadTimeout("") from error
             except aiohttp.ClientError:
-                # What came before the connection broke was said all the same.
+                # Data that arrived before the connection broke is still delivered.
                 piece = content._read_nowait(-1)  # pyright: ignore[reportPrivateUsage]
             if not piece:
                 break
             yield piece
-        broken = content.exception()
-        if broken is not None:
-            raise _translate_error(broken) from broken
+        failure = content.exception()
+        if failure is not None:
+            raise _translate_error(failure) from failure
 
     async def aclose(self) -> None:
         self._answer.close()
 
 
-async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """When a connection breaks, aiohttp sends again what it takes for repeatable; not so behind an error that is none
-    of its own."""
+async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Send a request once, and raise the errors of httpx. After an aiohttp error, aiohttp would repeat a request that
+    it considers idempotent."""
     try:
         return await send(request)
     except _ERRORS as error:
@@ -194,7 +198,8 @@ async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType)
 
 
 def _translate_error(error: BaseException) -> httpx.TransportError:
-    """Only of a connection that was never made may it be said that there was none: such a request is made again."""
+    """Return the httpx error for an error of aiohttp. Only a connection that was never established may become
+    ConnectError or ConnectTimeout, because such requests are repeated."""
     match error:
         case aiohttp.ConnectionTimeoutError():
             kind = httpx.ConnectTimeout
@@ -212,14 +217,15 @@ def _translate_error(error: BaseException) -> httpx.TransportError:
 
 
 def _url(url: httpx.URL) -> URL:
-    """As it is, but for the name and password in it, which httpx has put in a header."""
+    """Return the URL unchanged, except for the user name and password, which httpx has moved to a header."""
     return URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True)
 
 
 def _has_body(request: httpx.Request) -> bool:
+    """Return True if the request has a body."""
     return request.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in request.headers
 
 
 def _headers(request: httpx.Request) -> list[tuple[bytes, bytes]]:
-    """Without the one that aiohttp writes where it cuts a body in chunks."""
+    """Return the headers, except Transfer-Encoding, which aiohttp writes itself."""
     return [(name, value) for name, value in request.headers.raw if name.lower() != b"transfer-encoding"]

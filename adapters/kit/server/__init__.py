@@ -1,1 +1,1 @@
-"""What the servers of all protocols share."""
+"""Code that the servers of all protocols share."""

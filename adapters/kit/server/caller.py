@@ -1,5 +1,5 @@
-"""Request context: who calls, and how the caller sees the gateway; put into the request by the middleware, read by
-every server."""
+"""Request context: the caller, and the gateway's address as the caller sees it. The middleware stores it in the
+request, and every server reads it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,83 +14,93 @@ from babelgate.canonical.thread import Loss, losses_by_feature
 
 
 class Caller(msgspec.Struct, frozen=True):
+    """The caller of one request."""
+
     owner: str
     base_url: str
-    """Of the origin that the caller addressed, without a trailing slash: the public URL, or `…/agent/<name>` below
-    it."""
+    """Base URL that the caller addressed, without a trailing slash: the public URL, or `…/agent/<name>` below it."""
     agent: str | None
-    """The agent of calls that name none."""
+    """The agent of requests that name none."""
     headers: Mapping[str, str] = {}
-    """Those of the request that some agent's server may be sent, by lower-case name."""
+    """Headers of the request that may be forwarded to agents' servers, by lower-case name."""
     keyed: bool = False
-    """Whether API keys exist: then nobody is anonymous, and extended cards are declared."""
+    """True if API keys are configured: then every caller is authenticated, and extended cards are declared."""
     reads_only: bool = False
-    """A HEAD, or a request that a page of another site may have had a browser make: a GET of it changes nothing, not
-    even where its parameters ask for that."""
+    """True for a HEAD request, and for a request that a page of another site may have caused in a browser. A GET then
+    changes nothing, even if its parameters request a change."""
 
     def need_agent(self) -> str:
-        """Raises not_found."""
+        """Return the agent of requests that name none. Raises not_found if there is no such agent."""
         if self.agent is None:
             raise FaultError(FaultCode.NOT_FOUND, "No default agent: set default_agent, or name an agent in the path.")
         return self.agent
 
 
 def caller(connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
+    """Return the caller of a request."""
     return connection.scope["state"]["caller"]
 
 
 def has_siblings(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
-    """Whether the next request of this caller may come to another process, which knows nothing of what is kept here."""
+    """Return True if the caller's next request may reach another process, which does not have the state that is held
+    here."""
     return connection.scope["state"].get("has_siblings", False)
 
 
-def run_headers(made: Receipt | Task, run_id: str | None = None) -> dict[str, str]:
-    """The gateway's own ids of what an answer is about: they lead to the same run in every other protocol."""
-    headers = {"Babelgate-Thread": made.thread_id, "Babelgate-Task": made.task_id}
-    if isinstance(made, Receipt):
-        run_id = made.run_id
+def run_headers(target: Receipt | Task, run_id: str | None = None) -> dict[str, str]:
+    """Return the headers with the gateway's ids of a task and its run. The ids identify the same run in every
+    protocol."""
+    headers = {"Babelgate-Thread": target.thread_id, "Babelgate-Task": target.task_id}
+    if isinstance(target, Receipt):
+        run_id = target.run_id
     if run_id is not None:
         headers["Babelgate-Run"] = run_id
     return headers
 
 
 _LETTERS: Final = re.compile(r"[^a-z0-9_.*-]")
+"""Characters that the key of an RFC 8941 dictionary must not contain."""
 _FIRST: Final = re.compile(r"[a-z*]")
+"""First character of such a key."""
 _NAME_LENGTH: Final = 64
-"""Characters of the name of one feature. Chosen: the longest of our own has 17."""
+"""Maximum length of a feature's name, in characters. Chosen: the longest built-in name has 17."""
 _LOSS_LENGTH: Final = 1024
-"""Characters of the losses of one feature. Chosen: all that ACP has no form for in one run are about 500."""
+"""Maximum length of the losses of one feature, in characters. Chosen: all losses of a run in ACP take about 500."""
 _HEADER_LENGTH: Final = 4096
-"""Characters of the header. Chosen: nginx and Node.js refuse answers whose headers have more than 4 to 16 KiB."""
+"""Maximum length of the header, in characters. Chosen: nginx and Node.js reject responses whose headers exceed 4 to 16
+KiB."""
 _MORE: Final = "others"
+"""Key of the number of omitted features."""
 
 
 def loss_header(losses: Iterable[Loss]) -> dict[str, str]:
-    """`Babelgate-Loss`, an RFC 8941 dictionary of feature → what got lost; no header where nothing did.
+    """Return the header `Babelgate-Loss`: an RFC 8941 dictionary of features, with a description of what was lost.
+    Return no header if there are no losses.
 
-    The names and texts may come from agents and their servers, so they are escaped and bounded. The body and the
-    log have them as they are.
+    The names and texts may come from agents and their servers, so they are escaped and truncated. The body and the log
+    hold the originals.
     """
     members: list[str] = []
     length = 0
-    found = list(losses_by_feature(losses).items())
-    for done, (feature, how) in enumerate(found):
+    by_feature = list(losses_by_feature(losses).items())
+    for done, (feature, how) in enumerate(by_feature):
         member = f"{_key(feature)}={_quote(printable(how, _LOSS_LENGTH, is_ascii=True))}"
         length += len(member) + 2
         if length > _HEADER_LENGTH:
-            members.append(f"{_MORE}={_quote(f'{len(found) - done} more features')}")
+            members.append(f"{_MORE}={_quote(f'{len(by_feature) - done} more features')}")
             break
         members.append(member)
     return {"Babelgate-Loss": ", ".join(members)} if members else {}
 
 
 def _key(feature: str) -> str:
-    """RFC 8941, 3.2: a key is lower-case ASCII and begins with a letter or an asterisk."""
+    """Return the key of a feature. RFC 8941, section 3.2: a key is lower-case ASCII and begins with a letter or an
+    asterisk."""
     key = _LETTERS.sub("_", feature[:_NAME_LENGTH].lower())
     return key if _FIRST.match(key) else f"*{key}"
 
 
 def _quote(text: str) -> str:
-    """RFC 8941, 3.3.3: a string is printable ASCII, with quotes and backslashes escaped."""
+    """Return a quoted string. RFC 8941, section 3.3.3: it is printable ASCII, with escaped quotes and backslashes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

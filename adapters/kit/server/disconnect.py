@@ -1,4 +1,4 @@
-"""Callers who leave: what happens to a run whose only reader hangs up."""
+"""Disconnected clients: what happens to a run whose only reader closes the connection."""
 
 import asyncio
 import logging
@@ -13,15 +13,16 @@ T = TypeVar("T")
 R = TypeVar("R", bound="Receipt | None")
 
 _detached: Final[set["asyncio.Future[Any]"]] = set()
-"""Cancels that nobody waits for: the loop itself would forget them."""
+"""Background cancels. The event loop itself holds only weak references to them."""
 
 
 class DisconnectNotifier:
-    """Frames, or pieces of a body, whose reader may leave before their end, which is then told."""
+    """Frames, or pieces of a body. If they are closed before their end, because the reader disconnected,
+    `on_disconnect` is called."""
 
-    def __init__(self, pieces: AsyncGenerator[bytes], left: Callable[[], None]) -> None:
+    def __init__(self, pieces: AsyncGenerator[bytes], on_disconnect: Callable[[], None]) -> None:
         self._pieces = pieces
-        self._left = left
+        self._on_disconnect = on_disconnect
         self._over = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -35,17 +36,17 @@ class DisconnectNotifier:
             raise
 
     async def aclose(self) -> None:
-        left, self._over = not self._over, True
+        is_early, self._over = not self._over, True
         try:
             await self._pieces.aclose()
         finally:
-            if left:
-                self._left()
+            if is_early:
+                self._on_disconnect()
 
 
 def canceller(hub: Hub, owner: str, run_id: str, cancels: bool) -> Callable[[], None]:
-    """What is done when a run's reader leaves (`on_disconnect`, `cancel_on_disconnect`). Nobody is there to wait for
-    the cancel, and nothing that happens to the request any more may lose it."""
+    """Return the callback for a disconnected reader of a run (`on_disconnect`, `cancel_on_disconnect`). If `cancels`,
+    it cancels the run in the background, so that the end of the request cannot interrupt the cancel."""
 
     def cancel_run() -> None:
         if cancels:
@@ -55,16 +56,17 @@ def canceller(hub: Hub, owner: str, run_id: str, cancels: bool) -> Callable[[], 
 
 
 async def _cancel(hub: Hub, owner: str, run_id: str) -> None:
-    if hub.is_stopping:  # the gateway closed the connection, and not the caller
+    if hub.is_stopping:  # the gateway closed the connection, not the caller
         return
     try:
         await hub.cancel_run(owner, run_id)
-    except FaultError as error:  # it had ended, most often: the reader left with the last frame
+    except FaultError as error:  # mostly because the run has ended: the reader disconnected after the last frame
         log.debug("run %s was not cancelled: %s", run_id, error)
 
 
 def task_canceller(hub: Hub, owner: str, task_id: str) -> Callable[[], None]:
-    """The same, for who waits for the end of a task, also where it has stopped for a question."""
+    """Return the callback for a disconnected caller that waits for the end of a task. It cancels the task, even if the
+    task has stopped for a question."""
 
     def cancel_task() -> None:
         _detach(_cancel_task(hub, owner, task_id))
@@ -82,8 +84,8 @@ async def _cancel_task(hub: Hub, owner: str, task_id: str) -> None:
 
 
 async def accept(hub: Hub, owner: str, work: Coroutine[Any, Any, R]) -> R:
-    """What `work` gives, which submits or answers. It is never left half done: where its caller leaves meanwhile, the
-    task is cancelled as soon as it is known."""
+    """Await `work`, which submits or answers, and return its receipt. If the caller disconnects meanwhile, the work is
+    still completed, and its task is then cancelled."""
 
     async def cancel(receipt: R) -> None:
         if receipt is not None:
@@ -92,42 +94,45 @@ async def accept(hub: Hub, owner: str, work: Coroutine[Any, Any, R]) -> R:
     return await finish(work, cancel)
 
 
-async def finish(work: Coroutine[Any, Any, T], left: Callable[[T], Coroutine[Any, Any, None]]) -> T:
-    """What `work` gives. It is never left half done: where its caller leaves meanwhile, `left` is called with what it
-    gives as soon as that is there."""
+async def finish(work: Coroutine[Any, Any, T], on_disconnect: Callable[[T], Coroutine[Any, Any, None]]) -> T:
+    """Await `work` and return its result. If the caller disconnects meanwhile, the work is still completed, and
+    `on_disconnect` is then called with the result."""
     working = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
-        _detach(_leave(working, left))
+        _detach(_complete(working, on_disconnect))
         raise
 
 
-async def _leave(working: "asyncio.Future[T]", left: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+async def _complete(working: "asyncio.Future[T]", on_disconnect: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+    """Await `work`, and then call `on_disconnect` with its result, unless the work fails."""
     try:
-        given = await working
+        result = await working
     except FaultError as error:
         log.debug("what was to be cancelled was not accepted: %s", error)
         return
-    await left(given)
+    await on_disconnect(result)
 
 
 def _detach(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine in the background."""
     task = asyncio.ensure_future(work)
     _detached.add(task)
     task.add_done_callback(_detached.discard)
 
 
 async def end_or_leave(
-    work: Coroutine[Any, Any, T], receive: Callable[[], Awaitable[Any]], left: Callable[[], None]
+    work: Coroutine[Any, Any, T], receive: Callable[[], Awaitable[Any]], on_disconnect: Callable[[], None]
 ) -> T:
-    """What `work` gives. Where the caller leaves before, that is told, and the work goes on to its end."""
+    """Await `work` and return its result. If the caller disconnects before, `on_disconnect` is called, and the work
+    continues to its end."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            left()
+            on_disconnect()
         return await working
     finally:
         leaving.cancel()

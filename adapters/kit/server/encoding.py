@@ -1,5 +1,5 @@
-"""Incremental JSON encoding of one large value: all of it at once would block the event loop for everybody else, and
-take twice the memory."""
+"""Incremental JSON encoding of one large value. Encoding all of it at once would block the event loop, and take twice
+the memory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,20 +18,21 @@ from babelgate.adapters.kit.server.listed import Pieces
 T = TypeVar("T")
 
 _LARGE: Final = 64 * 1024
-"""Characters, and as values count, that are encoded at once."""
+"""Maximum size of a value that is encoded at once, in characters. Each value counts as at least `_VALUE` characters."""
 _WHOLE: Final = 64 * 1024
-"""Bytes of JSON that is made at once rather than held as a value while it is sent. Chosen: a quarter of what a client
-that reads nothing may hold."""
+"""Maximum JSON size, in bytes, up to which a response is encoded before it is sent, so that its value can be released.
+Chosen: a quarter of what a client that reads nothing may hold."""
 _VALUE: Final = 16
-"""Characters as which a value counts."""
+"""Characters that one JSON value counts as, in addition to its text."""
 _PIECE: Final = 32 * 1024
-"""Bytes that are sent at once, at least. A client that reads nothing has three times as much in memory."""
+"""Minimum bytes per chunk. A client that reads nothing holds three times as much in memory."""
 _SLICE: Final = 16 * 1024
-"""Characters of a long text that are encoded at once. With `_LARGE` a client that reads nothing held 60 KiB more:
+"""Characters of a long text that are encoded at once. With `_LARGE`, a client that reads nothing held 60 KiB more:
 measured, 2026-11."""
 _WEIGHT: Final = 2**20
+"""Bytes that a `LargeJson` counts as in a cache."""
 _TOGETHER: Final = 256
-"""Values of a list that are looked at, and encoded, at once."""
+"""Items of a list that are weighed, and encoded, at once."""
 
 
 def json_response(
@@ -41,9 +42,10 @@ def json_response(
     status: int = 200,
     media_type: str = "application/json",
 ) -> Response[Any]:
-    """An answer with the JSON of a value or of a model.
+    """Return a response with the JSON of a value or a model.
 
-    A value takes up to ten times as much as its JSON. So it is held while it is sent only if the JSON is long.
+    A value takes up to ten times the memory of its JSON. So the response holds the value, and encodes it while it is
+    sent, only if the JSON is long.
     """
     data = encode(value)
     if isinstance(data, LargeJson):
@@ -56,42 +58,45 @@ def json_response(
 
 @dataclass(frozen=True, slots=True)
 class LargeJson:
-    """A value whose JSON is made when it is sent. Nobody may change the value by then."""
+    """A value that is encoded while it is sent. It must not change before that."""
 
     value: Any
 
     def __len__(self) -> int:
-        """Bytes as which it counts where encoded records are kept: it holds a value, and most of that is held
-        elsewhere, too."""
+        """Return the bytes that the value counts as in a cache of encoded records. It is a constant, because most of
+        the value is also held elsewhere."""
         return _WEIGHT
 
     def pieces(self) -> AsyncGenerator[bytes]:
+        """Yield the JSON in pieces."""
         return encode_in_pieces(self.value)
 
 
 async def as_bytes(data: bytes | LargeJson) -> bytes:
-    """For who can send it in one piece only. Others have the loop in between."""
+    """Return all of the JSON, for transports that send it in one piece. Other tasks run in between."""
     return data if isinstance(data, bytes) else b"".join([piece async for piece in data.pieces()])
 
 
 async def size_of(data: bytes | LargeJson) -> int:
-    """Bytes, for who has to tell before they are sent. Others have the loop in between."""
+    """Return the size of the JSON in bytes, for responses that declare it in advance. Other tasks run in between."""
     return len(data) if isinstance(data, bytes) else sum([len(piece) async for piece in data.pieces()])
 
 
 class LazyList(ABC):
-    """Items of a large list, each made when it is encoded and not before. It does not change."""
+    """Immutable large list whose items are created only when they are encoded."""
 
     @abstractmethod
-    def __iter__(self) -> Iterator[Any]: ...
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the items as JSON values."""
+        ...
 
     @abstractmethod
     def encode(self) -> Iterator[bytes]:
-        """Return the JSON of some items at a time, with commas between them."""
+        """Yield the JSON of several items at a time, with commas between them."""
 
 
 class EncodedList(LazyList):
-    """Items of which the JSON is made."""
+    """Items that are already encoded as JSON."""
 
     def __init__(self, items: Sequence[bytes]) -> None:
         self._items = items
@@ -104,31 +109,35 @@ class EncodedList(LazyList):
 
 
 def encode(value: Any) -> bytes | LargeJson:
-    """The JSON of a value or of a model."""
+    """Return the JSON of a value or a model, or a `LargeJson` if it is large."""
     if is_large(value):
         return LargeJson(value)
     return value.model_dump_json().encode() if isinstance(value, BaseModel) else to_json(value)
 
 
 _MARK: Final = uuid4().hex
+"""Placeholder for the text of a template."""
 encode_text: Final[Callable[[str], bytes]] = msgspec.json.Encoder().encode
-"""The JSON of a text, as pydantic writes it, in a quarter of the time."""
+"""Encoder of a text as JSON. It gives the same bytes as pydantic, in a quarter of the time."""
 
 
 class TextTemplate:
-    """The JSON of values that differ in one text only, such as the tokens of an answer: what is around the text is
-    encoded once. A token of A2A took 10.5 µs, and takes 3.8."""
+    """JSON of values that differ in one text only, such as the tokens of a response. Everything around the text is
+    encoded once. A token of A2A took 10.5 µs without a template, and takes 3.8 µs with it."""
 
     __slots__ = ("after", "before")
 
     def __init__(self, make: Callable[[str], Any]) -> None:
-        """`make`: text → the value, or the model, with the text in one place."""
+        """Encode the parts around the text. `make` returns the value or model for a text, which it contains exactly
+        once."""
         self.before, self.after = cast("bytes", encode(make(_MARK))).split(to_json(_MARK))
 
     def encode(self, text: str) -> bytes:
+        """Return the JSON of the value with this text."""
         return self.before + encode_text(text) + self.after
 
     def encode_all(self, texts: Iterable[str]) -> list[bytes]:
+        """Return the JSON of one value for each text."""
         before, after = self.before, self.after
         return [before + encode_text(text) + after for text in texts]
 
@@ -146,7 +155,7 @@ def _encode_whole(value: Any) -> bytes | None:
 
 
 async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
-    """The JSON of a value. Others have the loop in between."""
+    """Yield the JSON of a value in pieces. Other tasks run in between."""
     turns = Turns()
     ready: list[bytes] = []
     size = 0
@@ -162,60 +171,68 @@ async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
 
 
 def is_large(value: Any) -> bool:
-    """Found in no more time than it takes to encode what is not."""
+    """Return True if a value is too large to be encoded at once. The check of a large value takes no longer than
+    encoding a small one."""
     return _subtract_weight(value, _LARGE) < 0
 
 
-def _subtract_weight(value: Any, left: int) -> int:
-    """What is left of so many characters; of what weighs more no more than that is looked at."""
+def _subtract_weight(value: Any, budget: int) -> int:
+    """Return `budget` minus the weight of a value in characters. Stop as soon as the result is negative."""
     todo: list[Iterable[Any]] = [(value,)]
     kinds = _KINDS
-    while todo and left >= 0:
+    while todo and budget >= 0:
         for item in todo.pop():
-            left -= _VALUE
+            budget -= _VALUE
             kind = kinds[type(item)]
             if kind is None:
                 continue
             if kind is str:
-                left -= len(item)
+                budget -= len(item)
             elif kind is LazyList:
                 return -1
             elif kind is BaseModel:
                 fields = item.__dict__
-                left -= _VALUE * len(fields)
+                budget -= _VALUE * len(fields)
                 todo.append(fields.values())
                 if item.__pydantic_extra__:
                     todo.append((item.__pydantic_extra__,))
             else:
-                left -= _VALUE * len(item)
+                budget -= _VALUE * len(item)
                 todo += (item, item.values()) if kind is dict else (item,)
-            if left < 0:
+            if budget < 0:
                 break
-    return left
+    return budget
 
 
 class _Kinds(dict[type, type | None]):
-    """By the type of a value: as what it is looked at, None where it has one weight whatever it says. To ask whether a
-    value is a model takes longer than the rest of the look at it."""
+    """Cache of how the values of each type are weighed; None if all its values have the same weight. Testing every
+    value for being a model would take longer than the rest of the check."""
 
     def __missing__(self, kind: type) -> type | None:
-        found = str if kind is str else None
-        for each, known in ((list, list), (tuple, list), (dict, dict), (BaseModel, BaseModel), (LazyList, LazyList)):
+        weighed_as = str if kind is str else None
+        for each, kind_of_weight in (
+            (list, list),
+            (tuple, list),
+            (dict, dict),
+            (BaseModel, BaseModel),
+            (LazyList, LazyList),
+        ):
             if issubclass(kind, each):
-                found = known
-        self[kind] = found
-        return found
+                weighed_as = kind_of_weight
+        self[kind] = weighed_as
+        return weighed_as
 
 
 _KINDS: Final = _Kinds()
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
-    if isinstance(value, BaseModel):  # wire models are written as their fields stand in them
+    """Yield the JSON of a value in pieces."""
+    if isinstance(value, BaseModel):  # the fields of a wire model are its JSON members
         value = {**value.__dict__, **(value.__pydantic_extra__ or {})}
     if isinstance(value, str) and len(value) > _LARGE:
         yield b'"'
-        # A character is written alike whatever stands beside it.
+        # A character is encoded the same in every context.
         yield from (to_json(value[start : start + _SLICE])[1:-1] for start in range(0, len(value), _SLICE))
         yield b'"'
     elif isinstance(value, LazyList):
@@ -245,7 +262,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
 
 
 def _items(values: Sequence[Any]) -> Iterator[bytes]:
-    """The items of a list, with commas between them."""
+    """Yield the JSON of the items of a list, with commas between them."""
     before = b""
     for some in _split(values):
         yield before
@@ -257,21 +274,22 @@ def _items(values: Sequence[Any]) -> Iterator[bytes]:
 
 
 def _split(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """In order, as many at a time as are not large together: a call for each takes longer than to encode it."""
-    begun = 0
-    while begun < len(items):
-        some = items[begun : begun + _TOGETHER]
+    """Yield the items in order, in groups that are not large together. Encoding the items one by one would take
+    longer."""
+    start = 0
+    while start < len(items):
+        some = items[start : start + _TOGETHER]
         if _subtract_weight(some, _LARGE) < 0:
             some = some[: _fitting(some)]
         yield some
-        begun += len(some)
+        start += len(some)
 
 
 def _fitting(items: Sequence[Any]) -> int:
-    """How many of the first are not large together, one at least."""
-    left = _LARGE
+    """Return how many of the first items together are not large, and 1 if even the first item is large."""
+    budget = _LARGE
     for place, item in enumerate(items):
-        left = _subtract_weight(item, left)
-        if left < 0:
+        budget = _subtract_weight(item, budget)
+        if budget < 0:
             return max(place, 1)
     return len(items)

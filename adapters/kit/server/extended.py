@@ -1,5 +1,5 @@
-"""The Babelgate extension on HTTP: whether a request activates it, what says so in the answer, and the files that
-envelopes name."""
+"""The Babelgate extension over HTTP: its activation in a request, its confirmation in the response, and the files that
+envelopes reference."""
 
 import re
 from collections.abc import Mapping
@@ -15,24 +15,26 @@ from babelgate.adapters.kit.server.listed import Pieces
 from babelgate.canonical import FaultCode, FaultError, Hub
 
 _BLOB: Final = re.compile(r"[0-9a-f]{64}\Z")
+"""Hash of a file."""
 _NAME_LENGTH: Final = 255
-"""Characters of a file's name: more than any file system holds."""
+"""Maximum length of a file's name, in characters. No file system holds longer names."""
 _TYPE_LENGTH: Final = 255
-"""Characters. RFC 6838, 4.2: at most 127 for each of the two names of a media type."""
+"""Maximum length of a media type, in characters. RFC 6838, section 4.2: at most 127 for each of its two names."""
 
 
 def is_asked(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+    """Return True if the request activates the extension."""
     return is_named(connection.headers.get(HEADER))
 
 
 def confirm(*, active: bool) -> Mapping[str, str]:
-    """Headers of the answer."""
+    """Return the response header that confirms the extension, if it is active."""
     return {HEADER: URI} if active else {}
 
 
 async def answer_file(hub: Hub, request: Request[Any, Any, Any], blob: str) -> Response[Any]:
-    """A file by its hash. It comes from an agent or a caller: a browser must not show it as something of ours. Raises
-    not_found."""
+    """Return a response with a file by its hash. An agent or a caller supplied the file, so a browser must not show it
+    as content of the gateway. Raises not_found if there is no such file."""
     if not _BLOB.match(blob):
         raise FaultError(FaultCode.NOT_FOUND, "No such file.")
     part, pieces = await hub.reads.file_pieces(caller(request).owner, blob)
@@ -47,7 +49,8 @@ async def answer_file(hub: Hub, request: Request[Any, Any, Any], blob: str) -> R
     return Pieces(pieces, headers, media_type=_media_type(part.media_type))
 
 
-def _media_type(given: str | None) -> str:
-    """The type that the agent or the caller gave, where a header can hold it."""
-    is_fit = given is not None and given.isascii() and given.isprintable() and len(given) <= _TYPE_LENGTH
-    return given if given and is_fit else "application/octet-stream"
+def _media_type(declared: str | None) -> str:
+    """Return the media type that the agent or caller declared, if a header can hold it, and the generic type
+    otherwise."""
+    is_fit = declared is not None and declared.isascii() and declared.isprintable() and len(declared) <= _TYPE_LENGTH
+    return declared if declared and is_fit else "application/octet-stream"

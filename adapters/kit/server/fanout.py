@@ -1,9 +1,9 @@
-"""Fan-out cache: the records of a task are encoded once for all who follow the same view of it.
+"""Fan-out cache: the records of a task are encoded once for all readers of the same view.
 
-Every reader is a cursor of its own on the log, so a slow one holds nobody up; and what a record becomes depends on the
-records before it and on the view, not on who reads. So readers share a line: the first to come to a record encodes it,
-the others find the bytes. A line keeps the newest records only: who has fallen behind encodes for itself until it has
-caught up. It lives as long as somebody follows it.
+Every reader is a separate cursor on the log, so a slow reader delays no other. The encoding of a record depends on the
+earlier records and on the view, but not on the reader. So readers share a line: the first reader of a record encodes
+it, and the others get the cached bytes. A line keeps only the newest records. A reader that has fallen behind encodes
+for itself until it has caught up. A line exists as long as it has a reader.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -18,162 +18,173 @@ from babelgate.adapters.kit.server.passages import split_passages
 from babelgate.canonical import Record
 
 AHEAD: Final = 256
+"""Default of `FanoutLimits.ahead`."""
 SEEN: Final = AHEAD + 1
-"""Records that a reader need have at hand of those that it has read when it joins: the newest."""
+"""Number of the newest past records that a reader needs when it joins a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class FanoutLimits:
-    """Of one line."""
+    """Limits of one line."""
 
     records: int = 1024
+    """Maximum number of encoded records."""
     bytes: int = 4 * 1024 * 1024
+    """Maximum size of the encoded records, in bytes."""
     alone: int = 32 * 1024
-    """Maximum bytes while only the caller that started the run follows it. Chosen: such a run rarely has a second
-    follower, and each of them would otherwise hold up to `bytes`."""
+    """Maximum size while only the caller that started the run follows it, in bytes. Chosen: such a run rarely has a
+    second follower, and each of them would otherwise hold up to `bytes`."""
     ahead: int = AHEAD
-    """Records by which it is brought up to a reader who is ahead of it; beyond that a new one begins."""
+    """Maximum number of records by which a line may be behind a joining reader. If it is further behind, a new line
+    begins."""
 
 
 class EncodedRecord(msgspec.Struct, frozen=True):
-    """What one record became."""
+    """The encoded form of one record."""
 
     frames: Sequence[Any]
-    """Bytes, or what tells by `len` as how many bytes it counts."""
+    """Bytes, or objects whose `len` is their size in bytes."""
     stopped: bool = False
-    """Whether what is shown stops with it, for now or for good."""
+    """True if the record ends what the view shows, temporarily or permanently."""
 
 
 class Encoder(Protocol):
-    """Fed with the records of a task in order; what it has read decides what the next one becomes."""
+    """Encoder of a task's records, which must be fed in order: the earlier records determine the result."""
 
-    def write(self, record: Record, /) -> EncodedRecord: ...
+    def write(self, record: Record, /) -> EncodedRecord:
+        """Return the encoded form of the next record."""
+        ...
 
     def write_passage(self, passage: Sequence[Record], texts: Sequence[str], /) -> Sequence[bytes] | None:
-        """A frame for each of its records. None where these have to be written one by one: then nothing is done."""
+        """Return one frame for each record of a passage. Return None, and change nothing, if they must be encoded one
+        by one."""
 
 
 class _Line:
-    __slots__ = ("__weakref__", "_encoder", "_kept", "_records", "_size", "most", "seq")
+    """Encoded records of one view, and the encoder that continues them."""
+
+    __slots__ = ("__weakref__", "_cached", "_encoder", "_records", "_size", "most", "seq")
 
     def __init__(self, encoder: Encoder, seq: int, records: int, size: int) -> None:
         self.seq = seq
-        """Of the newest record that the encoder has read."""
+        """Seq of the newest record that the encoder has read."""
         self.most = size
-        """Maximum bytes of what is kept."""
+        """Maximum size of the cached frames, in bytes."""
         self._encoder = encoder
         self._records = records
-        self._kept: dict[int, EncodedRecord | bytes] = {}
-        """By seq; of a record of a passage, its frame."""
+        self._cached: dict[int, EncodedRecord | bytes] = {}
+        """Encoded records by seq; for a record of a passage, its frame."""
         self._size = 0
 
     @property
     def oldest(self) -> int:
-        """The seq of the oldest record that is kept."""
-        return next(iter(self._kept), self.seq + 1)
+        """Seq of the oldest cached record."""
+        return next(iter(self._cached), self.seq + 1)
 
     def get(self, record: Record) -> EncodedRecord | None:
-        """None if it is kept no longer. Whoever asks has asked for, or was told of, all records before."""
+        """Return an encoded record, and encode it first if it is the next one. Return None if it is no longer cached.
+        The caller must have read all earlier records."""
         if record.seq <= self.seq:
-            kept = self._kept.get(record.seq)
-            return EncodedRecord((kept,)) if isinstance(kept, bytes) else kept
-        told = self._encoder.write(record)
+            cached = self._cached.get(record.seq)
+            return EncodedRecord((cached,)) if isinstance(cached, bytes) else cached
+        encoded = self._encoder.write(record)
         self.seq = record.seq
-        self._kept[record.seq] = told
-        self._size += sum(map(len, told.frames))
+        self._cached[record.seq] = encoded
+        self._size += sum(map(len, encoded.frames))
         self._trim()
-        return told
+        return encoded
 
     def get_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
-        """The frames of its records; None where these have to be asked for one by one."""
+        """Return the frames of a passage. Return None if its records must be requested one by one."""
         if passage[0].seq <= self.seq:
-            kept = [self._kept.get(record.seq) for record in passage]
-            frames = [frame for frame in kept if isinstance(frame, bytes)]
-            return frames if len(frames) == len(kept) else None
+            cached = [self._cached.get(record.seq) for record in passage]
+            frames = [frame for frame in cached if isinstance(frame, bytes)]
+            return frames if len(frames) == len(cached) else None
         written = self._encoder.write_passage(passage, texts)
         if written is not None:
             self.seq = passage[-1].seq
-            self._kept.update(zip([record.seq for record in passage], written, strict=True))
+            self._cached.update(zip([record.seq for record in passage], written, strict=True))
             self._size += sum(map(len, written))
             self._trim()
         return written
 
     def _trim(self) -> None:
-        surplus = len(self._kept) - self._records
-        while surplus > 0 or (self._size > self.most and len(self._kept) > 1):
-            # Several at once: the beginning of a dict is looked for behind all that was taken from it before.
-            for seq in list(islice(self._kept, max(surplus, 1))):
-                oldest = self._kept.pop(seq)
+        surplus = len(self._cached) - self._records
+        while surplus > 0 or (self._size > self.most and len(self._cached) > 1):
+            # Remove several at once: the beginning of a dict is found by skipping all entries that were removed before.
+            for seq in list(islice(self._cached, max(surplus, 1))):
+                oldest = self._cached.pop(seq)
                 self._size -= len(oldest) if isinstance(oldest, bytes) else sum(map(len, oldest.frames))
             surplus = 0
 
 
 class Follower:
-    """One reader on its line. Ask it for every record in turn."""
+    """One reader of a line. It must request every record in order."""
 
-    def __init__(self, line: _Line, own: Encoder | None, again: Callable[[int], Awaitable[Encoder]]) -> None:
+    def __init__(self, line: _Line, encoder: Encoder | None, rebuild: Callable[[int], Awaitable[Encoder]]) -> None:
         self._line = line
-        self._own = own
-        """Where the line does not reach back to this reader."""
-        self._again = again
+        self._encoder = encoder
+        """Encoder of this reader alone, used while the line does not reach back to the reader's position."""
+        self._rebuild = rebuild
 
     async def write_all(self, records: Sequence[Record]) -> list[tuple[Sequence[Record], EncodedRecord]]:
-        """What each became, in order; those of a passage are told of together."""
-        told: list[tuple[Sequence[Record], EncodedRecord]] = []
+        """Return the encoded records in order. The records of a passage are returned together."""
+        encoded: list[tuple[Sequence[Record], EncodedRecord]] = []
         for passage, texts in split_passages(records):
             frames = self._line.get_passage(passage, texts) if texts else None
             if frames is not None:
-                self._own = None
-            elif texts and self._own is not None and passage[-1].seq < self._line.oldest:
-                frames = self._own.write_passage(passage, texts)
+                self._encoder = None
+            elif texts and self._encoder is not None and passage[-1].seq < self._line.oldest:
+                frames = self._encoder.write_passage(passage, texts)
             if frames is None:
-                told += [((record,), await self.write_record(record)) for record in passage]
+                encoded += [((record,), await self.write_record(record)) for record in passage]
             else:
-                told.append((passage, EncodedRecord(frames)))
-        return told
+                encoded.append((passage, EncodedRecord(frames)))
+        return encoded
 
     async def write_record(self, record: Record) -> EncodedRecord:
-        told = self._line.get(record)
-        if told is not None:
-            self._own = None
-            return told
-        if self._own is None:
-            self._own = await self._again(record.seq)
-        return self._own.write(record)
+        """Return one encoded record."""
+        encoded = self._line.get(record)
+        if encoded is not None:
+            self._encoder = None
+            return encoded
+        if self._encoder is None:
+            self._encoder = await self._rebuild(record.seq)
+        return self._encoder.write(record)
 
 
 class FanoutCache:
-    """The lines that are followed now."""
+    """The lines that have readers."""
 
-    def __init__(self, bounds: FanoutLimits | None = None) -> None:
-        self._bounds = bounds or FanoutLimits()
+    def __init__(self, limits: FanoutLimits | None = None) -> None:
+        self._limits = limits or FanoutLimits()
         self._lines: WeakValueDictionary[Hashable, _Line] = WeakValueDictionary()
 
     def join(
         self,
         view: Hashable,
         encoder: Encoder,
-        seen: Sequence[Record],
-        again: Callable[[int], Awaitable[Encoder]],
+        past: Sequence[Record],
+        rebuild: Callable[[int], Awaitable[Encoder]],
         *,
         begins: int = 0,
         started_run: bool = False,
     ) -> Follower:
-        """Follow a view from where `encoder` stands, which has read the records `seen`; they begin after the seq
-        `begins`, for all who follow the view. `again` makes one that has read everything before a seq. `started_run`:
-        the stream answers the request that started the run."""
-        seq = seen[-1].seq if seen else begins
+        """Follow a view from the position of `encoder`, which has read the records `past`. These begin after the seq
+        `begins`, which is the same for all readers of the view. `rebuild` returns an encoder that has read everything
+        before a seq. `started_run` is True if the stream is the response to the request that started the run."""
+        seq = past[-1].seq if past else begins
         line = self._lines.get(view)
         if line is not None and line.seq < seq:
-            missing = [record for record in seen if record.seq > line.seq]
-            if len(missing) <= self._bounds.ahead:
+            missing = [record for record in past if record.seq > line.seq]
+            if len(missing) <= self._limits.ahead:
                 for record in missing:
                     line.get(record)
             else:
                 line = None
         if line is None:
-            size = self._bounds.alone if started_run else self._bounds.bytes
-            line = self._lines[view] = _Line(encoder, seq, self._bounds.records, size)
-            return Follower(line, None, again)
-        line.most = self._bounds.bytes
-        return Follower(line, encoder, again)
+            size = self._limits.alone if started_run else self._limits.bytes
+            line = self._lines[view] = _Line(encoder, seq, self._limits.records, size)
+            return Follower(line, None, rebuild)
+        line.most = self._limits.bytes
+        return Follower(line, encoder, rebuild)

@@ -1,11 +1,11 @@
-"""Route handlers that are methods."""
+"""Base class of route handlers that are methods."""
 
 from typing import Self
 
 
 class Handlers:
-    """The base of classes whose bound methods Litestar registers: it copies every handler deeply, and a bound method
-    with its object. There is one hub, and one of everything else that such an object holds."""
+    """Base of classes whose bound methods are registered as handlers. Litestar copies every handler deeply, and with a
+    bound method its object. This class prevents the copy, because the object holds the hub and other shared state."""
 
     def __deepcopy__(self, _: object) -> Self:
         return self

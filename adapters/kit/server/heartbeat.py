@@ -1,5 +1,5 @@
-"""Keep-alive of streams: one timer for all of an event loop, for heartbeats where nothing is said, and for cutting off
-readers who take nothing. Tasks and timers of its own would be most of what an idle stream costs."""
+"""Keep-alive of streams: heartbeats for silent streams, and disconnection of readers that receive nothing. One timer
+serves all streams of an event loop, because separate tasks and timers would be most of the cost of an idle stream."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,19 +7,19 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 SEND_TIMEOUT: Final = 60.0
-"""Seconds for which a reader may refuse to take one chunk before it is cut off."""
+"""Seconds for which a reader may fail to accept one chunk before it is disconnected."""
 _PERIOD: Final = 1.0
-"""Seconds between two looks at all streams, at most."""
+"""Maximum seconds between two checks of all streams."""
 
 
 class Monitor:
-    """Watches one stream while it is open. Tell it of every send."""
+    """Monitor of one open stream. It must be notified of every send."""
 
     __slots__ = ("_beat", "_beaten_at", "_cut", "_sending_since", "interval")
 
     def __init__(self, interval: float | None, beat: Callable[[], None], cut: Callable[[], None]) -> None:
-        """`interval`: seconds of silence between heartbeats, None = never. `beat` sends one, `cut` ends the stream;
-        both return at once."""
+        """Create the monitor. `interval` is the number of seconds of silence between heartbeats; None = no heartbeats.
+        `beat` sends a heartbeat, and `cut` ends the stream; both return at once."""
         self.interval = interval
         self._beat = beat
         self._cut = cut
@@ -27,20 +27,25 @@ class Monitor:
         self._sending_since: float | None = None
 
     def open(self) -> None:
+        """Start watching the stream."""
         timer = _timer()
         self._beaten_at = timer.now
         timer.add(self)
 
     def close(self) -> None:
+        """Stop watching the stream."""
         _timer().remove(self)
 
     def begin_send(self) -> None:
+        """Record that a send has begun."""
         self._sending_since = _timer().now
 
     def end_send(self) -> None:
+        """Record that a send has ended."""
         self._sending_since, self._beaten_at = None, _timer().now
 
     def look(self, now: float) -> None:
+        """End the stream if a send takes too long, or send a heartbeat if one is due."""
         if self._sending_since is not None:
             if now - self._sending_since >= SEND_TIMEOUT:
                 self._cut()
@@ -50,7 +55,7 @@ class Monitor:
 
 
 class _Timer:
-    """Of one event loop."""
+    """Timer that checks all streams of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -94,7 +99,7 @@ _timers: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Timer]" = WeakKeyDiction
 
 def _timer() -> _Timer:
     loop = asyncio.get_running_loop()
-    found = _timers.get(loop)
-    if found is None:
-        found = _timers[loop] = _Timer(loop)
-    return found
+    timer = _timers.get(loop)
+    if timer is None:
+        timer = _timers[loop] = _Timer(loop)
+    return timer

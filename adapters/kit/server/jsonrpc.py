@@ -1,8 +1,11 @@
 """JSON-RPC 2.0 requests → methods. The only importer of jsonrpcserver.
 
-The library dispatches: it finds the method, binds the params and calls it. What it does around that is replaced: its
-schema validation (refuses `params: null`, forgets the id), its batches (executed, where the protocols here have none,
-and each request, a lone one too, in a task of its own), and the texts of exceptions, which would reach callers.
+The library dispatches: it finds the method, binds the params and calls it. Three of its other functions are replaced:
+
+- Its schema validation refuses `params: null` and drops the id.
+- Its batches are executed, although the protocols of the gateway have none. Each request, even a single one, gets a
+  separate task.
+- Its error texts quote exceptions, which would reach callers.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,39 +30,42 @@ RequestId = str | int | float | None
 Method = Callable[[Any, JsonObject], Awaitable[Any]]
 """(context, params by name) → result. Raises FaultError."""
 Table = dict[str, Callable[..., Any]]
+"""Methods by name, in the form that the library calls."""
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a request: a result, or a fault. `code` is set where JSON-RPC itself says which error it is."""
+    """The response to a request: a result or a fault. `code` is set if JSON-RPC itself defines the error."""
 
     id: RequestId = None
     method: str = ""
-    """Empty where none could be read."""
+    """Name of the method; empty if it could not be read."""
     result: Any = None
     fault: Fault | None = None
     code: int | None = None
 
 
 def table(methods: Mapping[str, Method]) -> Table:
-    """The methods as the library calls them; made once."""
+    """Return the methods in the form that the library calls. Call this once, at startup."""
     return {name: _wrap_method(method) for name, method in methods.items()}
 
 
 def _wrap_method(method: Method) -> Callable[..., Awaitable[Result]]:
-    # Positional-only: a member of the params named like the argument would be its second value otherwise.
+    """Return a method in the form that the library calls."""
+
+    # Positional-only: otherwise a member of the params with the argument's name would be a second value for it.
     async def call(context: Any, /, **params: Any) -> Result:
         try:
             return Success(await method(context, params))
         except FaultError as error:
             return Error(0, "", error.fault)
 
-    # The library asks for it at every call, and working it out takes longer than the rest of its work.
+    # The library inspects the signature at every call, and that takes longer than the rest of its work.
     call.__signature__ = signature(call)  # type: ignore[attr-defined]
     return call
 
 
 def envelope(reply_id: RequestId, **member: Any) -> JsonObject:
-    """`result=` or `error=`."""
+    """Return the JSON-RPC object of a response, whose `member` is `result=…` or `error=…`."""
     return {"jsonrpc": "2.0", "id": reply_id, **member}
 
 
@@ -68,26 +74,27 @@ def _invalid(reply_id: RequestId, method: str, message: str) -> Reply:
 
 
 def _check_request(request: Json) -> Reply | dict[str, Any]:
-    """The request as the library can take it, or what is wrong with it. The id is kept wherever it can be read."""
-    # JSON-RPC 2.0, 6, has batches; A2A does not use them (a2a-sdk 1.3.0: -32600, too).
+    """Return the request in the form that the library accepts, or a reply that describes the error. The reply has the
+    id whenever it can be read."""
+    # JSON-RPC 2.0, section 6, defines batches; A2A does not use them (a2a-sdk 1.3.0 also responds with -32600).
     if isinstance(request, list):
         return _invalid(None, "", "Batches are not supported.")
     if not isinstance(request, dict):
         return _invalid(None, "", "A request must be an object.")
-    given = request.get("id")
-    # JSON-RPC 2.0, 4: a string, a number or null.
-    known = given is None or (isinstance(given, str | int | float) and not isinstance(given, bool))
-    reply_id: RequestId = given if known else None  # pyright: ignore[reportAssignmentType]
+    request_id = request.get("id")
+    # JSON-RPC 2.0, section 4: a string, a number or null.
+    is_valid_id = request_id is None or (isinstance(request_id, str | int | float) and not isinstance(request_id, bool))
+    reply_id: RequestId = request_id if is_valid_id else None  # pyright: ignore[reportAssignmentType]
     method = request.get("method")
     name = method if isinstance(method, str) else ""
-    if not known:
+    if not is_valid_id:
         return _invalid(None, name, 'The member "id" must be a string or a number.')
     if request.get("jsonrpc") != "2.0":
         return _invalid(reply_id, name, 'The member "jsonrpc" must be "2.0".')
     if not name:
         return _invalid(reply_id, name, 'The member "method" must be a string, and not empty.')
     params = request.get("params")
-    # JSON-RPC 2.0, 4.2: a structured value, or left out; null is taken for the latter.
+    # JSON-RPC 2.0, section 4.2: a structured value, or omitted; null counts as omitted.
     if params is not None and not isinstance(params, dict | list):
         return _invalid(reply_id, name, 'The member "params" must be an object.')
     checked: dict[str, Any] = {"jsonrpc": "2.0", "method": name, "params": {} if params is None else params}
@@ -97,14 +104,15 @@ def _check_request(request: Json) -> Reply | dict[str, Any]:
 
 
 async def dispatch(request: Json, methods: Table, context: Any) -> Reply | None:
-    """Call the method that the request names. None = a notification, which was carried out and gets no answer."""
+    """Call the method that the request names, and return its reply. Return None for a notification, which is executed
+    and gets no response."""
     checked = _check_request(request)
     if isinstance(checked, Reply):
         return checked
     reply_id: RequestId = checked.get("id")
     name: str = checked["method"]
     outcome: Any = (await dispatch_request(methods, context, create_request(checked)))[1]
-    # JSON-RPC 2.0, 4.1: a request without an id.
+    # JSON-RPC 2.0, section 4.1: a request without an id is a notification.
     if "id" not in checked:
         return None
     if hasattr(outcome, "_value"):
@@ -116,7 +124,8 @@ async def dispatch(request: Json, methods: Table, context: Any) -> Reply | None:
 
 
 def _library_error(reply_id: RequestId, name: str, code: int) -> Reply:
-    """Errors of the library itself: their data may hold the text of an exception, which is nobody's business."""
+    """Return the reply for an error of the library itself. Its data is dropped, because it may quote an internal
+    exception."""
     match code:
         case -32601:
             message, fault_code = f"There is no method {name[:100]!r}.", FaultCode.UNSUPPORTED

@@ -1,5 +1,5 @@
-"""Streamed JSON lists: each entry is made and sent before the next one is. Together they may be larger than the memory,
-and all of them at once would block the event loop for everybody else."""
+"""Streamed JSON lists: each entry is created and sent before the next one. Together, the entries may exceed the memory,
+and encoding them all at once would block the event loop."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -12,15 +12,17 @@ from litestar import Response
 from babelgate.adapters.kit.aside import Turns
 
 _WHOLE: Final = 64 * 1024
-"""Bytes up to which an answer is sent whole, and with its length."""
+"""Maximum size of a response that is sent whole, with its length, in bytes."""
 _PIECE: Final = 32 * 1024
-"""Bytes that are sent at once, at least. A client that reads nothing has three times as much in memory."""
+"""Minimum bytes per chunk. A client that reads nothing holds three times as much in memory."""
 
 
 class Large(Protocol):
-    """An entry that is made while it is sent."""
+    """An entry that is encoded while it is sent."""
 
-    def pieces(self) -> AsyncGenerator[bytes]: ...
+    def pieces(self) -> AsyncGenerator[bytes]:
+        """Yield the JSON in pieces."""
+        ...
 
 
 async def list_response(
@@ -32,31 +34,31 @@ async def list_response(
     more_headers: Callable[[], Awaitable[Mapping[str, str]]] | None = None,
     media_type: str = "application/json",
 ) -> Response[Any]:
-    """A JSON answer with the `items`, each one JSON, in its list. `shell` = the answer without any: `[]`, or the object
-    whose member `name` is `[]`. What goes wrong with the first items is raised here; `more_headers` is asked when these
-    are made."""
+    """Return a response with a JSON list of `items`, each of which is JSON. `shell` is the response without items:
+    `[]`, or an object whose member `name` is `[]`. An error of the first items is raised here. `more_headers` is called
+    after the first items."""
     head, empty, tail = shell.partition(b"[]" if name is None else b'"%b":[]' % name.encode())
     assert empty, shell
     pieces = _pieces(head + empty[:-1], items, b"]" + tail)
-    begun: list[bytes] = []
+    first_pieces: list[bytes] = []
     size = 0
     try:
         async for piece in pieces:
-            begun.append(piece)
+            first_pieces.append(piece)
             size += len(piece)
             if size > _WHOLE:
                 break
-        told = {**(headers or {}), **(await more_headers() if more_headers is not None else {})}
+        all_headers = {**(headers or {}), **(await more_headers() if more_headers is not None else {})}
     except BaseException:
         await pieces.aclose()
         raise
     if size <= _WHOLE:
-        return Response(b"".join(begun), media_type=media_type, headers=told)
-    return Pieces(_after(begun, pieces), told, media_type=media_type)
+        return Response(b"".join(first_pieces), media_type=media_type, headers=all_headers)
+    return Pieces(_after(first_pieces, pieces), all_headers, media_type=media_type)
 
 
 async def each(items: Iterable[bytes | Large]) -> AsyncGenerator[bytes | Large]:
-    """For things that are at hand, and become JSON one by one."""
+    """Yield items that are already in memory, for `list_response`."""
     for item in items:
         yield item
 
@@ -64,6 +66,7 @@ async def each(items: Iterable[bytes | Large]) -> AsyncGenerator[bytes | Large]:
 async def _pieces(
     head: bytes, items: AsyncGenerator[bytes | Large] | AsyncGenerator[bytes], tail: bytes
 ) -> AsyncGenerator[bytes]:
+    """Yield the JSON of the list in pieces."""
     turns = Turns()
     ready, size = [head], 0
     first = True
@@ -89,16 +92,18 @@ async def _pieces(
     yield b"".join([*ready, tail])
 
 
-async def _after(begun: list[bytes], rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def _after(first_pieces: list[bytes], rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Yield the pieces that are already there, then the rest."""
     async with aclosing(rest):
-        while begun:
-            yield begun.pop(0)  # which is not held while the rest is sent
+        while first_pieces:
+            yield first_pieces.pop(0)  # released while the rest is sent
         async for piece in rest:
             yield piece
 
 
 class Pieces(Response[AsyncIterator[bytes]]):
-    """Answers with pieces of a body as they come, and closes their iterator when the reader leaves."""
+    """Response that sends the pieces of a body as they arrive, and closes their iterator when the reader
+    disconnects."""
 
     def __init__(
         self,
@@ -133,7 +138,8 @@ class _Body:
             try:
                 await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                # Both have ended when the pieces are closed: an iterator that somebody waits for cannot be.
+                # Both tasks have ended before the pieces are closed: an iterator that a task waits for cannot be
+                # closed.
                 over = sending.done()
                 sending.cancel()
                 leaving.cancel()

@@ -1,6 +1,5 @@
-"""Coalescing of text deltas (batching): deltas that follow each other and do nothing but add text to one part are a
-passage. Most of a long answer is that, and what each of them becomes differs in the text only, so streams encode a
-passage at once."""
+"""Coalescing of text deltas (batching): consecutive deltas that only add text to one part form a passage. Most of a
+long response consists of passages, whose frames differ in their text only. So streams encode a passage at once."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -10,8 +9,8 @@ from babelgate.canonical.event import PartDelta
 
 
 def split_passages(records: Sequence[Record]) -> Iterator[tuple[Sequence[Record], Sequence[str]]]:
-    """The records in order: those of a passage together, with the text of each (one delta is a passage, too), and each
-    of the others alone, with none."""
+    """Yield the records in order, grouped: the records of a passage together with the text of each, and every other
+    record alone, without texts. A single delta is also a passage."""
     place = 0
     while place < len(records):
         record = records[place]

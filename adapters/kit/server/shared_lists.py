@@ -1,5 +1,5 @@
-"""Structural sharing in JSON answers: of values that share most of one long list, such as the states of a conversation
-with all of its messages, what they share is encoded once."""
+"""Structural sharing in JSON responses: if several values share most of one long list, such as the states of a
+conversation with all its messages, the shared items are encoded once."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -17,25 +17,26 @@ from babelgate.adapters.kit.server.encoding import LargeJson, encode
 T = TypeVar("T")
 
 MARK: Final = uuid4().hex
-"""Stands in a value in the place of its list."""
+"""Placeholder for the list in a value."""
 _PIECE: Final = 32 * 1024
-"""Bytes that are sent at once, at least."""
+"""Minimum bytes per chunk."""
 _TOGETHER: Final = 128
-"""Items that are put together in one step, where they have no more bytes than `_MOST_BYTES`."""
+"""Items that are joined in one step, unless they exceed `_MOST_BYTES`."""
 _MOST_BYTES: Final = 64 * 1024
+"""Maximum size of items that are joined in one step, in bytes."""
 
 
 class SharedList(Generic[T]):
-    """The items of the list that was last encoded. Another one begins with the same objects, most likely."""
+    """Encoded items of the list that was encoded last. The next list probably begins with the same objects."""
 
     def __init__(self, convert: Callable[[T], Any]) -> None:
-        """`convert`: item → its JSON value."""
+        """Create the cache. `convert` returns the JSON value of an item."""
         self._convert = convert
         self._items: Sequence[T] = ()
         self._encoded: list[bytes | LargeJson] = []
 
     async def encode(self, items: Sequence[T]) -> "Sequence[bytes | LargeJson]":
-        """Each as JSON. Others have the loop in between."""
+        """Return each item as JSON. Other tasks run in between."""
         same = sum(takewhile(bool, map(is_, items, self._items)))
         if same < len(items):
             turns, convert = Turns(), self._convert
@@ -49,8 +50,8 @@ class SharedList(Generic[T]):
 
 
 def with_list(value: Any, items: "Sequence[bytes | LargeJson]") -> "bytes | ValueWithList | None":
-    """The JSON of a value, with the items where `MARK` stands in it once, or nowhere. None where the value is large
-    without them."""
+    """Return the JSON of a value with the items in place of its `MARK`, or of the value alone if it has no `MARK`.
+    Return None if the value is large even without the items."""
     shell = encode(value)
     if isinstance(shell, LargeJson):
         return None
@@ -60,18 +61,20 @@ def with_list(value: Any, items: "Sequence[bytes | LargeJson]") -> "bytes | Valu
 
 @dataclass(frozen=True, slots=True)
 class ValueWithList:
+    """JSON of a value with one long list: the text before the items, the items, and the text after them."""
+
     before: bytes
     items: "Sequence[bytes | LargeJson]"
     after: bytes
 
     async def pieces(self) -> AsyncGenerator[bytes]:
-        """Others have the loop in between."""
+        """Yield the JSON in pieces. Other tasks run in between."""
         turns, yielded = Turns(), self.before
         for begun in range(0, len(self.items), _TOGETHER):
             some = self.items[begun : begun + _TOGETHER]
             if begun:
                 yielded += b","
-            if sum(map(len, some)) <= _MOST_BYTES:  # so none of them is large
+            if sum(map(len, some)) <= _MOST_BYTES:  # so none of the items is large
                 yielded += b",".join(cast("Sequence[bytes]", some))
             else:
                 async for piece in _pieces(some):
@@ -86,6 +89,7 @@ class ValueWithList:
 
 
 async def _pieces(items: Sequence[bytes | LargeJson]) -> AsyncGenerator[bytes]:
+    """Yield the JSON of items in pieces, with commas between the items."""
     for place, item in enumerate(items):
         if place:
             yield b","

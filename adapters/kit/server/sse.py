@@ -1,6 +1,6 @@
-"""Server-Sent Events, written: the streams that handlers answer with.
+"""Writer of Server-Sent Events: streams as responses of handlers.
 
-The only importer of sse-starlette. What is yielded goes out untouched, so every byte of a frame is the protocol's own.
+The only importer of sse-starlette. Frames are sent unchanged, so every byte of a frame is determined by the protocol.
 """
 
 import asyncio
@@ -20,18 +20,23 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.printable import printable
 
 HEARTBEAT: Final = b": heartbeat\n\n"
+"""Comment that is sent on a silent stream."""
 _PIECE: Final = 32 * 1024
-"""Bytes of frames that are sent at once, at least, if there are as many."""
+"""Minimum bytes of frames per chunk, if enough frames are ready."""
 _FIELD_LENGTH: Final = 4096
-"""Characters of a name or an id of an event, which an agent may give. Chosen: LangGraph's names hold the path of a
-subgraph, about 50 characters a level."""
+"""Maximum length of an event's name or id, in characters. An agent may set them. Chosen: LangGraph's names hold the
+path of a subgraph, about 50 characters per level."""
 
 
 class _Source:
-    """What the library's response begins with, and then frames, sent by one task beside the handler's own. The library
-    has four a stream, in groups, and a cancel scope a chunk: an idle stream of A2A took 70 kB, and takes 46. It would
-    also poll for a stopping uvicorn, for ever, and cut streams at once: the hub ends every reading when the gateway
-    shuts down, so streams end by themselves, with a last frame if they like."""
+    """ASGI response: the head of the library's response, then the frames, sent by one task in addition to the
+    handler's.
+
+    The library's own response uses four tasks per stream, in groups, and a cancel scope per chunk: an idle stream of
+    A2A took 70 kB, and takes 46 kB here. It would also poll permanently for the shutdown of uvicorn, and then cut
+    streams at once. Here, the hub ends every subscription at shutdown, so streams end by themselves, with a last frame
+    if the protocol has one.
+    """
 
     __slots__ = ("_begin", "_frames", "_ping")
 
@@ -42,7 +47,7 @@ class _Source:
             "headers": begin.raw_headers,
         }
         self._frames = frames
-        """The iterator itself, to close it also where it was never begun."""
+        """Frames of the stream. Held here so that they are closed even if the iteration never began."""
         self._ping = ping
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -54,12 +59,13 @@ class _Source:
         try:
             async with aclosing(self._frames):
                 await send(begin)
-                begin = None  # a stream may be silent for hours
+                begin = None  # release the head, because a stream may be silent for hours
                 try:
                     async for data in self._frames:
                         await sending.send(data)
                 except FaultError as error:
-                    # Erased since the answer began: the stream ends, as one of what is erased while it is read.
+                    # The thread was erased after the response began: the stream ends, as if it had been erased during
+                    # reading.
                     if error.fault.code is not FaultCode.NOT_FOUND:
                         raise
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -73,18 +79,18 @@ class _Source:
 
 
 class _Sending:
-    """What is sent of a stream, until its reader leaves or takes nothing any more."""
+    """Sender of one stream's frames, until the reader disconnects or stops receiving."""
 
     __slots__ = ("_beating", "_is_within", "_send", "is_over", "monitor", "task")
 
     def __init__(self, task: "asyncio.Task[Any] | None", send: Any, ping: float | None) -> None:
         self.task = task
         self.is_over = False
-        """Nobody reads any more."""
+        """True if the stream has no reader any longer."""
         self.monitor = Monitor(ping, self._beat, self._stop)
         self._send = send
         self._is_within = False
-        """A frame is sent in pieces: a heartbeat would be part of it."""
+        """True while a frame is sent in pieces: a heartbeat would become part of the frame."""
         self._beating: asyncio.Task[None] | None = None
 
     async def send(self, data: bytes) -> None:
@@ -119,7 +125,7 @@ class _Sending:
 
 
 class EventStream(Response[AsyncIterator[bytes]]):
-    """A Litestar response, so that a handler can answer with it or with any other response."""
+    """Litestar response with a stream of frames, so that a handler can return it or any other response."""
 
     def __init__(
         self, frames: AsyncIterator[bytes], *, ping: float | None, headers: Mapping[str, str], status_code: int = 200
@@ -138,21 +144,22 @@ class EventStream(Response[AsyncIterator[bytes]]):
 def event_stream(
     frames: AsyncIterator[bytes], *, ping: float | None, headers: Mapping[str, str], status_code: int = 200
 ) -> EventStream:
-    """Answer with a stream of frames. `ping` = seconds between heartbeat comments, None = never. The iterator is closed
-    when the reader leaves."""
+    """Return a response with a stream of frames. `ping` is the number of seconds between heartbeat comments; None = no
+    heartbeats. The iterator is closed when the reader disconnects."""
     return EventStream(frames, ping=ping, headers=headers, status_code=status_code)
 
 
 _ESCAPES: Final = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
-"""U+0085, U+2028 and U+2029 as UTF-8, and as JSON may write them instead."""
+"""U+0085, U+2028 and U+2029: their UTF-8 bytes, and their JSON escapes."""
 
 
 def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> bytes:
-    """One frame. `data` is JSON; with line breaks it becomes several data lines.
+    """Return one frame. `data` is JSON; if it has line breaks, it becomes several data lines.
 
-    Only CR and LF end a line of an event stream (https://html.spec.whatwg.org/#parsing-an-event-stream), but httpx's
-    `aiter_lines`, and so the official A2A and ACP clients, cut wherever `str.splitlines` does. JSON has escaped the
-    control characters among those already, and in JSON the other three stand in strings only.
+    Only CR and LF end a line of an event stream (https://html.spec.whatwg.org/#parsing-an-event-stream). But
+    `aiter_lines` of httpx, and so the official A2A and ACP clients, split at every line break of `str.splitlines`. JSON
+    already escapes the control characters among those line breaks. The other three occur only in JSON strings, and are
+    escaped here.
     """
     if not data.isascii():
         data = _escape(data)
@@ -163,33 +170,33 @@ def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> by
 
 
 def frames(data: Iterable[bytes], *, before: bytes = b"", after: bytes = b"") -> bytes:
-    """A frame for each, all at once. They are JSON as it is encoded here, on one line each, between `before` and
-    `after`."""
+    """Return one frame for each of `data`, joined. Each is JSON on one line, as this gateway encodes it, and is placed
+    between `before` and `after`."""
     between = after + b"\n\ndata: " + before
     return _escape(b"data: " + before + between.join(data) + after + b"\n\n")
 
 
 class TextFrames:
-    """Frames of values that differ in one text only, such as the tokens of an answer."""
+    """Frames of values that differ in one text only, such as the tokens of a response."""
 
     __slots__ = ("_template",)
 
     def __init__(self, make: Callable[[str], Any]) -> None:
-        """`make`: as for a `TextTemplate`."""
+        """Create the template. `make` is as for `TextTemplate`."""
         self._template = TextTemplate(make)
 
     def write(self, texts: Sequence[str], *, ids: Iterable[str] | None = None, event: str | None = None) -> list[bytes]:
-        """A frame for each."""
+        """Return one frame for each text."""
         heads = repeat(_head(None, event)) if ids is None else [_head(id, event) for id in ids]
         before, after = self._template.before, self._template.after + b"\n\n"
-        made = [head + before + encode_text(text) + after for head, text in zip(heads, texts, strict=False)]
-        return made if all(map(bytes.isascii, made)) else list(map(_escape, made))
+        encoded = [head + before + encode_text(text) + after for head, text in zip(heads, texts, strict=False)]
+        return encoded if all(map(bytes.isascii, encoded)) else list(map(_escape, encoded))
 
 
 @dataclass(frozen=True, slots=True)
 class LargeFrame:
-    """A frame that is made while it is sent, piece by piece: all at once it would block the event loop for everybody
-    else, and be in memory beside what it tells of."""
+    """A frame that is encoded while it is sent, piece by piece. Encoding it at once would block the event loop, and
+    hold the JSON in memory in addition to the value."""
 
     head: bytes
     data: LargeJson
@@ -198,6 +205,7 @@ class LargeFrame:
         return len(self.data)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
+        """Yield the bytes of the frame."""
         begin = self.head
         async with aclosing(self.data.pieces()) as pieces:
             async for piece in pieces:
@@ -207,12 +215,12 @@ class LargeFrame:
 
 
 def frame_of(data: bytes | LargeJson, *, id: str | None = None, event: str | None = None) -> bytes | LargeFrame:
-    """One frame of JSON that may be large."""
+    """Return one frame of JSON that may be large."""
     return LargeFrame(_head(id, event), data) if isinstance(data, LargeJson) else frame(data, id=id, event=event)
 
 
 async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[bytes]:
-    """What is sent for some frames: those that are small at once."""
+    """Yield the bytes of some frames. Small frames are joined."""
     turns = Turns()
     ready: list[bytes] = []
     size = 0
@@ -240,6 +248,7 @@ async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[byte
 
 
 def _head(id: str | None, event: str | None) -> bytes:
+    """Return the beginning of a frame, up to its data."""
     head = b""
     if event is not None:
         head += b"event: " + _one_line(event) + b"\n"
@@ -249,6 +258,7 @@ def _head(id: str | None, event: str | None) -> bytes:
 
 
 def _escape(data: bytes) -> bytes:
+    """Return the JSON with all line breaks of `_ESCAPES` escaped."""
     if data.isascii():
         return data
     for raw, escaped in _ESCAPES:
@@ -258,4 +268,5 @@ def _escape(data: bytes) -> bytes:
 
 
 def _one_line(text: str) -> bytes:
+    """Return a name or an id as one printable line."""
     return printable(text, _FIELD_LENGTH).encode()

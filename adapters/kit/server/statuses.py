@@ -1,4 +1,4 @@
-"""Fault code → HTTP status: the default of all protocols. A protocol says where it differs, and why."""
+"""Fault code → HTTP status: the defaults of all protocols. A protocol documents where it differs, and why."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -32,5 +32,5 @@ STATUSES: Final[Mapping[FaultCode, int]] = MappingProxyType(
         FaultCode.INTERNAL: 500,
     }
 )
-"""The failure of an agent is the end of its run, and not the status of the call. It gets one of these only where no run
-could be made."""
+"""HTTP status of each fault code. The failure of an agent ends its run, but does not set the status of the request. It
+is the status only if no run could be created."""

@@ -1,4 +1,4 @@
-"""WebSockets: why one is closed, and that its caller has left."""
+"""WebSockets: close codes, and detection of a disconnected caller."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,18 +9,19 @@ from litestar.exceptions import WebSocketDisconnect
 POLICY: Final = 1008
 GOING_AWAY: Final = 1001
 FAILED: Final = 1011
-"""RFC 6455, section 7.4.1."""
+"""Close codes of RFC 6455, section 7.4.1."""
 RESTART: Final = 1012
-"""IANA's registry of close codes: the service restarts. A server that stops says so to idle sockets (uvicorn 0.54)."""
+"""Close code for a restart (IANA registry of WebSocket close codes). A server that shuts down sends it to idle sockets
+(uvicorn 0.54)."""
 
 
 class Left(Exception):
-    """Nobody reads any longer."""
+    """Raised when the caller has disconnected."""
 
 
 @contextmanager
 def detect_leaving() -> Generator[None]:
-    """What Litestar and the server below it raise then. Raises Left."""
+    """Raise Left for the errors with which Litestar and the ASGI server report a disconnected caller. Raises Left."""
     try:
         yield
     except (WebSocketDisconnect, OSError, RuntimeError) as error:

@@ -1,5 +1,5 @@
-"""Delta decoding of states, for readers of records who may not know the run before: a state that is told as its
-difference to a revision which they have not been told is told whole."""
+"""Delta decoding of states, for readers that may not have the earlier records of a run. If a state is stored as a
+difference to a revision that the reader does not have, the whole state is sent."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -12,28 +12,29 @@ from babelgate.canonical.event import Event, Native, StateSaved, StepStarted
 async def tell_states_whole(
     hub: Hub, owner: str, thread_id: str, batches: AsyncGenerator[Sequence[Record]]
 ) -> AsyncGenerator[Sequence[Record]]:
-    """`batches` are closed with it, and begin where the readers' knowledge of the thread does."""
-    told: set[str] = set()
+    """Yield the batches with such states replaced by whole ones. `batches` begin at the first record that the readers
+    have, and are closed at the end."""
+    sent: set[str] = set()
     history: StateHistory | None = None
     async with aclosing(batches):
         async for batch in batches:
             ready: list[Record] = []
             for record in batch:
-                since = _revision_needed(record.event)
-                if since is not None and since not in told:
+                base_id = _revision_needed(record.event)
+                if base_id is not None and base_id not in sent:
                     if history is None or history.seq < record.seq:
                         history = await hub.reads.snapshot(
                             owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner)
                         )
                     record = record.replace(event=_whole(record.event, history))
                 if isinstance(record.event, StateSaved) and record.event.checkpoint_id is not None:
-                    told.add(record.event.checkpoint_id)
+                    sent.add(record.event.checkpoint_id)
                 ready.append(record)
             yield ready
 
 
 def _revision_needed(event: Event) -> str | None:
-    """The one whose values have to be known."""
+    """Return the id of the revision that a reader needs to decode the event's state."""
     match event:
         case StateSaved(change=None):
             return None if event.delta is None else event.parent_id
@@ -44,6 +45,7 @@ def _revision_needed(event: Event) -> str | None:
 
 
 def _whole(event: Event, history: StateHistory) -> Event:
+    """Return the event with its whole state instead of a difference."""
     match event:
         case StateSaved():
             return event.replace(values=history.values_of(event.checkpoint_id or ""), delta=None, change=None)

@@ -1,1 +1,1 @@
-"""Values of the protocol and of the canonical model, both ways."""
+"""Conversion of values between the protocol and the canonical model."""

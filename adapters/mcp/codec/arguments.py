@@ -1,4 +1,4 @@
-"""Arguments of a tool → what an agent is started with."""
+"""Arguments of a tool → input of an agent's run."""
 
 from base64 import b64decode
 from binascii import Error as BinasciiError
@@ -10,36 +10,38 @@ from babelgate.canonical import DataPart, FaultCode, FaultError, FilePart, Messa
 from babelgate.canonical.value import JsonObject
 
 THREAD = "thread_id"
+"""Argument that names the conversation."""
 
 
 def decode_arguments(arguments: JsonObject) -> RunInput:
-    """Of an agent that takes messages. Raises invalid."""
-    given = validate(w.Arguments, arguments)
-    parts: list[Part] = [TextPart(text=given.message)] if given.message else []
-    if given.data is not None:
-        parts.append(DataPart(data=given.data))
-    parts += [_decode_file(file, f"files.{number}") for number, file in enumerate(given.files)]
+    """Return the input of an agent that takes messages. Raises invalid."""
+    decoded = validate(w.Arguments, arguments)
+    parts: list[Part] = [TextPart(text=decoded.message)] if decoded.message else []
+    if decoded.data is not None:
+        parts.append(DataPart(data=decoded.data))
+    parts += [_decode_file(file, f"files.{number}") for number, file in enumerate(decoded.files)]
     if not parts:
         raise FaultError(FaultCode.INVALID, "message: It must not be empty unless data or files are given.")
     return RunInput(messages=(Message(role="user", parts=tuple(parts)),))
 
 
 def decode_data(arguments: JsonObject) -> RunInput:
-    """Of an agent that has an input schema of its own, which they have to fit."""
+    """Return the input of an agent with its own input schema. The arguments must already conform to it."""
     return RunInput(data={name: value for name, value in arguments.items() if name != THREAD})
 
 
 def thread_of(arguments: Mapping[str, object]) -> str | None:
-    """The caller's name of the conversation. Raises invalid."""
-    named = arguments.get(THREAD)
-    if named is None:
+    """Return the caller's name of the conversation. Raises invalid."""
+    thread = arguments.get(THREAD)
+    if thread is None:
         return None
-    if not isinstance(named, str) or not 0 < len(named) <= 256:
+    if not isinstance(thread, str) or not 0 < len(thread) <= 256:
         raise FaultError(FaultCode.INVALID, f"{THREAD}: It must be a string of 1 to 256 characters.")
-    return named
+    return thread
 
 
 def _decode_file(file: w.File, where: str) -> FilePart:
+    """Return a file. Raises invalid."""
     media_type = file.mime_type or "application/octet-stream"
     if (file.data is None) == (file.uri is None):
         raise FaultError(FaultCode.INVALID, f"{where}: It must have either data or uri.")

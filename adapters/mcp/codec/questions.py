@@ -1,5 +1,6 @@
-"""Questions of agents, as members of a structured result and as requests to the caller: by forms, or, where the agent
-calls a method of the protocol as a tool of its caller's, by that; and answers to them."""
+"""Questions of agents, in structured results and as requests to the caller, and the answers to them. A question becomes
+a form, unless the agent calls a method of the protocol as a tool of its caller: then it becomes a request with that
+method."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,87 +18,93 @@ from babelgate.canonical.value import Json, JsonObject
 Question = InterruptRaised | Interrupt
 
 ANSWER: Final = "answer"
-"""The one member of a form for an answer that is no object."""
+"""Name of the only field of a form whose answer is not an object."""
 
 FORM: Final = "elicitation/create"
+"""Method of a form."""
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     FORM: "elicitation",
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-"""What a client declares that answers the method."""
+"""Client capabilities, by the method that requires them."""
 
 _REPLIES: Final[Mapping[str, type[w.Wire]]] = {"sampling/createMessage": w.Sampled, "roots/list": w.Roots}
+"""Types of results, by the methods other than forms."""
 
 _PLAIN: Final = frozenset({"string", "number", "integer", "boolean"})
-_OF_A_FORM: Final = frozenset({"type", "properties", "required", "title", "description", "$schema"})
+"""Types of plain fields."""
+_FORM_KEYWORDS: Final = frozenset({"type", "properties", "required", "title", "description", "$schema"})
+"""Keywords of a schema that a form may have."""
 
 
-def question_text(asked: Question) -> str:
-    """Its words; of a call of a caller's tool, the call."""
-    if asked.message.text:
-        return asked.message.text
-    calls = [part for part in asked.message.parts if isinstance(part, ToolCallPart)]
+def question_text(question: Question) -> str:
+    """Return the question's text. A call of a caller's tool is shown as a call."""
+    if question.message.text:
+        return question.message.text
+    calls = [part for part in question.message.parts if isinstance(part, ToolCallPart)]
     return ", ".join(f"{call.name}({call.arguments})" for call in calls) or "The agent needs an answer."
 
 
-def encode_question(asked: Question) -> JsonObject:
-    told: JsonObject = {"id": asked.interrupt_id or "", "kind": asked.ask, "message": question_text(asked)}
-    if asked.answer_schema is not None:
-        told["schema"] = asked.answer_schema
-    if asked.value is not None:
-        told["value"] = asked.value
-    return told
+def encode_question(question: Question) -> JsonObject:
+    """Return the question as a member of a structured result."""
+    encoded: JsonObject = {"id": question.interrupt_id or "", "kind": question.ask, "message": question_text(question)}
+    if question.answer_schema is not None:
+        encoded["schema"] = question.answer_schema
+    if question.value is not None:
+        encoded["value"] = question.value
+    return encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What became of a question."""
+    """A caller's response to a question."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, Any] | None
-    """Of a form, or the whole result of another method."""
+    """The fields of a form, or the whole result of another method."""
 
 
-def method_of(asked: Question) -> str:
-    """What its caller is asked by."""
-    call = _call_of(asked)
+def method_of(question: Question) -> str:
+    """Return the method of the request that asks the question."""
+    call = _call_of(question)
     return FORM if call is None else call.name
 
 
-def encode_request(asked: Question) -> JsonObject:
-    """Method and params."""
-    call = _call_of(asked)
+def encode_request(question: Question) -> JsonObject:
+    """Return the method and params of the request."""
+    call = _call_of(question)
     if call is None:
-        form = {"mode": "form", "message": form_text(asked), "requestedSchema": encode_form(asked)}
-        return {"method": FORM, "params": form}
+        params = {"mode": "form", "message": form_text(question), "requestedSchema": encode_form(question)}
+        return {"method": FORM, "params": params}
     arguments = parse_text(call.arguments)
     return {"method": call.name, "params": arguments if isinstance(arguments, dict) else {}}
 
 
-def decode_response(asked: Question, given: object) -> Form | None:
-    """None for what is no answer to it."""
-    reply = _REPLIES.get(method_of(asked))
+def decode_response(question: Question, response: object) -> Form | None:
+    """Return the caller's response to a question. Return None if it is not a valid response."""
+    reply = _REPLIES.get(method_of(question))
     try:
         if reply is None:
-            elicited = w.Elicited.model_validate(given)
+            elicited = w.Elicited.model_validate(response)
             return Form(elicited.action, elicited.content)
-        reply.model_validate(given)
+        reply.model_validate(response)
     except ValidationError:
         return None
-    return Form("accept", cast("JsonObject", given))
+    return Form("accept", cast("JsonObject", response))
 
 
-def _call_of(asked: Question) -> ToolCallPart | None:
-    """Of a method that answers it."""
-    calls = [part for part in asked.message.parts if isinstance(part, ToolCallPart)]
+def _call_of(question: Question) -> ToolCallPart | None:
+    """Return the call of a caller's tool that is a method other than a form, if the question is one."""
+    calls = [part for part in question.message.parts if isinstance(part, ToolCallPart)]
     return calls[0] if len(calls) == 1 and calls[0].name in _REPLIES else None
 
 
-def encode_form(asked: Question) -> JsonObject:
-    """SPEC/client/elicitation, Requested schema: a flat object, whose members are plain, or choices."""
-    schema = asked.answer_schema
+def encode_form(question: Question) -> JsonObject:
+    """Return the schema of a form. SPEC/client/elicitation, Requested schema: a flat object of plain fields or
+    choices."""
+    schema = question.answer_schema
     if schema is None:
         return _one_field({"type": "string"})
     if _is_flat(schema):
@@ -107,23 +114,23 @@ def encode_form(asked: Question) -> JsonObject:
     return _one_field({"type": "string", "description": "JSON, of the schema that the question names."})
 
 
-def form_text(asked: Question) -> str:
-    """The words of a form; where its answer is JSON, with the schema of it."""
-    schema = asked.answer_schema
+def form_text(question: Question) -> str:
+    """Return the text of a form. If the answer is JSON, the text includes its schema."""
+    schema = question.answer_schema
     if schema is None or _is_flat(schema) or _is_plain(schema):
-        return question_text(asked)
-    return f"{question_text(asked)}\n\nAnswer with JSON of this schema: {schema}"
+        return question_text(question)
+    return f"{question_text(question)}\n\nAnswer with JSON of this schema: {schema}"
 
 
-def decode_form(asked: Question, content: Mapping[str, Any] | None) -> Json:
-    """The value of the answer."""
-    given = dict(content or {})
-    if _call_of(asked) is not None:
-        return given
-    schema = asked.answer_schema
+def decode_form(question: Question, content: Mapping[str, Any] | None) -> Json:
+    """Return the value of the answer."""
+    fields = dict(content or {})
+    if _call_of(question) is not None:
+        return fields
+    schema = question.answer_schema
     if schema is not None and _is_flat(schema):
-        return given
-    value: Json = given.get(ANSWER)
+        return fields
+    value: Json = fields.get(ANSWER)
     if schema is not None and not _is_plain(schema) and isinstance(value, str):
         parsed = parse_text(value)
         return value if parsed is ABSENT else parsed
@@ -135,12 +142,13 @@ def _one_field(schema: JsonObject) -> JsonObject:
 
 
 def _is_flat(schema: JsonObject) -> bool:
+    """Return True if a form can have this schema."""
     members: object = schema.get("properties")
     if schema.get("type") != "object" or not isinstance(members, dict) or not members:
         return False
-    known = schema.keys() <= _OF_A_FORM | {"additionalProperties"}
-    named = cast("JsonObject", members).values()
-    return known and all(isinstance(each, dict) and _is_field(cast("JsonObject", each)) for each in named)
+    has_form_keywords = schema.keys() <= _FORM_KEYWORDS | {"additionalProperties"}
+    fields = cast("JsonObject", members).values()
+    return has_form_keywords and all(isinstance(each, dict) and _is_field(cast("JsonObject", each)) for each in fields)
 
 
 def _is_field(schema: JsonObject) -> bool:
@@ -153,7 +161,7 @@ def _is_plain(schema: JsonObject) -> bool:
 
 
 def _is_choice(schema: JsonObject, titled: str) -> bool:
-    """SPEC/client/elicitation, Requested Schema (SEP-1330): a string of some that are named, with titles or without."""
+    """Return True for a string field with named options. SPEC/client/elicitation, Requested Schema (SEP-1330)."""
     options: object = schema.get(titled)
     if not isinstance(options, list) or schema.get("type", "string") != "string" or "$ref" in schema:
         return False
@@ -164,7 +172,7 @@ def _is_choice(schema: JsonObject, titled: str) -> bool:
 
 
 def _are_choices(schema: JsonObject) -> bool:
-    """The same, of several strings."""
+    """Return True for a list of strings with named options."""
     items: object = schema.get("items")
     if schema.get("type") != "array" or not isinstance(items, dict) or "$ref" in schema:
         return False

@@ -1,7 +1,7 @@
-"""Stateless ids with a checksum (SHA-256, without a key) of runs that wait for an answer: which task, for which use,
-and a digest that tells an id that was changed.
+"""Stateless ids of runs that wait for an answer. They hold the task's id and a checksum (SHA-256, without a key) over
+the task and the purpose of the id, so that changed ids are detected.
 
-They hold no secret: whoever has one can do with it what the owner of its task can do, and nobody else finds the task.
+They hold no secret. An id gives the owner of its task no additional rights, and other owners do not find the task.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -15,36 +15,36 @@ from babelgate.canonical import FaultCode, FaultError
 
 _PREFIX: Final = "run_"
 _LENGTH: Final = 32
-"""Bytes: the task's id, and the digest."""
+"""Length of an id in bytes: the task's id and the checksum."""
 
 
-def encode_run_id(task_id: str, use: str = "") -> str:
-    """`use`: what it is good for, and nothing else."""
+def encode_run_id(task_id: str, purpose: str = "") -> str:
+    """Return the id of a task's run. It is valid for this purpose only."""
     task = UUID(task_id).bytes
-    digest = sha256(task + use.encode()).digest()
+    digest = sha256(task + purpose.encode()).digest()
     return _PREFIX + urlsafe_b64encode(task + digest[: _LENGTH - len(task)]).decode().rstrip("=")
 
 
-def decode_run_id(run_id: str, use: str = "") -> str:
-    """The task. Raises invalid for what was not made here for this use."""
+def decode_run_id(run_id: str, purpose: str = "") -> str:
+    """Return the task's id. Raises invalid unless this gateway created the id for this purpose."""
     try:
         raw = urlsafe_b64decode(run_id.removeprefix(_PREFIX).encode("ascii") + b"=")
         task_id = str(UUID(bytes=raw[:16]))
     except (BinasciiError, UnicodeEncodeError, ValueError) as error:
         raise _changed_id() from error
-    if encode_run_id(task_id, use) != run_id:
+    if encode_run_id(task_id, purpose) != run_id:
         raise _changed_id()
     return task_id
 
 
-def encode_state(task_id: str, tool: str, asked: Iterable[str]) -> str:
-    """To call that tool again, with answers to what was asked by then."""
-    turn = sha256(" ".join(asked).encode()).hexdigest()[:8]
+def encode_state(task_id: str, tool: str, question_ids: Iterable[str]) -> str:
+    """Return the state of a call of `tool`, with which it can be repeated to answer these questions."""
+    turn = sha256(" ".join(question_ids).encode()).hexdigest()[:8]
     return f"{encode_run_id(task_id, f'state {tool} {turn}')}.{turn}"
 
 
 def decode_state(state: str, tool: str) -> str:
-    """The task. Raises invalid for what was not made here to call that tool."""
+    """Return the task's id. Raises invalid unless this gateway created the state for a call of `tool`."""
     run_id, _, turn = state.rpartition(".")
     return decode_run_id(run_id, f"state {tool} {turn}")
 

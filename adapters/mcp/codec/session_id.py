@@ -1,5 +1,5 @@
-"""Stateless session ids with a checksum (SHA-256, without a key): they say whose requests have ids of one count, and
-whichever process has one can tell that it was given to that owner."""
+"""Stateless session ids with a checksum (SHA-256, without a key). A session is the scope of its client's request ids.
+Every process can verify that a session id belongs to an owner."""
 
 from hashlib import sha256
 from typing import Final
@@ -8,20 +8,22 @@ from uuid import uuid4
 SESSION: Final = "mcp-session-id"
 """Name of the header that holds the session id."""
 _LENGTH: Final = 32
-"""Characters of the random part, and of the digest."""
+"""Length of the random part, and of the checksum, in characters."""
 
 
 def make_session_id(owner: str) -> str:
+    """Return a new session id for an owner."""
     random = uuid4().hex
     return random + _digest(random, owner)
 
 
 def is_stateless(session_id: str) -> bool:
-    """Whether it has the form of these; those of the SDK are shorter."""
+    """Return True if the id has the form of a stateless one. Session ids of the SDK are shorter."""
     return len(session_id) == 2 * _LENGTH
 
 
 def is_session_of(session_id: str, owner: str) -> bool:
+    """Return True if the session belongs to the owner."""
     random, digest = session_id[:_LENGTH], session_id[_LENGTH:]
     return is_stateless(session_id) and digest == _digest(random, owner)
 

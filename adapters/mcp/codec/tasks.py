@@ -1,4 +1,4 @@
-"""Tasks of the extension `io.modelcontextprotocol/tasks`, which are those of the gateway."""
+"""Tasks of the extension `io.modelcontextprotocol/tasks`, which are the tasks of the gateway."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ STATES: Final[Mapping[TaskState, str]] = {
     TaskState.CANCELLING: "working",
     TaskState.INPUT_REQUIRED: "input_required",
     TaskState.AUTH_REQUIRED: "input_required",
-    # A tool that failed is a result that says so (SEP-2663, Errors).
+    # SEP-2663, Errors: a failed tool is a result with an error.
     TaskState.COMPLETED: "completed",
     TaskState.FAILED: "completed",
     TaskState.REJECTED: "completed",
@@ -25,10 +25,11 @@ STATES: Final[Mapping[TaskState, str]] = {
 }
 
 _POLL: Final = 500
-"""Milliseconds between two questions, as clients are told."""
+"""Poll interval that clients are sent, in milliseconds."""
 
 
 def encode_task(task: Task, state: TaskState) -> JsonObject:
+    """Return the task in its wire form."""
     return {
         "taskId": task.task_id,
         "status": STATES[state],
@@ -40,7 +41,7 @@ def encode_task(task: Task, state: TaskState) -> JsonObject:
 
 
 def encode_error(fault: Fault | None) -> JsonObject | None:
-    """SEP-2663, Errors: of what went wrong with the gateway, and not with the tool."""
+    """Return the error of a task for a fault of the gateway, which is not a tool's result. SEP-2663, Errors."""
     if fault is None or BLAME[fault.code] != "us":
         return None
     return {"code": INTERNAL, "message": fault.message}

@@ -1,4 +1,5 @@
-"""MCP's endpoint: one URL for both eras of the protocol. The SDK serves what passes the gateway's own checks."""
+"""The MCP endpoint: one URL for both eras of the protocol. The SDK serves the requests that pass the gateway's own
+checks."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,6 +18,7 @@ PATH: Final = "/mcp"
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    """Return the route handlers of the endpoint."""
     transport = Transport(hub)
     return [
         post(PATH, status_code=200)(transport.post),
@@ -26,5 +28,6 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def answer_fault(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    """Return a fault as a response of the protocol."""
     status, body, headers = encode_fault(fault)
     return json_response(body, headers, status=status)

@@ -1,4 +1,4 @@
-"""Calls of tools: a run of the agent, the questions it stops for, and what its caller answers."""
+"""Calls of tools: a run of the agent, the questions for which it stops, and the caller's answers."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -48,78 +48,82 @@ from babelgate.canonical import (
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
-DEPARTURE: Final = "mcp_departure"
-"""Key in the state of a request for the `Departure` of its caller."""
+DISCONNECT: Final = "mcp_departure"
+"""Key in a request's state for the `Disconnect` of its caller."""
 PROTOCOL: Final = "mcp"
 
 _HOLD: Final = 1.0
-"""Seconds for which a call is waited for before it becomes a task, and the answer to who asks for a task is held back
-while it is at work. Chosen, not measured."""
-_NOBODY: Final = "No run waits for an answer under that id."
+"""Seconds for which a call is awaited before it becomes a task, and for which the response to `tasks/get` is held back
+while the task is running. Chosen, not measured."""
+_NO_RUN: Final = "No run waits for an answer under that id."
 
 
 class Peer(Protocol):
-    """The caller's end of one call. A Protocol although the SDK's is the only one, which keeps this module free of the
-    SDK: `sdk.py`, which alone imports it, imports this one."""
+    """The caller's end of one call. It is a Protocol although only `sdk.py` implements it: `sdk.py`, the only importer
+    of the SDK, imports this module, which so stays free of the SDK."""
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """Version of the protocol."""
+        ...
 
     @property
     def can_be_asked(self) -> bool:
-        """While the call goes on."""
+        """True if requests can be sent to the caller during the call."""
         ...
 
     @property
-    def can_call_again(self) -> bool:
-        """With answers to questions, which are the result of this call."""
+    def can_repeat_call(self) -> bool:
+        """True if the call can result in questions, and be repeated with their answers."""
         ...
 
     def can_answer(self, method: str) -> bool:
-        """It declares what a method of `CAPABILITIES` needs."""
+        """Return True if the caller declares the capability that a method of `CAPABILITIES` requires."""
         ...
 
     @property
     def is_polling(self) -> bool:
-        """It is given a task to ask for, instead of the result."""
+        """True if the caller accepts a task that it polls, instead of the result."""
         ...
 
     @property
     def has_extension(self) -> bool:
-        """It has activated the Babelgate extension."""
+        """True if the caller activated the Babelgate extension."""
         ...
 
     @property
     def extras(self) -> Request:
-        """What the request says by it. Raises invalid."""
+        """The request's members of the Babelgate extension. Raises invalid."""
         ...
 
-    async def progress(self, words: str) -> None: ...
+    async def progress(self, words: str) -> None:
+        """Send a progress message."""
+        ...
 
-    async def say(self, text: str) -> None:
-        """A piece of what the result will hold."""
+    async def send_text(self, text: str) -> None:
+        """Send a piece of the result's text."""
         ...
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject | None:
-        """The result of a method of `CAPABILITIES`; None where it could not be asked."""
+        """Send a request for a method of `CAPABILITIES`, and return its result. Return None if the request failed."""
         ...
 
-    def on_leave(self, left: Callable[[], None]) -> None:
-        """What to do if it hangs up before the call is answered."""
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Set a callback for a caller that disconnects before the call's response."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A call that is repeated with the answers to the questions of an earlier one."""
+    """The state and the answers of a call that repeats an earlier one."""
 
     state: str
     responses: Mapping[str, Any]
-    """By the id of each question."""
+    """Responses by question id."""
 
 
 class MissingCapability(Exception):
-    """The caller does not declare what the call needs."""
+    """Raised if the caller does not declare a capability that the call requires."""
 
     def __init__(self, capabilities: JsonObject) -> None:
         super().__init__("The client does not declare what this call needs.")
@@ -127,39 +131,43 @@ class MissingCapability(Exception):
 
 
 class Calls:
+    """Tools, calls and tasks of one gateway."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     def _tools(self, who: Caller) -> dict[str, Tool]:
+        """Return the tools by name; below the URL of one agent, only its tool."""
         infos = self._hub.agents()
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
             infos = [info for info in infos if info.name == who.agent]
         return tools_of(infos)
 
     def list_tools(self, who: Caller) -> list[JsonObject]:
+        """Return all tools in their wire form."""
         tools = self._tools(who)
         return [*(tool.encode() for tool in tools.values()), encode_resume(resume_name(tools))]
 
     async def call(
         self, who: Caller, name: str, arguments: JsonObject, peer: Peer, retry: Retry | None = None
     ) -> JsonObject:
-        """The result. Raises not_found for a tool that there is not, and for a state that is nobody's or another's;
-        invalid for one that was changed; MissingCapability."""
+        """Return the result of a call. Raises not_found if there is no such tool, or if the state belongs to another
+        owner or to no task. Raises invalid if the state was changed, and MissingCapability."""
         tools = self._tools(who)
-        resumes = name == resume_name(tools)
-        if not resumes and name not in tools:
+        is_resume = name == resume_name(tools)
+        if not is_resume and name not in tools:
             raise FaultError(FaultCode.NOT_FOUND, f"Unknown tool: {name[:100]}")
-        if not resumes and tools[name].needs_task and not peer.is_polling:
-            # NEXT/basic, Capabilities.
+        if not is_resume and tools[name].needs_task and not peer.is_polling:
+            # NEXT/basic, Capabilities
             raise MissingCapability({"extensions": {EXTENSION: {}}})
         task = None
-        if retry is not None and not resumes:
+        if retry is not None and not is_resume:
             task = await self._find(who, decode_state(retry.state, name))
         try:
-            if resumes:
+            if is_resume:
                 return await self._resume(who, validate(w.Resume, arguments), peer)
             if retry is not None and task is not None:
-                return await self._go_on(who, tools[name], task, retry, peer)
+                return await self._repeat(who, tools[name], task, retry, peer)
             return await self._start(who, tools[name], arguments, peer)
         except FaultError as error:
             return encode_failure(error.fault)
@@ -167,6 +175,7 @@ class Calls:
     # Runs
 
     async def _start(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> JsonObject:
+        """Submit a run and return its result."""
         submission = await self._submission(who, tool, arguments, peer)
         if peer.is_polling:
             submission = replace(submission, ephemeral=False)
@@ -176,62 +185,63 @@ class Calls:
         )
 
     async def _conclude(self, who: Caller, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
-        """The result; of what takes a while the task, for who can ask for it."""
+        """Return the result of a run. If it takes longer and the caller polls, return its task instead."""
         if not peer.is_polling:
             await self._follow(who, writer, peer)
             return await self._result(who, tool, writer, peer)
-        leave = _Leave(task_canceller(self._hub, who.owner, writer.task.task_id))
-        peer.on_leave(leave)
+        on_disconnect = _DisconnectCallback(task_canceller(self._hub, who.owner, writer.task.task_id))
+        peer.on_disconnect(on_disconnect)
         await self._read(who, writer)
-        leave.left = None  # The task goes on without its caller, who is told of it now.
-        answers = peer.can_call_again and _can_answer(peer, writer.questions)
-        if writer.has_ended and (not writer.is_paused or answers):
+        on_disconnect.callback = None  # The task continues without its caller, which receives its id now.
+        can_answer = peer.can_repeat_call and _can_answer(peer, writer.questions)
+        if writer.has_ended and (not writer.is_paused or can_answer):
             return await self._result(who, tool, writer, peer)
-        told = encode_task(writer.task, writer.state)
-        # SEP-2663: what a call may be answered with where the caller declares the extension.
-        return {"resultType": "task", **told, "_meta": writer.metadata()}
+        task = encode_task(writer.task, writer.state)
+        # SEP-2663: the alternative result of a call if the caller declares the extension.
+        return {"resultType": "task", **task, "_meta": writer.metadata()}
 
     async def _submission(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> Submission:
-        """Raises invalid."""
+        """Return the submission of a call. Raises invalid."""
         thread_id, alias = self._thread(thread_of(arguments))
         if tool.takes_messages:
-            given = decode_arguments(arguments)
-            given = given.replace(messages=await resolve_own_files(self._hub, who, given.messages))
+            run_input = decode_arguments(arguments)
+            run_input = run_input.replace(messages=await resolve_own_files(self._hub, who, run_input.messages))
         else:
-            wrong = await self._hub.find_schema_error(tool.input_schema, arguments)
-            if wrong is not None:
-                raise FaultError(FaultCode.INVALID, f"The arguments do not fit the input schema{wrong}")
-            given = decode_data(arguments)
-        told = peer.extras
-        given = given.replace(
-            messages=with_uploads(told, given.messages),
-            uploaded=len(told.uploads),
-            config={**given.config, **given_config(told)},
-            metadata={**given.metadata, **(told.metadata or {})},
+            schema_error = await self._hub.find_schema_error(tool.input_schema, arguments)
+            if schema_error is not None:
+                raise FaultError(FaultCode.INVALID, f"The arguments do not fit the input schema{schema_error}")
+            run_input = decode_data(arguments)
+        extras = peer.extras
+        run_input = run_input.replace(
+            messages=with_uploads(extras, run_input.messages),
+            uploaded=len(extras.uploads),
+            config={**run_input.config, **given_config(extras)},
+            metadata={**run_input.metadata, **(extras.metadata or {})},
             headers=who.headers,
         )
         submission = Submission(
             agent=tool.info.name,
             protocol=PROTOCOL,
             version=peer.version,
-            input=given,
+            input=run_input,
             thread_id=thread_id,
             alias=alias,
             ephemeral=thread_id is None and alias is None,
         )
-        return told.start.apply(submission)
+        return extras.start.apply(submission)
 
-    def _thread(self, named: str | None) -> tuple[str | None, str | None]:
-        """Id or name."""
-        if named is not None and is_uuid(named):
-            return str(UUID(named)), None
-        return None, named
+    def _thread(self, thread: str | None) -> tuple[str | None, str | None]:
+        """Return the id of the thread or, if the caller chose a name, its alias."""
+        if thread is not None and is_uuid(thread):
+            return str(UUID(thread)), None
+        return None, thread
 
     async def _follow(self, who: Caller, writer: ResultWriter, peer: Peer) -> None:
-        """Up to the end, through all questions that the caller can be asked; or to that of the gateway."""
+        """Read the run to its end, or to the shutdown of the gateway. Questions that the caller can answer are sent to
+        it on the way."""
         task = writer.task
-        leave = task_canceller(self._hub, who.owner, task.task_id)
-        peer.on_leave(leave)
+        cancel_task = task_canceller(self._hub, who.owner, task.task_id)
+        peer.on_disconnect(cancel_task)
         try:
             follow = self._hub.reads.follow(who.owner, Scope.task(task), task.first_seq - 1, inline=True)
             if writer.records is not None:
@@ -240,70 +250,72 @@ class Calls:
                 async for batch in batches:
                     for record in batch:
                         for words in writer.write(record):
-                            await _say(writer, peer)
+                            await _send_text(writer, peer)
                             await peer.progress(words)
                         if writer.is_paused and peer.can_be_asked and _can_answer(peer, writer.questions):
-                            await _say(writer, peer)
+                            await _send_text(writer, peer)
                             await self._ask(who, writer, peer)
                         if writer.has_ended:
                             return
-                    await _say(writer, peer)
+                    await _send_text(writer, peer)
         except asyncio.CancelledError:
-            leave()
+            cancel_task()
             raise
 
     async def _result(self, who: Caller, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
-        """Raises MissingCapability."""
-        if writer.is_paused and peer.can_call_again:
+        """Return the result of the call. Raises MissingCapability."""
+        if writer.is_paused and peer.can_repeat_call:
             if _can_answer(peer, writer.questions):
                 return {**_input_required(writer.task, writer.questions), "_meta": writer.metadata()}
             missing = {method_of(each) for each in writer.questions} - {FORM}
             missing = {method for method in missing if not peer.can_answer(method)}
             if missing:
-                # NEXT/basic, Capabilities: what nobody else can answer.
+                # NEXT/basic, Capabilities: no other caller can answer these questions.
                 await self._hub.cancel(who.owner, writer.task.task_id)
                 raise MissingCapability({CAPABILITIES[method]: {} for method in sorted(missing)})
         result = writer.result()
         if tool.output_schema is None or writer.fault is not None or writer.is_paused:
             return result
-        # SPEC/server/tools, Output Schema: who declares one keeps it. Clients raise where it is not kept.
+        # SPEC/server/tools, Output Schema: results must conform to a declared schema. Clients raise an error otherwise.
         structured = writer.structured_output()
-        wrong = ": there is none"
+        schema_error = ": there is none"
         if structured is not None:
-            wrong = await self._hub.find_schema_error(tool.output_schema, structured)
-        if wrong is None:
+            schema_error = await self._hub.find_schema_error(tool.output_schema, structured)
+        if schema_error is None:
             return result
-        fault = Fault(code=FaultCode.AGENT_INVALID, message=f"The agent's output does not fit its output schema{wrong}")
+        fault = Fault(
+            code=FaultCode.AGENT_INVALID, message=f"The agent's output does not fit its output schema{schema_error}"
+        )
         return encode_failure(fault)
 
     # Questions
 
     async def _ask(self, who: Caller, writer: ResultWriter, peer: Peer) -> None:
-        """Each open question; the writer goes on with the run that the answers make."""
+        """Send each open question to the caller. The writer then continues with the run that the answers start."""
         forms: list[tuple[Question, Form]] = []
-        for asked in writer.questions:
-            request = encode_request(asked)
-            form = decode_response(asked, await peer.ask(request["method"], request["params"]))
+        for question in writer.questions:
+            request = encode_request(question)
+            form = decode_response(question, await peer.ask(request["method"], request["params"]))
             if form is None:
                 return
-            forms.append((asked, form))
-        receipt = await self._give(who, writer.task, forms, given_config(peer.extras))
-        writer.go_on(None if receipt is None else receipt.run_id)
+            forms.append((question, form))
+        receipt = await self._submit_responses(who, writer.task, forms, given_config(peer.extras))
+        writer.resume(None if receipt is None else receipt.run_id)
 
-    async def _give(
+    async def _submit_responses(
         self, who: Caller, task: Task, forms: Sequence[tuple[Question, Form]], config: JsonObject | None = None
     ) -> Receipt | None:
-        """Answers as they were given; None where they came too late, or end the run."""
+        """Submit the caller's responses and return the last receipt. Return None if a response cancels the task."""
         # SPEC/client/elicitation, Response Actions: accept, decline, cancel.
         if any(form.action == "cancel" for _, form in forms):
             await self._hub.cancel(who.owner, task.task_id)
             return None
         values = {
-            asked.interrupt_id or "": decode_form(asked, form.content)
-            for asked, form in forms
+            question.interrupt_id or "": decode_form(question, form.content)
+            for question, form in forms
             if form.action == "accept"
         }
-        declined = {asked.interrupt_id or "": None for asked, form in forms if form.action == "decline"}
+        declined = {question.interrupt_id or "": None for question, form in forms if form.action == "decline"}
         config = config or {}
         receipt = await self._answer(who, task, values, config) if values else None
         return await self._answer(who, task, declined, config, declines=True) if declined else receipt
@@ -317,92 +329,99 @@ class Calls:
         *,
         declines: bool = False,
     ) -> Receipt:
-        said = () if declines else tuple(answer_message(value) for value in values.values())
+        """Submit the values for a task's questions, or decline these questions."""
+        messages = () if declines else tuple(answer_message(value) for value in values.values())
         return await self._hub.answer(
             who.owner,
             Answers(
                 task_id=task.task_id,
                 values=values,
-                input=RunInput(messages=said, config=config or {}, headers=who.headers),
+                input=RunInput(messages=messages, config=config or {}, headers=who.headers),
                 action="decline" if declines else "answer",
                 protocol=PROTOCOL,
             ),
         )
 
-    async def _resume(self, who: Caller, given: w.Resume, peer: Peer) -> JsonObject:
-        """Raises invalid, not_found, not_awaiting, task_ended."""
+    async def _resume(self, who: Caller, resume: w.Resume, peer: Peer) -> JsonObject:
+        """Return the result of the run that continues after an answer. Raises invalid, not_found, not_awaiting,
+        task_ended."""
         peer.extras.start.check_absent()
-        task = await self._find(who, decode_run_id(given.run_id))
+        task = await self._find(who, decode_run_id(resume.run_id))
         tool = self._tools(who).get(task.agent)
         if tool is None:
-            raise FaultError(FaultCode.NOT_FOUND, _NOBODY)
-        if given.action == "cancel":
+            raise FaultError(FaultCode.NOT_FOUND, _NO_RUN)
+        if resume.action == "cancel":
             await self._hub.cancel(who.owner, task.task_id)
             return await self._end(who, task, peer)
-        declines = given.action == "decline"
-        asked = [each.interrupt_id for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)]
-        values: Mapping[str, Json] = dict.fromkeys(given.answers or asked) if declines else given.answers
-        if asked and (not values or not values.keys() <= set(asked)):
+        declines = resume.action == "decline"
+        open_ids = [each.interrupt_id for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)]
+        values: Mapping[str, Json] = dict.fromkeys(resume.answers or open_ids) if declines else resume.answers
+        if open_ids and (not values or not values.keys() <= set(open_ids)):
             raise FaultError(
                 FaultCode.INVALID,
-                f"answers: It must have answers by the ids of questions, which are {', '.join(asked)}.",
+                f"answers: It must have answers by the ids of questions, which are {', '.join(open_ids)}.",
             )
         config = given_config(peer.extras)
         receipt = await accept(self._hub, who.owner, self._answer(who, task, values, config, declines=declines))
         return await self._conclude(who, tool, _writer(receipt.task, receipt.seq, receipt.run_id, peer), peer)
 
-    async def _go_on(self, who: Caller, tool: Tool, task: Task, retry: Retry, peer: Peer) -> JsonObject:
-        """What the whole task has said: of the call before there was no result but its questions."""
-        asked = await self._hub.reads.open_interrupts(who.owner, task.task_id)
-        forms = _match_answers(asked, retry.responses)
-        if asked and not forms:
-            return _input_required(task, asked)
+    async def _repeat(self, who: Caller, tool: Tool, task: Task, retry: Retry, peer: Peer) -> JsonObject:
+        """Return the result of a repeated call. It has all output of the task, because the result of the earlier call
+        had only questions."""
+        questions = await self._hub.reads.open_interrupts(who.owner, task.task_id)
+        forms = _match_answers(questions, retry.responses)
+        if questions and not forms:
+            return _input_required(task, questions)
         receipt: Receipt | None = None
         if forms:
-            receipt = await accept(self._hub, who.owner, self._give(who, task, forms, given_config(peer.extras)))
+            receipt = await accept(
+                self._hub, who.owner, self._submit_responses(who, task, forms, given_config(peer.extras))
+            )
             if receipt is None:
                 return await self._end(who, task, peer)
         run_id = await self._last_run(who, task) if receipt is None else receipt.run_id
         return await self._conclude(who, tool, _writer(task, task.first_seq - 1, run_id, peer), peer)
 
     async def _end(self, who: Caller, task: Task, peer: Peer) -> JsonObject:
-        """Of a task that waited for an answer, and was cancelled."""
+        """Return the result of a cancelled task that had waited for an answer."""
         writer = _writer(task, task.last_seq, None, peer)
         await self._follow(who, writer, peer)
         return writer.result()
 
     async def _last_run(self, who: Caller, task: Task) -> str | None:
+        """Return the id of the newest run of a task."""
         run_id: str | None = None
-        async with aclosing(self._hub.reads.log(who.owner, Scope.task(task), task.first_seq - 1)) as known:
-            async for records in known:
+        async with aclosing(self._hub.reads.log(who.owner, Scope.task(task), task.first_seq - 1)) as batches:
+            async for records in batches:
                 run_id = next((each.run_id for each in reversed(records) if each.run_id), run_id)
         return run_id
 
     # Tasks
 
     async def get_task(self, who: Caller, task_id: str) -> JsonObject:
-        """What becomes of it; of one that is at work, as soon as it stops, or in a while. Raises not_found."""
+        """Return the task. If it is running, respond as soon as it stops, or after a while. Raises not_found."""
         task = await self._task(who, task_id)
         writer = ResultWriter(task, task.first_seq - 1, None, whole=True)
         await self._read(who, writer)
-        told = encode_task(await self._task(who, task_id), writer.state)
+        encoded = encode_task(await self._task(who, task_id), writer.state)
         if writer.state in TERMINAL and writer.state is not TaskState.CANCELLED:
-            # SEP-2663, Errors: those of the gateway alone; what a tool fails with is its result.
+            # SEP-2663, Errors: only faults of the gateway are errors; the failure of a tool is its result.
             error = encode_error(writer.fault)
             if error is not None:
-                said = writer.result()
-                meta = {"babelgate": {**said.pop("_meta")["babelgate"], "result": said}}
-                return {**told, "status": "failed", "statusMessage": error["message"], "error": error, "_meta": meta}
-            return {**told, "result": writer.result()}
-        # What there is of a result stands beside: the protocol has no place for it before the end.
+                result = writer.result()
+                meta = {"babelgate": {**result.pop("_meta")["babelgate"], "result": result}}
+                return {**encoded, "status": "failed", "statusMessage": error["message"], "error": error, "_meta": meta}
+            return {**encoded, "result": writer.result()}
+        # The result so far is in `_meta`, because the protocol has no place for it before the end.
         so_far = writer.result(so_far=writer.state not in WAITING)
-        told["_meta"] = {"babelgate": {**so_far.pop("_meta")["babelgate"], "result": so_far}}
+        encoded["_meta"] = {"babelgate": {**so_far.pop("_meta")["babelgate"], "result": so_far}}
         if writer.state in WAITING:
-            told["inputRequests"] = _requests(writer.questions)
-        return told
+            encoded["inputRequests"] = _requests(writer.questions)
+        return encoded
 
     async def _read(self, who: Caller, writer: ResultWriter) -> None:
-        """Up to where it stops, or a while after all that was known of it, however long that takes to read."""
+        """Read a task until it stops, or for `_HOLD` seconds after all its earlier records were read. Reading these is
+        not limited."""
         task = writer.task
         follow = self._hub.reads.follow(who.owner, Scope.task(task), task.first_seq - 1, inline=True)
         with suppress(TimeoutError):
@@ -416,14 +435,15 @@ class Calls:
                         bound.reschedule(asyncio.get_running_loop().time() + _HOLD)
 
     async def answer_task(self, who: Caller, task_id: str, responses: Mapping[str, Any]) -> None:
-        """Raises not_found, invalid, not_awaiting, task_ended. What answers no open question is passed over."""
+        """Submit responses to a task's questions. Responses that match no open question are ignored. Raises not_found,
+        invalid, not_awaiting, task_ended."""
         task = await self._task(who, task_id)
-        given = _match_answers(await self._hub.reads.open_interrupts(who.owner, task.task_id), responses)
-        if given:
-            await self._give(who, task, given)
+        forms = _match_answers(await self._hub.reads.open_interrupts(who.owner, task.task_id), responses)
+        if forms:
+            await self._submit_responses(who, task, forms)
 
     async def cancel_task(self, who: Caller, task_id: str) -> None:
-        """Raises not_found. One that has ended stays as it is."""
+        """Cancel a task. A task that has ended stays unchanged. Raises not_found."""
         task = await self._task(who, task_id)
         try:
             await self._hub.cancel(who.owner, task.task_id)
@@ -432,62 +452,67 @@ class Calls:
                 raise
 
     async def _task(self, who: Caller, task_id: str) -> Task:
-        """Raises not_found."""
+        """Return a task whose agent the caller can call. Raises not_found."""
         if is_uuid(task_id):
             task = await self._find(who, task_id)
             if task.agent in self._tools(who):
                 return task
-        raise FaultError(FaultCode.NOT_FOUND, _NOBODY)
+        raise FaultError(FaultCode.NOT_FOUND, _NO_RUN)
 
     async def _find(self, who: Caller, task_id: str) -> Task:
-        """Raises not_found."""
+        """Return a task. Raises not_found."""
         try:
             return await self._hub.reads.task(who.owner, task_id)
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
-            raise FaultError(FaultCode.NOT_FOUND, _NOBODY) from error
+            raise FaultError(FaultCode.NOT_FOUND, _NO_RUN) from error
 
 
 def _writer(task: Task, since: int, run_id: str | None, peer: Peer) -> ResultWriter:
+    """Return the writer of a result. If the caller activated the extension, it also collects records."""
     writer = ResultWriter(task, since, run_id)
     if peer.has_extension:
         writer.records = Slice()
     return writer
 
 
-def _input_required(task: Task, asked: Sequence[Question]) -> JsonObject:
-    """NEXT/basic/utilities/mrtr, Multi Round-Trip Requests."""
-    state = encode_state(task.task_id, task.agent, (each.interrupt_id or "" for each in asked))
-    return {"resultType": "input_required", "inputRequests": _requests(asked), "requestState": state}
+def _input_required(task: Task, questions: Sequence[Question]) -> JsonObject:
+    """Return the result that asks questions. NEXT/basic/utilities/mrtr, Multi Round-Trip Requests."""
+    state = encode_state(task.task_id, task.agent, (each.interrupt_id or "" for each in questions))
+    return {"resultType": "input_required", "inputRequests": _requests(questions), "requestState": state}
 
 
-def _requests(asked: Sequence[Question]) -> JsonObject:
-    return {each.interrupt_id or "": encode_request(each) for each in asked}
+def _requests(questions: Sequence[Question]) -> JsonObject:
+    """Return the requests that ask the questions, by question id."""
+    return {each.interrupt_id or "": encode_request(each) for each in questions}
 
 
-def _match_answers(asked: Sequence[Question], responses: Mapping[str, Any]) -> list[tuple[Question, Form]]:
-    """Which of the questions, and how. What is no answer to its question is passed over, so that it is asked again."""
-    given = [(each, decode_response(each, responses.get(each.interrupt_id or ""))) for each in asked]
-    return [(each, form) for each, form in given if form is not None]
+def _match_answers(questions: Sequence[Question], responses: Mapping[str, Any]) -> list[tuple[Question, Form]]:
+    """Return the questions that have a valid response, with the response. Invalid responses are ignored, so that the
+    questions are sent again."""
+    decoded = [(each, decode_response(each, responses.get(each.interrupt_id or ""))) for each in questions]
+    return [(each, form) for each, form in decoded if form is not None]
 
 
-async def _say(writer: ResultWriter, peer: Peer) -> None:
+async def _send_text(writer: ResultWriter, peer: Peer) -> None:
+    """Send the text that was added since the previous call."""
     text = writer.take_text()
     if text:
-        await peer.say(text)
+        await peer.send_text(text)
 
 
-def _can_answer(peer: Peer, asked: Sequence[Question]) -> bool:
-    return all(peer.can_answer(method_of(each)) for each in asked)
+def _can_answer(peer: Peer, questions: Sequence[Question]) -> bool:
+    """Return True if the caller can answer all questions."""
+    return all(peer.can_answer(method_of(each)) for each in questions)
 
 
-class _Leave:
-    """What is done if the caller leaves, as long as that is so."""
+class _DisconnectCallback:
+    """Callback for a disconnected caller, which can be disabled."""
 
-    def __init__(self, left: Callable[[], None]) -> None:
-        self.left: Callable[[], None] | None = left
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
 
     def __call__(self) -> None:
-        if self.left is not None:
-            self.left()
+        if self.callback is not None:
+            self.callback()

@@ -1,4 +1,4 @@
-"""The SDK's server, with the agents as its tools. The only importer of the SDK."""
+"""Server of the SDK, with the agents as its tools. The only importer of the SDK."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM
 from babelgate.adapters.mcp.codec.session_id import SESSION
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
 from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
-from babelgate.adapters.mcp.server.calls import DEPARTURE, Calls, MissingCapability, Retry
+from babelgate.adapters.mcp.server.calls import DISCONNECT, Calls, MissingCapability, Retry
 from babelgate.adapters.mcp.wire import RECORDS
 from babelgate.canonical import FaultError, Hub
 from babelgate.canonical.value import JsonObject
@@ -39,11 +39,11 @@ log = logging.getLogger("babelgate.mcp")
 logging.getLogger("mcp").setLevel(logging.ERROR)
 
 _SESSIONS: Final = 1000
-"""Open ones. Who cannot be asked needs none."""
+"""Maximum number of open sessions. Clients that cannot be sent requests need none."""
 _BODY: Final = 2**40
-"""Bytes. The gateway has a limit of its own, and has read the body by then."""
+"""The SDK's limit on a body, in bytes. It is out of reach, because the gateway enforces its own limit first."""
 _LEVEL: Final = "info"
-"""Of all that is logged."""
+"""Level of all log messages."""
 _INSTRUCTIONS: Final = (
     "Each tool is an agent. A result with the status `input_required` is a question of the agent's: answer it with "
     "the tool resume_run."
@@ -51,7 +51,7 @@ _INSTRUCTIONS: Final = (
 
 
 class Endpoint:
-    """Of one gateway."""
+    """The SDK's part of one gateway's endpoint."""
 
     def __init__(self, hub: Hub, calls: Calls) -> None:
         self._hub = hub
@@ -63,9 +63,10 @@ class Endpoint:
     async def serve(
         self, scope: MutableMapping[str, Any], receive: Any, send: Any, *, in_session: bool, streams: bool
     ) -> None:
-        """`streams`: the caller takes a stream of events."""
+        """Serve one request. `in_session` is True if it belongs to a session of the SDK, and `streams` if the caller
+        accepts a stream of events."""
         who: Caller = scope["state"]["caller"]
-        # The SDK binds a session to whom it was opened by.
+        # The SDK binds a session to the user who opened it.
         token = AccessToken(token="", client_id=who.owner, scopes=[])
         scope["user"] = AuthenticatedUser(token)
         if in_session and _era(scope) == "handshake":
@@ -76,27 +77,30 @@ class Endpoint:
             await manager.handle_request(scope, receive, send)
 
     async def _open_sessions(self) -> StreamableHTTPSessionManager:
+        """Return the session manager, and start it if necessary."""
         async with self._opening:
             if self._sessions is None or self._running is None or self._running.done():
                 self._sessions = _manager(self._server, stateless=False)
-                begun = asyncio.Event()
-                self._running = asyncio.ensure_future(self._run(self._sessions, begun))
-                await begun.wait()
+                started = asyncio.Event()
+                self._running = asyncio.ensure_future(self._run(self._sessions, started))
+                await started.wait()
             return self._sessions
 
-    async def _run(self, manager: StreamableHTTPSessionManager, begun: asyncio.Event) -> None:
-        """Sessions end with the gateway, which is when it stops to wait for a thread that will never be."""
+    async def _run(self, manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
+        """Run the session manager until the gateway shuts down. Waiting for a thread that will never exist ends at
+        shutdown."""
         async with manager.run():
-            begun.set()
+            started.set()
             await self._hub.reads.await_thread("", str(uuid4()))
 
 
 def _manager(server: Server[Any], *, stateless: bool, streams: bool = True) -> StreamableHTTPSessionManager:
+    """Return a session manager of the SDK."""
     return StreamableHTTPSessionManager(
         server,
         stateless=stateless,
         json_response=not streams,
-        # Host and Origin were looked at by the middleware.
+        # The middleware has already checked Host and Origin.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=_BODY,
         max_sessions=_SESSIONS,
@@ -104,32 +108,33 @@ def _manager(server: Server[Any], *, stateless: bool, streams: bool = True) -> S
 
 
 def _era(scope: MutableMapping[str, Any]) -> str:
-    asked = read_line(scope["headers"], "mcp-protocol-version")
-    return "stateless" if asked in MODERN_PROTOCOL_VERSIONS else "handshake"
+    """Return the era of the protocol version of a request."""
+    requested = read_line(scope["headers"], "mcp-protocol-version")
+    return "stateless" if requested in MODERN_PROTOCOL_VERSIONS else "handshake"
 
 
 class _LogLevels:
-    """Of which levels callers are sent logs."""
+    """Log levels that clients have requested for their sessions."""
 
     def __init__(self) -> None:
-        self._of_sessions: dict[str, types.LoggingLevel] = {}
+        self._by_session: dict[str, types.LoggingLevel] = {}
 
     async def set(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
-        """SPEC/server/utilities/logging, Setting Log Level: of a session, until the process ends."""
+        """Set the log level of a session, until the process ends. SPEC/server/utilities/logging, Setting Log Level."""
         session_id = _session_id(ctx)
         if session_id is None:
             raise MCPError(INVALID_PARAMS, "The level is kept for a session, and this request has none.")
-        self._of_sessions.pop(session_id, None)
-        self._of_sessions[session_id] = params.level
-        if len(self._of_sessions) > _SESSIONS:
-            del self._of_sessions[next(iter(self._of_sessions))]
+        self._by_session.pop(session_id, None)
+        self._by_session[session_id] = params.level
+        if len(self._by_session) > _SESSIONS:
+            del self._by_session[next(iter(self._by_session))]
         return types.EmptyResult()
 
     def is_info_sent(self, ctx: Context) -> bool:
-        """Whether those of the level `info` are sent. Who never named a level gets none."""
+        """Return True if messages of the level `info` are sent. Clients that never set a level get none."""
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return _LEVEL in allowed_log_levels(ctx.protocol_version, (ctx.params or {}).get("_meta"))
-        return self._of_sessions.get(_session_id(ctx) or "") in ("debug", _LEVEL)
+        return self._by_session.get(_session_id(ctx) or "") in ("debug", _LEVEL)
 
 
 def _session_id(ctx: Context) -> str | None:
@@ -137,14 +142,15 @@ def _session_id(ctx: Context) -> str | None:
 
 
 def _server(calls: Calls) -> Server[Any]:
+    """Return the SDK's server, with the handlers of all methods."""
     levels = _LogLevels()
 
     async def list_tools(ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         if params.cursor is not None:
             raise MCPError(INVALID_PARAMS, "cursor: The list has one page; leave cursor out.")
-        # What it says may be another thing after the gateway was told other settings.
-        fresh = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-        return {**fresh, "tools": calls.list_tools(_caller(ctx))}
+        # The list is not cacheable, because the settings of the gateway may change.
+        caching = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return {**caching, "tools": calls.list_tools(_caller(ctx))}
 
     async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         try:
@@ -164,7 +170,7 @@ def _server(calls: Calls) -> Server[Any]:
             raise MCPError(INTERNAL, "The gateway failed to answer this.") from error
 
     server: Server[Any] = Server("babelgate", version=version("babelgate"), instructions=_INSTRUCTIONS)
-    server.middleware.clear()  # of spans that nobody looks at
+    server.middleware.clear()  # remove the SDK's tracing, which is not used
     server.add_request_handler("tools/list", types.PaginatedRequestParams, list_tools)
     server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, levels.set)
@@ -183,31 +189,34 @@ class _UpdateParams(_TaskParams):
 
 
 def _add_tasks(server: Server[Any], calls: Calls) -> None:
-    """SEP-2663. The SDK knows neither the methods nor the results, and hands both on."""
+    """Register the methods of SEP-2663. The SDK knows neither the methods nor the results, and passes both through."""
 
     async def get_task(ctx: Context, params: _TaskParams) -> dict[str, Any]:
-        return await _of_task(ctx, params, calls.get_task(_caller(ctx), params.task_id))
+        return await _answer_task_call(ctx, params, calls.get_task(_caller(ctx), params.task_id))
 
     async def update_task(ctx: Context, params: _UpdateParams) -> dict[str, Any]:
-        return await _of_task(ctx, params, calls.answer_task(_caller(ctx), params.task_id, params.input_responses))
+        return await _answer_task_call(
+            ctx, params, calls.answer_task(_caller(ctx), params.task_id, params.input_responses)
+        )
 
     async def cancel_task(ctx: Context, params: _TaskParams) -> dict[str, Any]:
-        return await _of_task(ctx, params, calls.cancel_task(_caller(ctx), params.task_id))
+        return await _answer_task_call(ctx, params, calls.cancel_task(_caller(ctx), params.task_id))
 
     server.add_request_handler("tasks/get", _TaskParams, get_task)
     server.add_request_handler("tasks/update", _UpdateParams, update_task)
     server.add_request_handler("tasks/cancel", _TaskParams, cancel_task)
 
 
-async def _of_task(ctx: Context, params: _TaskParams, work: Coroutine[Any, Any, dict[str, Any] | None]) -> Any:
-    with closing(work):  # where it is not begun
+async def _answer_task_call(ctx: Context, params: _TaskParams, work: Coroutine[Any, Any, dict[str, Any] | None]) -> Any:
+    """Return the result of a method on a task, unless the request is invalid. Raises MCPError."""
+    with closing(work):  # if it was never started
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise MCPError(METHOD_NOT_FOUND, "Method not found")
         if not _has_tasks(ctx):
             data: JsonObject = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
             raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "The client does not declare tasks.", data)
-        named = ctx.request.headers.get("mcp-name")  # pyright: ignore[reportOptionalMemberAccess]
-        if named != params.task_id:
+        task_name = ctx.request.headers.get("mcp-name")  # pyright: ignore[reportOptionalMemberAccess]
+        if task_name != params.task_id:
             raise MCPError(types.HEADER_MISMATCH, "The header Mcp-Name is not the id of the task.")
         try:
             return {"resultType": "complete", **(await work or {})}
@@ -216,14 +225,16 @@ async def _of_task(ctx: Context, params: _TaskParams, work: Coroutine[Any, Any, 
 
 
 def _has_tasks(ctx: Context) -> bool:
+    """Return True if the client declares the tasks extension."""
     capabilities = ctx.session.client_capabilities
     return capabilities is not None and EXTENSION in (capabilities.extensions or {})
 
 
 def _retry(ctx: Context, params: types.CallToolRequestParams) -> Retry | None:
+    """Return the answers that a repeated call brings, if it is one."""
     if params.request_state is None or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return None
-    # As they were sent: of the SDK's models of responses more than one may fit.
+    # Raw responses: several of the SDK's models may match one.
     return Retry(params.request_state, (ctx.params or {}).get("inputResponses") or {})
 
 
@@ -236,10 +247,12 @@ _REQUESTS: Final[Mapping[str, tuple[Any, type[BaseModel]]]] = {
     "sampling/createMessage": (types.CreateMessageRequest, types.CreateMessageResultWithTools),
     "roots/list": (types.ListRootsRequest, types.ListRootsResult),
 }
-"""Of each method that a client is asked by, the request and its result."""
+"""Request and result types, by the method that a client is sent."""
 
 
 class _Peer:
+    """The SDK's implementation of `calls.Peer`."""
+
     def __init__(self, ctx: Context, tool: str, logs: bool) -> None:
         self._ctx = ctx
         self._tool = tool
@@ -255,13 +268,13 @@ class _Peer:
         return self._ctx.session.can_send_request
 
     @property
-    def can_call_again(self) -> bool:
+    def can_repeat_call(self) -> bool:
         return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def can_answer(self, method: str) -> bool:
         capabilities = self._ctx.session.client_capabilities
-        told = None if capabilities is None else getattr(capabilities, CAPABILITIES[method])
-        return told is not None and (method != FORM or told.form is not None or told.url is None)
+        declared = None if capabilities is None else getattr(capabilities, CAPABILITIES[method])
+        return declared is not None and (method != FORM or declared.form is not None or declared.url is None)
 
     @property
     def is_polling(self) -> bool:
@@ -270,44 +283,44 @@ class _Peer:
     @property
     def has_extension(self) -> bool:
         capabilities = self._ctx.session.client_capabilities
-        asked: JsonObject = (self._ctx.params or {}).get("_meta") or {}
-        return RECORDS in asked or (capabilities is not None and RECORDS in (capabilities.extensions or {}))
+        meta: JsonObject = (self._ctx.params or {}).get("_meta") or {}
+        return RECORDS in meta or (capabilities is not None and RECORDS in (capabilities.extensions or {}))
 
     @property
     def extras(self) -> Request:
-        asked: JsonObject = (self._ctx.params or {}).get("_meta") or {}
-        return decode_request(asked.get(RECORDS))
+        meta: JsonObject = (self._ctx.params or {}).get("_meta") or {}
+        return decode_request(meta.get(RECORDS))
 
     async def progress(self, words: str) -> None:
         self._steps += 1
         await self._ctx.session.report_progress(self._steps, message=words)
         if self._logs:
-            told = types.LoggingMessageNotificationParams(level=_LEVEL, logger=self._tool, data=words)
-            logged = types.LoggingMessageNotification(params=told)
-            await self._ctx.session.send_notification(logged, self._ctx.request_id)
+            entry = types.LoggingMessageNotificationParams(level=_LEVEL, logger=self._tool, data=words)
+            notification = types.LoggingMessageNotification(params=entry)
+            await self._ctx.session.send_notification(notification, self._ctx.request_id)
 
-    async def say(self, text: str) -> None:
-        asked: JsonObject = (self._ctx.params or {}).get("_meta") or {}
-        token: object = asked.get("progressToken")
+    async def send_text(self, text: str) -> None:
+        request_meta: JsonObject = (self._ctx.params or {}).get("_meta") or {}
+        token: object = request_meta.get("progressToken")
         if token is None:
             return
         self._steps += 1
-        # By its `_meta` a program tells text from what the agent is at work on.
+        # The `_meta` distinguishes text from progress of the agent.
         meta = {"babelgate": {"text": True}}
         params = {"progressToken": token, "progress": self._steps, "message": text, "_meta": meta}
-        told = types.ProgressNotification.model_validate({"params": params})
-        await self._ctx.session.send_notification(told, self._ctx.request_id)
+        notification = types.ProgressNotification.model_validate({"params": params})
+        await self._ctx.session.send_notification(notification, self._ctx.request_id)
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject | None:
         request, result = _REQUESTS[method]
-        asked = {"method": method, "params": params}
+        message = {"method": method, "params": params}
         related = ServerMessageMetadata(related_request_id=self._ctx.request_id)
         try:
-            given = await self._ctx.session.send_request(request.model_validate(asked), result, metadata=related)
+            response = await self._ctx.session.send_request(request.model_validate(message), result, metadata=related)
         except (MCPError, ValidationError) as error:
             log.debug("a client that says it can be asked cannot: %s", error)
             return None
-        return given.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return response.model_dump(mode="json", by_alias=True, exclude_none=True)
 
-    def on_leave(self, left: Callable[[], None]) -> None:
-        self._ctx.request.scope["state"][DEPARTURE].add(left)  # pyright: ignore[reportOptionalMemberAccess]
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        self._ctx.request.scope["state"][DISCONNECT].add(callback)  # pyright: ignore[reportOptionalMemberAccess]

@@ -1,6 +1,7 @@
-"""Streamable HTTP: bodies are checked by the gateway's rules, and served by the SDK, which is loaded with the first.
+"""Streamable HTTP: the gateway checks each body by its own rules, and the SDK serves it. The SDK is loaded with the
+first request.
 
-What it takes of time and memory is most of what a gateway takes without it, and few gateways are called by MCP.
+The SDK takes more time and memory than the rest of the gateway, and few gateways are called by MCP.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.mcp import wire as w
 from babelgate.adapters.mcp.codec.session_id import SESSION, is_session_of, is_stateless, make_session_id
 from babelgate.adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
-from babelgate.adapters.mcp.server.calls import DEPARTURE, Calls
+from babelgate.adapters.mcp.server.calls import DISCONNECT, Calls
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 
@@ -31,7 +32,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _Call = tuple[str, str, Any]
-"""Owner, session, id of the request."""
+"""Key of a call: owner, session id, request id."""
 
 
 _JSON: Final = "application/json"
@@ -39,16 +40,18 @@ _EVENTS: Final = "text/event-stream"
 
 
 class Transport(Handlers):
+    """Route handlers of the endpoint."""
+
     def __init__(self, hub: Hub) -> None:
         self._calls = Calls(hub)
         self._hub = hub
         self._endpoint: Endpoint | None = None
         self._loading = asyncio.Lock()
-        self._open: dict[_Call, Departure] = {}
-        """Calls that are at work in sessions that hold nothing else."""
+        self._open: dict[_Call, Disconnect] = {}
+        """Active calls in stateless sessions, so that they can be cancelled."""
 
     async def post(self, request: AnyRequest) -> Response[Any]:
-        """Raises too_large."""
+        """Serve one JSON-RPC message. Raises too_large."""
         raw = await read_bytes(request)
         try:
             value = await parse(raw, most_values(request))
@@ -70,15 +73,18 @@ class Transport(Handlers):
             call = (owner, session_id, message.id)
             if message.method == "notifications/cancelled":
                 self._cancel((owner, session_id, (message.params or {}).get("requestId")))
-            return _Handed(await self._load(), raw, calls=self._open, call=call if message.method else None)
+            return _SdkResponse(await self._load(), raw, calls=self._open, call=call if message.method else None)
         opens = message.method == "initialize"
-        asks = opens and not has_siblings(request) and _can_be_asked(message.params or {})
-        given = make_session_id(owner) if opens and not asks else None
-        return _Handed(await self._load(), raw, in_session=asks or session_id is not None, gives=given)
+        needs_session = opens and not has_siblings(request) and _can_be_asked(message.params or {})
+        session = make_session_id(owner) if opens and not needs_session else None
+        return _SdkResponse(
+            await self._load(), raw, in_session=needs_session or session_id is not None, new_session=session
+        )
 
     def _cancel(self, call: "_Call") -> None:
-        if isinstance(call[2], str | int) and (departure := self._open.get(call)) is not None:
-            departure.happen()
+        """Cancel a call, if it is active."""
+        if isinstance(call[2], str | int) and (disconnect := self._open.get(call)) is not None:
+            disconnect.fire()
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         return await self._in_session(request)
@@ -87,20 +93,22 @@ class Transport(Handlers):
         return await self._in_session(request)
 
     async def _in_session(self, request: AnyRequest) -> Response[Any]:
-        """Raises method_not_allowed: where there is no session, nothing is said that was not asked for."""
+        """Serve a request of an SDK session. Raises method_not_allowed if it has no such session: the server then sends
+        no messages except responses."""
         session_id = request.headers.get(SESSION)
         if session_id is None or is_stateless(session_id):
             # SPEC/basic/transports, Listening for Messages from the Server
             raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "Use POST.", allow=["POST"])
-        return _Handed(await self._load(), b"", in_session=True)
+        return _SdkResponse(await self._load(), b"", in_session=True)
 
     async def _load(self) -> "Endpoint":
+        """Return the SDK's part of the endpoint, and load the SDK first if necessary."""
         if self._endpoint is not None:
             return self._endpoint
         async with self._loading:
             endpoint = self._endpoint
             if endpoint is None:
-                # It takes a second or three, in which others are served.
+                # Importing takes one to three seconds, during which other requests are served.
                 sdk = await asyncio.to_thread(import_module, "babelgate.adapters.mcp.server.sdk")
                 endpoint = self._endpoint = sdk.Endpoint(self._hub, self._calls)
             return endpoint
@@ -112,7 +120,7 @@ def _refuse(fault: Fault, code: int | None) -> Response[Any]:
 
 
 def _check(value: Any) -> w.Envelope:
-    """One message of JSON-RPC. Raises invalid."""
+    """Return one JSON-RPC message. Raises invalid."""
     if not isinstance(value, dict):
         raise FaultError(FaultCode.INVALID, "The body must be one JSON-RPC message, an object.")
     message = validate(w.Envelope, cast("JsonObject", value))
@@ -124,18 +132,18 @@ def _check(value: Any) -> w.Envelope:
 
 
 def _can_be_asked(params: Mapping[str, Any]) -> bool:
-    """Whether a client says that it can be asked by a form (SPEC/client/elicitation, Capabilities), or that its model
-    can. Many more have folders to name; for that alone no session is kept."""
+    """Return True if a client supports forms (SPEC/client/elicitation, Capabilities) or sampling. Many more clients
+    support only roots; these get no session."""
     capabilities: Any = params.get("capabilities")
-    told = cast("JsonObject", capabilities) if isinstance(capabilities, dict) else {}
-    forms: Any = told.get("elicitation")
-    return isinstance(told.get("sampling"), dict) or (
+    declared = cast("JsonObject", capabilities) if isinstance(capabilities, dict) else {}
+    forms: Any = declared.get("elicitation")
+    return isinstance(declared.get("sampling"), dict) or (
         isinstance(forms, dict) and ("form" in forms or "url" not in forms)
     )
 
 
-class _Handed(Response[bytes]):
-    """An answer that the SDK gives."""
+class _SdkResponse(Response[bytes]):
+    """A response that the SDK sends."""
 
     def __init__(
         self,
@@ -143,17 +151,17 @@ class _Handed(Response[bytes]):
         raw: bytes,
         *,
         in_session: bool = False,
-        gives: str | None = None,
-        calls: "dict[_Call, Departure] | None" = None,
+        new_session: str | None = None,
+        calls: "dict[_Call, Disconnect] | None" = None,
         call: "_Call | None" = None,
     ) -> None:
-        """`gives`: the id of a session that holds nothing. `call`: the name under which it is in `calls` until it is
-        answered."""
+        """Create the response. `new_session` is the id of a stateless session that it opens. `call` is the key of the
+        call in `calls` until its response ends."""
         super().__init__(b"")
         self._endpoint = endpoint
         self._raw = raw
         self._in_session = in_session
-        self._gives = gives
+        self._new_session = new_session
         self._calls = {} if calls is None else calls
         self._call = call
 
@@ -161,20 +169,21 @@ class _Handed(Response[bytes]):
         return self._answer
 
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
-        exchange = _Exchange(self._raw, receive, send, self._gives)
+        exchange = _Exchange(self._raw, receive, send, self._new_session)
         lines = combine_lines(scope["headers"])
         accept = lines.get(b"accept", b"").decode("latin-1")
-        taken = [each for each in (_JSON, _EVENTS) if is_accepted(accept, each)]
-        streams = _EVENTS in taken
-        # Of who takes no stream the SDK would not notice that it leaves.
+        accepted = [each for each in (_JSON, _EVENTS) if is_accepted(accept, each)]
+        streams = _EVENTS in accepted
+        # The SDK notices a disconnect only while it streams.
         watching = None if streams else asyncio.ensure_future(exchange.watch())
-        state = {**scope["state"], DEPARTURE: exchange.departure}
+        state = {**scope["state"], DISCONNECT: exchange.disconnect}
         if self._call is not None:
-            self._calls[self._call] = exchange.departure
+            self._calls[self._call] = exchange.disconnect
         try:
-            # mcp 1.x looks for the names of the two media types: weights, wildcards and lines are read here.
-            if taken:
-                lines[b"accept"] = ", ".join(taken).encode()
+            # mcp 1.x searches for the names of both media types, so weights, wildcards and repeated lines are resolved
+            # here.
+            if accepted:
+                lines[b"accept"] = ", ".join(accepted).encode()
             headers = list(lines.items())
             await self._endpoint.serve(
                 {**scope, "state": state, "headers": headers},
@@ -186,64 +195,68 @@ class _Handed(Response[bytes]):
         finally:
             if watching is not None:
                 watching.cancel()
-            if self._call is not None and self._calls.get(self._call) is exchange.departure:
+            if self._call is not None and self._calls.get(self._call) is exchange.disconnect:
                 del self._calls[self._call]
 
 
-class Departure:
-    """A caller who leaves, or takes its request back, before it is answered: what is to be done then. Whatever is added
-    later is done at once: the stream of an answer begins before its run is submitted."""
+class Disconnect:
+    """Callbacks for a caller that disconnects, or cancels its request, before the response. A callback that is added
+    afterwards is called at once, because the stream of a response begins before its run is submitted."""
 
     def __init__(self) -> None:
-        self._has_happened = False
-        self._left: list[Callable[[], None]] = []
+        self._has_fired = False
+        self._callbacks: list[Callable[[], None]] = []
 
-    def add(self, left: Callable[[], None]) -> None:
-        if self._has_happened:
-            left()
+    def add(self, callback: Callable[[], None]) -> None:
+        """Add a callback."""
+        if self._has_fired:
+            callback()
         else:
-            self._left.append(left)
+            self._callbacks.append(callback)
 
-    def happen(self) -> None:
-        left, self._left, self._has_happened = self._left, [], True
-        for each in left:
+    def fire(self) -> None:
+        """Call all callbacks."""
+        callbacks, self._callbacks, self._has_fired = self._callbacks, [], True
+        for each in callbacks:
             each()
 
 
 class _Exchange:
-    """A request whose body was read, and whose caller may leave before it is answered."""
+    """A request whose body was already read, and whose caller may disconnect before the response."""
 
-    def __init__(self, raw: bytes, receive: Receive, send: Send, gives: str | None) -> None:
-        self.departure = Departure()
+    def __init__(self, raw: bytes, receive: Receive, send: Send, new_session: str | None) -> None:
+        self.disconnect = Disconnect()
         self._raw: bytes | None = raw
         self._receive = receive
         self._send = send
-        self._gives = gives
+        self._new_session = new_session
         self._over = False
 
     async def receive(self) -> Message:
+        """Return the body first, and then the messages of the connection."""
         if self._raw is not None:
             raw, self._raw = self._raw, None
             return {"type": "http.request", "body": raw, "more_body": False}
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            self._leave()
+            self._disconnect()
         return message
 
     async def watch(self) -> None:
-        """Until the caller leaves. There is nothing else to receive: the body was read."""
+        """Wait until the caller disconnects. No other message can arrive, because the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._leave()
+        self._disconnect()
 
-    def _leave(self) -> None:
+    def _disconnect(self) -> None:
         if not self._over:
             self._over = True
-            self.departure.happen()
+            self.disconnect.fire()
 
     async def send(self, message: Message) -> None:
+        """Send a message, with the header of a new session."""
         if message["type"] == "http.response.body" and not message.get("more_body"):
             self._over = True
-        if message["type"] == "http.response.start" and self._gives is not None and message["status"] == 200:
-            message = {**message, "headers": [*message["headers"], (SESSION.encode(), self._gives.encode())]}
+        if message["type"] == "http.response.start" and self._new_session is not None and message["status"] == 200:
+            message = {**message, "headers": [*message["headers"], (SESSION.encode(), self._new_session.encode())]}
         await self._send(message)

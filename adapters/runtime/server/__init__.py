@@ -1,4 +1,4 @@
-"""The minimal runtime's endpoints: threads, runs, their events, and the answers to their questions."""
+"""Endpoints of the minimal runtime: threads, runs, their events, and the answers to their questions."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
@@ -62,6 +62,7 @@ PROTOCOL: Final = "runtime"
 
 
 def routes(hub: Hub) -> Sequence[Router]:
+    """Return the routes of the protocol."""
     server = Server(hub)
     threads, runs = "/threads/{thread_id:str}", "/runs/{run_id:str}"
     return [
@@ -77,7 +78,7 @@ def routes(hub: Hub) -> Sequence[Router]:
                 post(f"{threads}/resume", status_code=200)(server.resume),
                 get(runs)(server.get_run),
                 get(f"{runs}/stream")(server.follow_run),
-                # 202: a cancel is taken, and done later.
+                # 202: a cancel is accepted, and completed later.
                 post(f"{runs}/cancel", status_code=202)(server.cancel_run),
             ],
         )
@@ -85,8 +86,9 @@ def routes(hub: Hub) -> Sequence[Router]:
 
 
 async def refuse_assistants(request: AnyRequest) -> None:
-    """OpenAI's Assistants API has other threads and runs at these paths. Its clients name it in a header
-    (openai 3.52.0, resources/beta/threads), and would take our answers for theirs. Raises not_found."""
+    """Refuse clients of OpenAI's Assistants API, which has other threads and runs at these paths. They identify
+    themselves with a header (openai 3.52.0, resources/beta/threads), and would misread the responses. Raises
+    not_found."""
     if request.headers.get("openai-beta", "").startswith("assistants"):
         raise FaultError(
             FaultCode.NOT_FOUND, "The Assistants API is not served: use /v1/chat/completions or /v1/responses."
@@ -94,33 +96,37 @@ async def refuse_assistants(request: AnyRequest) -> None:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
+    """Return a fault as a response of the protocol."""
     status, body = encode_fault(fault)
     return json_response(body, fault_headers(fault), status=status)
 
 
 class Server(Handlers):
+    """Route handlers of the protocol."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     # Threads
 
     async def create_thread(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, conflict."""
+        """Create a thread. Raises invalid, conflict."""
         who = caller(request)
-        given = await read_json(request)
-        body = validate(w.ThreadCreate, {} if given is ABSENT else given)
+        content = await read_json(request)
+        body = validate(w.ThreadCreate, {} if content is ABSENT else content)
         thread_id = None if body.thread_id is None else _uuid(body.thread_id, "thread_id")
-        made = await self._hub.create_thread(
+        thread = await self._hub.create_thread(
             who.owner, ThreadChange(metadata=body.metadata), thread_id=thread_id, if_exists=body.if_exists
         )
-        return await self._thread_response(who, made.thread_id)
+        return await self._thread_response(who, thread.thread_id)
 
     async def get_thread(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Return a thread. Raises not_found."""
         return await self._thread_response(caller(request), _path_id(request, "thread_id"))
 
     async def change_thread(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found, conflict (values, while a run is at work)."""
+        """Change a thread's metadata or state. Raises invalid, not_found, and conflict if the state is changed while a
+        run is active."""
         who = caller(request)
         thread_id = _path_id(request, "thread_id")
         body = validate(w.ThreadChange, await read_json(request))
@@ -130,6 +136,7 @@ class Server(Handlers):
         return await self._thread_response(who, thread_id)
 
     async def _thread_response(self, who: Caller, thread_id: str) -> Response[Any]:
+        """Return a thread with its state and last run."""
         view = await self._hub.reads.thread_view(who.owner, thread_id)
         empty = partial(StateHistory, thread_id, who.owner)
         history = await self._hub.reads.snapshot(who.owner, thread_id, StateHistory, empty, inline=True)
@@ -140,7 +147,7 @@ class Server(Handlers):
     # Runs
 
     async def create_run(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found, conflict."""
+        """Start a run. Raises invalid, not_found, conflict."""
         who = caller(request)
         body = validate(w.RunCreate, await read_json(request))
         receipt = await self._submit(who, request, body)
@@ -149,7 +156,7 @@ class Server(Handlers):
         )
 
     async def stream_run(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found, conflict."""
+        """Start a run and stream its events. Raises invalid, not_found, conflict."""
         who = caller(request)
         body = validate(w.RunCreate, await read_json(request))
         if body.background:
@@ -157,6 +164,7 @@ class Server(Handlers):
         return self._stream(who, await self._submit(who, request, body), cancels=body.on_completion == "delete")
 
     async def _submit(self, who: Caller, request: AnyRequest, body: w.RunCreate) -> Receipt:
+        """Submit a run. Raises invalid, not_found, conflict."""
         agent = self._agent(who, body.assistant_id)
         thread_id = _path_id(request, "thread_id") if "thread_id" in request.path_params else None
         if thread_id is not None and body.on_completion == "delete":
@@ -187,11 +195,12 @@ class Server(Handlers):
         )
 
     def _agent(self, who: Caller, assistant_id: str | None) -> AgentInfo:
-        """Raises not_found."""
+        """Return the agent with this name, or the default agent. Raises not_found."""
         return self._hub.agent(who.need_agent() if assistant_id is None else assistant_id)
 
     async def _checked_config(self, body: w.RunCreate) -> JsonObject:
-        """What the agent is told beside its input. Raises invalid for what is no schema, before anything runs."""
+        """Return the run's configuration. Raises invalid, before anything runs, if `output_schema` is not a valid
+        schema."""
         config = _config(body)
         if body.output_schema is not None:
             try:
@@ -202,7 +211,7 @@ class Server(Handlers):
         return config
 
     async def _own_files(self, who: Caller, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Raises invalid for a file that is not there."""
+        """Return the messages with the caller's files resolved. Raises invalid if there is no such file."""
         for message in messages:
             for part in message.parts:
                 if isinstance(part, FilePart) and part.blob is not None:
@@ -217,8 +226,8 @@ class Server(Handlers):
     async def _await_response(
         self, request: AnyRequest, receipt: Receipt, *, background: bool, cancels: bool
     ) -> Response[Any]:
-        """The run when it has stopped, or at once where it is in the background; 202 = it has not stopped, because
-        nobody waits for that or because the gateway stops. Raises shutting_down."""
+        """Return the run when it has stopped, or at once if it is in the background. Status 202 means that it has not
+        stopped: it is in the background, or the gateway is shutting down. Raises shutting_down."""
         who = caller(request)
         log = RunLog(self._hub, who.owner, receipt.thread_id, receipt.run_id, receipt.seq)
         if background:
@@ -231,12 +240,13 @@ class Server(Handlers):
         return await self._run_response(who, receipt.task, log, status=200 if log.run.has_ended else 202)
 
     def _stream(self, who: Caller, receipt: Receipt, *, cancels: bool) -> Response[Any]:
+        """Return the events of a run as a stream."""
         log = RunLog(self._hub, who.owner, receipt.thread_id, receipt.run_id, receipt.seq)
         frames = DisconnectNotifier(log.frames(), canceller(self._hub, who.owner, receipt.run_id, cancels))
         return _event_stream(frames, run_headers(receipt))
 
     async def get_run(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Return a run. Raises not_found."""
         who = caller(request)
         run = await self._find_run(who, request)
         log = RunLog.of(self._hub, who.owner, run)
@@ -244,14 +254,14 @@ class Server(Handlers):
         return await self._run_response(who, await self._hub.reads.task(who.owner, run.task_id), log)
 
     async def follow_run(self, request: AnyRequest) -> Response[Any]:
-        """The events of a run from the first on, or behind `Last-Event-ID`. Raises invalid, not_found."""
+        """Stream the events of a run: all of them, or those after `Last-Event-ID`. Raises invalid, not_found."""
         who = caller(request)
         run = await self._find_run(who, request)
         log = RunLog.of(self._hub, who.owner, run)
         return _event_stream(log.frames(_last_event_id(request)), run_headers(await self._task(who, run), run.run_id))
 
     async def cancel_run(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, task_ended."""
+        """Cancel a run. Raises not_found, task_ended."""
         who = caller(request)
         run = await self._find_run(who, request)
         waits = run.status is RunStatus.PAUSED and await self._questions(who, run)
@@ -263,72 +273,75 @@ class Server(Handlers):
         return await self._run_response(who, task, log, status=202)
 
     async def _find_run(self, who: Caller, request: AnyRequest) -> Run:
-        """Raises not_found."""
+        """Return a run that is not deleted. Raises not_found."""
         run = await self._hub.reads.run(who.owner, _path_id(request, "run_id"))
         if run.removed:
             raise FaultError(FaultCode.NOT_FOUND, f"Run {run.run_id} not found")
         return run
 
     async def _task(self, who: Caller, run: Run) -> Task:
+        """Return the task of a run."""
         return await self._hub.reads.task(who.owner, run.task_id)
 
     async def _run_response(self, who: Caller, task: Task, log: RunLog, *, status: int = 200) -> Response[Any]:
+        """Return a run with its output and open questions."""
         created = log.created
         assert created is not None, "the log of a run begins with its creation"
         run = log.run.replace(agent=task.agent)
         questions: Sequence[Interrupt] = ()
         if run.status is RunStatus.PAUSED:
             questions = await self._questions(who, run)
-            if task.state is TaskState.CANCELLED:  # nobody will answer any more
+            if task.state is TaskState.CANCELLED:  # its questions can no longer be answered
                 run = run.replace(status=RunStatus.CANCELLED)
-        given = {message.message_id for message in created.messages}
-        messages = [message for message in log.fold.messages(run_id=run.run_id) if message.message_id not in given]
+        input_ids = {message.message_id for message in created.messages}
+        messages = [message for message in log.fold.messages(run_id=run.run_id) if message.message_id not in input_ids]
         run = await self._check_output(run, created, messages)
         body = encode_run(run, created, messages, log.fold.artifacts.values(), questions, who.base_url)
-        if task.state is TaskState.CANCELLING:  # however fast its agent stopped since
+        if task.state is TaskState.CANCELLING:  # even if the agent has stopped in the meantime
             body["status"] = "cancelling"
         return json_response(body, {**run_headers(task, run.run_id), **loss_header(run.loss)}, status=status)
 
     async def _questions(self, who: Caller, run: Run) -> Sequence[Interrupt]:
-        """Those that nobody has answered, of a run and of those of its task before it: an answer to one of several
-        leaves the others open."""
-        asked = await self._hub.reads.open_interrupts(who.owner, run.task_id)
-        return [each for each in asked if run.ended_at is not None and each.raised_at <= run.ended_at]
+        """Return the open questions of a run, and those of earlier runs of its task: an answer to one question leaves
+        the others open."""
+        questions = await self._hub.reads.open_interrupts(who.owner, run.task_id)
+        return [each for each in questions if run.ended_at is not None and each.raised_at <= run.ended_at]
 
     async def _check_output(self, run: Run, created: RunCreated, messages: Sequence[Message]) -> Run:
-        """The run with its structured output, if the caller has said what that has to fit; failed if it does not."""
+        """Return the run with its structured output, if the caller required a schema. The run becomes failed if the
+        output does not conform to it."""
         schema = output_schema_of(created.config)
         if schema is None or run.status is not RunStatus.SUCCESS:
             return run
         text = "".join(message.text for message in messages if message.phase == "answer")
         value = run.output if run.output is not None else parse_text(text)
         try:
-            wrong = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
-        except FaultError:  # a run of another protocol, where nobody has looked whether it is one
+            schema_error = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
+        except FaultError:  # a run of another protocol, whose schema was not validated
             return run
-        if wrong is None:
+        if schema_error is None:
             return run.replace(output=value)
-        words = f"The agent's answer does not fit the output_schema{wrong}"
+        words = f"The agent's answer does not fit the output_schema{schema_error}"
         return run.replace(status=RunStatus.ERROR, fault=Fault(code=FaultCode.AGENT_INVALID, message=words))
 
     # Answers
 
     async def resume(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found, not_awaiting."""
+        """Answer or decline a question. Raises invalid, not_found, not_awaiting."""
         who = caller(request)
         thread_id = _path_id(request, "thread_id")
         body = validate(w.Resume, await read_json(request))
-        task_id = await self._asking_task(who, thread_id, body)
+        task_id = await self._find_waiting_task(who, thread_id, body)
         values = body.input if body.answers is None else body.answers
-        said = () if body.decline else (decode_answer(values),)
-        given = RunInput(messages=said, config=_config(body), headers=who.headers)
+        messages = () if body.decline else (decode_answer(values),)
+        run_input = RunInput(messages=messages, config=_config(body), headers=who.headers)
         receipt = await self._hub.answer(
             who.owner,
             Answers(
                 task_id=task_id,
                 values=body.answers,
                 bare=body.input,
-                input=given,
+                input=run_input,
                 action="decline" if body.decline else "answer",
                 protocol=PROTOCOL,
             ),
@@ -338,20 +351,20 @@ class Server(Handlers):
             return self._stream(who, receipt, cancels=thread.ephemeral)
         return await self._await_response(request, receipt, background=body.background, cancels=thread.ephemeral)
 
-    async def _asking_task(self, who: Caller, thread_id: str, body: w.Resume) -> str:
-        """The task whose questions are answered. Raises invalid, not_found, not_awaiting."""
+    async def _find_waiting_task(self, who: Caller, thread_id: str, body: w.Resume) -> str:
+        """Return the id of the task whose questions are answered. Raises invalid, not_found, not_awaiting."""
         await self._hub.reads.thread(who.owner, thread_id)
-        named = None if body.task_id is None else _uuid(body.task_id, "task_id")
+        task_id = None if body.task_id is None else _uuid(body.task_id, "task_id")
         if body.run_id is not None:
             run = await self._hub.reads.run(who.owner, _uuid(body.run_id, "run_id"))
-            if named not in (None, run.task_id):
+            if task_id not in (None, run.task_id):
                 _refuse("run_id", "It must be a run of the task.")
-            named = run.task_id
-        if named is not None:
-            task = await self._hub.reads.task(who.owner, named)
+            task_id = run.task_id
+        if task_id is not None:
+            task = await self._hub.reads.task(who.owner, task_id)
             if task.thread_id != thread_id:
-                raise FaultError(FaultCode.NOT_FOUND, f"The thread has no task {named}")
-            return named
+                raise FaultError(FaultCode.NOT_FOUND, f"The thread has no task {task_id}")
+            return task_id
         page = await self._hub.reads.tasks(who.owner, TaskFilter(thread_id=thread_id, states=WAITING), limit=2)
         waiting = await page.tasks.all()
         if not waiting:
@@ -362,6 +375,7 @@ class Server(Handlers):
 
 
 def _config(body: w.RunCreate | w.Resume) -> JsonObject:
+    """Return the configuration of a run, with the caller's tools."""
     return dict(body.config) if body.tools is None else {**body.config, "tools": body.tools}
 
 
@@ -370,7 +384,7 @@ def _event_stream(frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> R
 
 
 def _last_event_id(request: AnyRequest) -> int:
-    """Raises invalid."""
+    """Return the id of the last event that the client received, or 0. Raises invalid."""
     text = request.headers.get("last-event-id", "").strip() or "0"
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise FaultError(FaultCode.INVALID, "Last-Event-ID: It must be the id of an event.")
@@ -378,12 +392,12 @@ def _last_event_id(request: AnyRequest) -> int:
 
 
 def _path_id(request: AnyRequest, name: str) -> str:
-    """Raises invalid."""
+    """Return an id from the path. Raises invalid."""
     return _uuid(request.path_params[name], name)
 
 
 def _uuid(text: str, name: str) -> str:
-    """As the hub keeps it. Raises invalid."""
+    """Return a UUID in the form that the hub stores. Raises invalid."""
     if not is_uuid(text):
         _refuse(name, "It must be a UUID.")
     return str(UUID(text))

@@ -1,4 +1,4 @@
-"""The events of one run: as they come, or up to its end."""
+"""The events of one run: as a stream, or all until now."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -11,16 +11,16 @@ from babelgate.canonical import Fold, Hub, Record, Run, Scope
 from babelgate.canonical.event import RunCreated
 
 HEARTBEAT: Final = 15.0
-"""Seconds."""
+"""Seconds between heartbeats of a silent stream."""
 
 
 class RunLog:
-    """One reading of a run's log."""
+    """Reader of one run's log."""
 
     def __init__(self, hub: Hub, owner: str, thread_id: str, run_id: str, begins: int) -> None:
-        """`begins` = a seq before the run's first record."""
+        """Create the reader. `begins` is a seq before the run's first record."""
         self.fold = Fold(thread_id, owner)
-        """What was read by `end` or `read` adds up to it."""
+        """Fold of all records that `end` or `read` has read."""
         self.created: RunCreated | None = None
         self._hub = hub
         self._owner = owner
@@ -30,28 +30,30 @@ class RunLog:
 
     @classmethod
     def of(cls, hub: Hub, owner: str, run: Run) -> "RunLog":
+        """Return the reader of a run."""
         return cls(hub, owner, run.thread_id, run.run_id, run.first_seq - 1)
 
     @property
     def run(self) -> Run:
+        """The run, as of the last record that was read."""
         return self.fold.runs[self._run_id]
 
     async def end(self) -> None:
-        """Read until the run ends, or the gateway does."""
+        """Read until the run ends, or until the gateway shuts down."""
         async with aclosing(self._follow(self._begins)) as batches:
             async for batch in batches:
                 self._apply(batch)
 
     async def read(self) -> None:
-        """Read what there is by now."""
+        """Read all records that exist now."""
         log = self._hub.reads.log(self._owner, self._scope, self._begins, inline=True)
         async with aclosing(log) as batches:
             async for batch in batches:
                 self._apply(batch)
 
     async def frames(self, after: int = 0) -> AsyncGenerator[bytes]:
-        """Frames of the events behind the one with the id `after`, as many at a time as are there, until the run ends
-        or the gateway does."""
+        """Yield frames of the events after the id `after`, until the run ends or the gateway shuts down. Frames that
+        are ready are joined."""
         async with aclosing(self._follow(max(after, self._begins))) as batches:
             async for batch in batches:
                 async with aclosing(pieces_of(map(self._frame, batch))) as pieces:
