@@ -1,4 +1,5 @@
-"""LangGraph Platform and the Agent Protocol, one family in two dialects: runs, threads with their states, memory."""
+"""LangGraph Platform and the Agent Protocol: one protocol family in two dialects, with runs, threads and their states,
+and memory."""
 
 import json
 from collections.abc import Sequence

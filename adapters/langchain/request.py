@@ -58,7 +58,6 @@ class InputSchema:
         required_texts = [name for name in texts if name in required]
         known_texts = [name for name in _TEXT_MEMBERS if name in texts]
         self.text: str | None = next((names[0] for names in (required_texts, texts) if len(names) == 1), None)
-        """The member for the text of a caller that says nothing else."""
         self.text = self.text or (known_texts[0] if known_texts else None)
         """Member for the text of a caller who sends nothing else, or None."""
 

@@ -43,7 +43,7 @@ _NO_MESSAGE: Final = "The agent failed and did not say why."
 
 
 class ModeRefused(FaultError):
-    """A server refused a run because of its stream modes."""
+    """Fault of a server that refused a run because of its stream modes."""
 
 
 _MODE: Final = re.compile(r"stream[ _-]?mode|messages-tuple|[\"'`](tasks|checkpoints)[\"'`]", re.IGNORECASE)

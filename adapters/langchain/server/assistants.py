@@ -432,7 +432,7 @@ async def _each_version(
 
 
 async def _encode_versions(versions: AsyncGenerator[Assistant], search: w.Page) -> AsyncGenerator[bytes | LargeJson]:
-    skip, left = search.offset, search.limit
+    skip, remaining = search.offset, search.limit
     async with aclosing(versions):
         async for version in versions:
             if not has_members(version.metadata, search.metadata or {}):
@@ -444,6 +444,6 @@ async def _encode_versions(versions: AsyncGenerator[Assistant], search: w.Page) 
             body = {**_encode_assistant(version), "created_at": format_time(version.updated_at)}
             del body["updated_at"]
             yield encode(body)
-            left -= 1
-            if not left:
+            remaining -= 1
+            if not remaining:
                 return

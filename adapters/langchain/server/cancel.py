@@ -44,18 +44,18 @@ class Cancels(Handlers):
         """Cancel the run in the path. Raises invalid, not_found."""
         owner = owner_of(request)
         is_platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
-        waits, rollback = flag(request, "wait"), _rollback(request, strict=not is_platform)
+        is_waiting, rollback = flag(request, "wait"), _rollback(request, strict=not is_platform)
         try:
             run = await find_path_run(self._hub, request)
         except FaultError as error:
             raise not_found(error, _NONE_FOUND) from error
         cancelled_run = await self._cancel(owner, run.run_id, rollback=rollback)
         if not is_platform:
-            if waits:
+            if is_waiting:
                 await self._end(owner, cancelled_run)
             # OpenAPI 0.1.6, /runs/{run_id}/cancel: 204, with or without waiting.
             return empty_answer(204, ids(run))
-        if not waits:
+        if not is_waiting:
             # langgraph-api 0.16.7: 202, and no body.
             return empty_answer(202, ids(run))
         pieces = keep_alive(lambda: self._end(owner, cancelled_run))

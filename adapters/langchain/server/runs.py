@@ -151,7 +151,7 @@ class Runs(Handlers):
         launches = [await prepare(self._hub, request, body) for body in bodies]
         return answer([await self._new(await launch.start()) for launch in launches])
 
-    # Looking
+    # Reading
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         run = await find_path_run(self._hub, request)

@@ -96,7 +96,7 @@ class Memory(Handlers):
 
     async def search(self, request: AnyRequest) -> Response[Any]:
         owner, body = owner_of(request), await read_optional_body(request, w.Search)
-        found = await self._hub.store.search(
+        page = await self._hub.store.search(
             owner,
             ItemQuery(
                 prefix=tuple(body.namespace_prefix or ()),
@@ -108,11 +108,11 @@ class Memory(Handlers):
             ),
         )
         # OpenAPI 0.1.6, components.schemas.SearchItemsResponse, as in all servers.
-        return await list_response(b'{"items":[]}', _encode_items(found), name="items")
+        return await list_response(b'{"items":[]}', _encode_items(page), name="items")
 
     async def namespaces(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, w.Namespaces)
-        found = await self._hub.store.namespaces(
+        namespaces = await self._hub.store.namespaces(
             owner_of(request),
             NamespaceQuery(
                 prefix=tuple(body.prefix or ()),
@@ -123,14 +123,14 @@ class Memory(Handlers):
             ),
         )
         if dialect_of(request) == "agent-protocol":
-            return answer(found)  # components.schemas.ListNamespaceResponse is the bare list
+            return answer(namespaces)  # components.schemas.ListNamespaceResponse is the bare list
         # langgraph-api 0.16.7, aegra 0.11.0 and langgraph-sdk 0.4.14.
-        listed: JsonObject = {"namespaces": found}
+        listed: JsonObject = {"namespaces": namespaces}
         return answer(listed)
 
 
-async def _encode_items(found: Listed[Item]) -> AsyncGenerator[bytes | LargeJson]:
-    async with aclosing(aiter(found)) as items:
+async def _encode_items(page: Listed[Item]) -> AsyncGenerator[bytes | LargeJson]:
+    async with aclosing(aiter(page)) as items:
         async for item in items:
             yield encode(_encode(item))
 

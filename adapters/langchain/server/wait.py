@@ -1,5 +1,5 @@
-"""Keep-alive while a caller waits (`/wait`). The JSON body begins immediately with a line feed every five seconds, and
-ends with the result. So no proxy on the way takes the connection for dead."""
+"""Keep-alive while a caller waits (`/wait`). The JSON body begins immediately with a line feed every five seconds, so
+that no proxy closes the connection as idle, and ends with the result."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ _STREAMED: Final[Mapping[type[object], Feature]] = {
 }
 """Features of events that appear in streams, but not in a state."""
 _STREAMS_ONLY: Final = "in streams only"
-"""Description of their loss."""
+"""Description of the loss of such a feature."""
 
 
 @dataclass(frozen=True, slots=True)

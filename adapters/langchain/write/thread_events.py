@@ -213,8 +213,8 @@ class ThreadEvents(EventWriter):
         """
         if event.status is not RunStatus.CANCELLED:
             return _LIFECYCLE_ENDS[event.status]
-        has_successor = any(run.status is RunStatus.PENDING for run in self._history.fold.runs.values())
-        return "interrupted" if has_successor and event.reason is not RunReason.CALLER else "failed"
+        has_pending_run = any(run.status is RunStatus.PENDING for run in self._history.fold.runs.values())
+        return "interrupted" if has_pending_run and event.reason is not RunReason.CALLER else "failed"
 
     def _agent(self) -> str:
         """Return the name of the record's agent."""
