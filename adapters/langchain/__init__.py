@@ -1,4 +1,5 @@
-"""LangGraph Platform and the Agent Protocol, one family in two dialects: runs, threads with their states, memory."""
+"""LangGraph Platform and the Agent Protocol: one protocol family in two dialects, with runs, threads and their states,
+and memory."""
 
 import json
 from collections.abc import Sequence
@@ -18,9 +19,10 @@ __all__ = ("Client", "adapter", "agent_protocol_upstream", "discover", "upstream
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
-    said = [{"role": "user", "content": "Hello"}]
-    platform = json.dumps({"assistant_id": agent, "input": {"messages": said}})
-    protocol = json.dumps({"agent_id": agent, "messages": said})
+    """Return one curl command for each dialect that calls the agent and waits for its answer."""
+    messages = [{"role": "user", "content": "Hello"}]
+    platform = json.dumps({"assistant_id": agent, "input": {"messages": messages}})
+    protocol = json.dumps({"agent_id": agent, "messages": messages})
     url = f"{base_url}/agent-protocol"
     return (
         Example("LangGraph", base_url, f"curl -s {base_url}/runs/wait -d '{platform}'"),

@@ -1,4 +1,4 @@
-"""The agents of another server: graphs by their assistants, or the agents of the Agent Protocol."""
+"""The agents of an upstream server: LangGraph graphs, found by their assistants, or agents of the Agent Protocol."""
 
 from typing import Any, Final
 
@@ -17,73 +17,74 @@ _AGENTS: Final = TypeAdapter(list[w.Agent])
 
 
 def decode_assistants(answer: Json) -> list[tuple[str, AgentInfo]]:
-    """One agent for each graph, with the id of the assistant that describes it: the one that the server made itself,
-    else the first. Raises invalid."""
+    """Return one agent for each graph, with the id of the assistant that describes it: the one that the server created
+    itself, else the first. Raises invalid."""
     by_graph: dict[str, w.Assistant] = {}
     for assistant in validate(_ASSISTANTS, answer):
-        known = by_graph.get(assistant.graph_id)
-        if known is None or (_is_systems(assistant) and not _is_systems(known)):
+        current = by_graph.get(assistant.graph_id)
+        if current is None or (_is_created_by_server(assistant) and not _is_created_by_server(current)):
             by_graph[assistant.graph_id] = assistant
-    found: dict[str, tuple[str, AgentInfo]] = {}
+    agents: dict[str, tuple[str, AgentInfo]] = {}
     for graph_id, assistant in by_graph.items():
-        name = free_name(graph_id, found)
-        # A graph that the server has no assistant of its own for is called by the one that there is.
-        called = graph_id if _is_systems(assistant) else assistant.assistant_id
-        found[name] = (assistant.assistant_id, _info(name, called, assistant.description, "langgraph", {}))
-    return list(found.values())
+        name = free_name(graph_id, agents)
+        # A graph without an assistant created by the server is called by the id of the assistant it does have.
+        upstream_id = graph_id if _is_created_by_server(assistant) else assistant.assistant_id
+        agents[name] = (assistant.assistant_id, _info(name, upstream_id, assistant.description, "langgraph", {}))
+    return list(agents.values())
 
 
-def _is_systems(assistant: w.Assistant) -> bool:
+def _is_created_by_server(assistant: w.Assistant) -> bool:
+    """Return True if the server itself created the assistant, as LangGraph Platform does for each graph."""
     return (assistant.metadata or {}).get("created_by") == "system"
 
 
 def decode_agents(answer: Json) -> list[AgentInfo]:
-    """Of the Agent Protocol. Raises invalid."""
-    found: dict[str, AgentInfo] = {}
+    """Return the agents in an Agent Protocol server's list. Raises invalid."""
+    agents: dict[str, AgentInfo] = {}
     for agent in validate(_AGENTS, answer):
-        name = free_name(agent.name or agent.agent_id, found)
-        found[name] = _info(name, agent.agent_id, agent.description, "agent-protocol", agent.metadata or {})
-    return list(found.values())
+        name = free_name(agent.name or agent.agent_id, agents)
+        agents[name] = _info(name, agent.agent_id, agent.description, "agent-protocol", agent.metadata or {})
+    return list(agents.values())
 
 
-def assume_agent(called: str, dialect: Dialect) -> AgentInfo:
-    """An agent that its server does not describe, by the server's own name for it."""
-    return _info(legal_name(called), called, None, dialect, {})
+def assume_agent(upstream_id: str, dialect: Dialect) -> AgentInfo:
+    """Return an agent that its server does not describe, known only by its upstream name."""
+    return _info(legal_name(upstream_id), upstream_id, None, dialect, {})
 
 
-def _info(name: str, called: str, description: str | None, dialect: Dialect, metadata: JsonObject) -> AgentInfo:
-    """A thread is the server's own memory: what was said before is not sent again. Graphs have a state and revisions of
-    it; the Agent Protocol's streams do not tell theirs."""
+def _info(name: str, upstream_id: str, description: str | None, dialect: Dialect, metadata: JsonObject) -> AgentInfo:
+    """Return the description of an agent. A thread on the server keeps its own history, so earlier messages are not
+    sent again. Graphs also have a state with revisions; streams of the Agent Protocol do not report one."""
     return AgentInfo(
         name=name,
         description=" ".join((description or "").split()),
         input_types=("text/plain", "application/json", "*/*"),
         output_types=("text/plain", "application/json"),
-        metadata={"langchain": {"name": called, "dialect": dialect, "metadata": metadata}},
+        metadata={"langchain": {"name": upstream_id, "dialect": dialect, "metadata": metadata}},
         remembers=True,
         stateful=dialect == "langgraph",
     )
 
 
 def decode_schemas(answer: Json) -> dict[str, JsonObject]:
-    """Raises invalid."""
-    told = validate(w.Schemas, answer)
-    found = {
-        "input": told.input_schema,
-        "output": told.output_schema,
-        "state": told.state_schema,
-        "config": told.config_schema,
+    """Return the JSON Schemas of a graph by what they describe: input, output, state, config. Raises invalid."""
+    reply = validate(w.Schemas, answer)
+    schemas = {
+        "input": reply.input_schema,
+        "output": reply.output_schema,
+        "state": reply.state_schema,
+        "config": reply.config_schema,
     }
-    return {name: schema for name, schema in found.items() if schema}
+    return {name: schema for name, schema in schemas.items() if schema}
 
 
 def upstream_name(info: AgentInfo) -> str:
-    """What the agent's own server calls it."""
-    called: Any = as_object(info.metadata.get("langchain")).get("name")
-    return called if isinstance(called, str) else info.name
+    """Return the name by which the agent's own server knows it."""
+    name: Any = as_object(info.metadata.get("langchain")).get("name")
+    return name if isinstance(name, str) else info.name
 
 
 def upstream_dialect(info: AgentInfo) -> Dialect:
-    """The one that its server speaks."""
-    agent_protocol = as_object(info.metadata.get("langchain")).get("dialect") == "agent-protocol"
-    return "agent-protocol" if agent_protocol else "langgraph"
+    """Return the dialect that the agent's server speaks."""
+    is_agent_protocol = as_object(info.metadata.get("langchain")).get("dialect") == "agent-protocol"
+    return "agent-protocol" if is_agent_protocol else "langgraph"

@@ -1,4 +1,4 @@
-"""What both dialects carry of the canonical model."""
+"""Feature table of the adapter: how much of the canonical model each dialect carries."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,6 +9,7 @@ _PAGE: Final = "docs/protocols/langgraph.md"
 _API: Final = "OpenAPI 0.1.6, components.schemas"
 
 TOO_LARGE: Final = "a file larger than limits.inline is named by its hash"
+"""Loss of a file that is larger than `limits.inline`."""
 
 _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
@@ -50,23 +51,26 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.CUSTOM: whole("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),
 }
 
-_EXTENSION: Final = "docs/extension.md"
-_WITH_IT: Final[Mapping[Feature, Carry]] = {
+_EXTENSION_PAGE: Final = "docs/extension.md"
+_WITH_EXTENSION: Final[Mapping[Feature, Carry]] = {
     **dict.fromkeys(Feature, FULL),
     Feature.UPLOAD: whole(
-        "beside the messages; in an answer, or alone, a file of a message", f"{_EXTENSION}, Requests"
+        "beside the messages; in an answer, or alone, a file of a message", f"{_EXTENSION_PAGE}, Requests"
     ),
-    Feature.CANCEL: whole("asked for and not yet there shows as running, and is a record", f"{_EXTENSION}, Envelopes"),
+    Feature.CANCEL: whole(
+        "asked for and not yet there shows as running, and is a record", f"{_EXTENSION_PAGE}, Envelopes"
+    ),
 }
+"""Carries of the features with the extension active, in LangGraph's dialect."""
 
 EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
-    "langgraph": _WITH_IT,
+    "langgraph": _WITH_EXTENSION,
     "agent-protocol": {
-        **_WITH_IT,
-        Feature.FORK: whole("the request names what it starts from", f"{_EXTENSION}, Requests"),
+        **_WITH_EXTENSION,
+        Feature.FORK: whole("the request names what it starts from", f"{_EXTENSION_PAGE}, Requests"),
     },
 }
-"""With the Babelgate extension, which is for those who read it."""
+"""Like `CARRIES`, for callers that activated the Babelgate extension."""
 
 CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "langgraph": _LANGGRAPH,

@@ -1,4 +1,4 @@
-"""What is asked of another server: bodies of its calls, in either dialect."""
+"""Request bodies for upstream servers, in either dialect."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -20,49 +20,53 @@ MODES: Final[Mapping[str, tuple[str, ...]]] = {
     "langgraph-basic": ("values", "updates", "messages-tuple", "custom"),
     "langgraph-early": ("values", "updates", "messages"),
     "langgraph-least": ("values",),
-    # The README's list has no `messages`, that of OpenAPI 0.1.6 nothing else for it.
+    # The README's list has no `messages`, and that of OpenAPI 0.1.6 has no other mode for messages.
     "readme": ("values", "updates", "messages-tuple", "custom"),
     "readme-debug": ("values", "updates", "messages-tuple", "custom", "debug"),
     "openapi": ("values", "updates", "messages", "custom"),
 }
-"""What is asked for, by the form of the server; `basic` = where tasks and checkpoints are not known, `debug` = of a
-gateway like this one. Others say nothing in `debug` that is read here, and the whole state again and again."""
+"""Stream modes to request, by the form of the server. `basic` is for servers without tasks and checkpoints. `debug` is
+for a Babelgate: the `debug` of other servers has nothing that is read here, and repeats the whole state."""
 FEWER_MODES: Final = ("langgraph-basic", "langgraph-early", "langgraph-least")
-"""Forms to try in turn on a server that refuses the modes of `langgraph`. @langchain/langgraph-api before 1.0 takes
+"""Forms to try in turn on a server that refuses the modes of `langgraph`. @langchain/langgraph-api before 1.0 accepts
 those of `basic`, handwritten servers often fewer."""
 
 _TEXT_MEMBERS: Final = ("input", "question", "query", "prompt", "message", "text", "task", "topic", "user_input")
-"""Names under which graphs take a text, the likeliest first."""
+"""Names of members in which graphs take a text, the most likely first."""
 _HEX: Final = frozenset("0123456789abcdef")
-_NOT_CALLERS: Final = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "run_id", "graph_id"})
-_PASSED: Final = ("interrupt_before", "interrupt_after", "durability")
+_RESERVED_MEMBERS: Final = frozenset(
+    {"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "run_id", "graph_id"}
+)
+"""Members of `configurable` that callers cannot set."""
+_PASSED_OPTIONS: Final = ("interrupt_before", "interrupt_after", "durability")
+"""Options of a run that are passed on unchanged."""
 
 
 class InputSchema:
-    """What an agent takes, by the JSON Schema of its input. Without one it takes messages."""
+    """The input that an agent takes, from its JSON Schema. Without a schema it takes messages."""
 
     def __init__(self, schema: Mapping[str, Any] | None = None) -> None:
         root = dict(schema or {})
         self.schema = resolved = _resolve_reference(root, root)
         self.members: Mapping[str, JsonObject] = {
-            name: _resolve_reference(as_object(each), root)
-            for name, each in as_object(resolved.get("properties")).items()
+            name: _resolve_reference(as_object(member), root)
+            for name, member in as_object(resolved.get("properties")).items()
         }
         self.has_messages = not self.members or "messages" in self.members
         required: Any = resolved.get("required") or ()
-        texts = [name for name, each in self.members.items() if _takes_text(each)]
-        must = [name for name in texts if name in required]
-        named = [name for name in _TEXT_MEMBERS if name in texts]
-        self.text: str | None = next((found[0] for found in (must, texts) if len(found) == 1), None)
-        """The member for the text of a caller that says nothing else."""
-        self.text = self.text or (named[0] if named else None)
+        texts = [name for name, member in self.members.items() if _takes_text(member)]
+        required_texts = [name for name in texts if name in required]
+        known_texts = [name for name in _TEXT_MEMBERS if name in texts]
+        self.text: str | None = next((names[0] for names in (required_texts, texts) if len(names) == 1), None)
+        self.text = self.text or (known_texts[0] if known_texts else None)
+        """Member for the text of a caller who sends nothing else, or None."""
 
 
 def _resolve_reference(schema: JsonObject, root: JsonObject) -> JsonObject:
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
-        found = as_object(root.get("$defs")).get(reference.removeprefix("#/$defs/"))
-        return found if isinstance(found, dict) else schema  # pyright: ignore[reportUnknownVariableType]
+        definition = as_object(root.get("$defs")).get(reference.removeprefix("#/$defs/"))
+        return definition if isinstance(definition, dict) else schema  # pyright: ignore[reportUnknownVariableType]
     return schema
 
 
@@ -70,99 +74,102 @@ def _takes_text(schema: JsonObject) -> bool:
     if "enum" in schema or "const" in schema:
         return False
     choices: Any = schema.get("anyOf") or [schema]
-    found = [as_object(choice) for choice in choices] if isinstance(choices, list) else []  # pyright: ignore[reportUnknownVariableType]
-    return any(choice.get("type") == "string" and "enum" not in choice for choice in found)
+    options = [as_object(choice) for choice in choices] if isinstance(choices, list) else []  # pyright: ignore[reportUnknownVariableType]
+    return any(choice.get("type") == "string" and "enum" not in choice for choice in options)
 
 
 # Inputs
 
 
-def encode_input(call: Invocation, shape: InputSchema, history: Sequence[Message] = ()) -> Json:
-    """LangGraph's: messages are a member of it. `history` = what was said before, to a server that did not hear it.
+def encode_input(call: Invocation, schema: InputSchema, history: Sequence[Message] = ()) -> Json:
+    """Return the input of a LangGraph run, which has the messages as a member. `history` are the messages of the
+    conversation that the server does not have.
 
     Return None for a run without an input. An empty object starts the graph from its beginning (langgraph-api 0.16.7).
 
-    Raises:
-        FaultError: invalid, if the agent has no place for what the caller said.
+    Raises invalid if the agent has no member for the caller's text.
     """
     if not call.messages and call.data is None and not history:
         return None
-    made = _encode_input(call, shape, history)
-    if isinstance(made, dict):
-        return {**encode_tools(call.config, shape.members, made), **made}
-    return made
+    run_input = _encode_input(call, schema, history)
+    if isinstance(run_input, dict):
+        return {**encode_tools(call.config, schema.members, run_input), **run_input}
+    return run_input
 
 
-def _encode_input(call: Invocation, shape: InputSchema, history: Sequence[Message]) -> Json:
+def _encode_input(call: Invocation, schema: InputSchema, history: Sequence[Message]) -> Json:
     messages = (*history, *call.messages)
     if call.data is not None and not isinstance(call.data, dict):
         if not messages:
-            return {shape.text: call.data} if isinstance(call.data, str) and shape.text is not None else call.data
+            return {schema.text: call.data} if isinstance(call.data, str) and schema.text is not None else call.data
         return {"messages": [encode_message(message) for message in messages], "input": call.data}
-    given: JsonObject = dict(call.data or {})
+    members: JsonObject = dict(call.data or {})
     if not messages:
-        return given
-    if not shape.has_messages:
-        return _with_text(given, call, shape)
-    items = as_object(as_object(shape.members.get("messages")).get("items"))
+        return members
+    if not schema.has_messages:
+        return _with_text(members, call, schema)
+    items = as_object(as_object(schema.members.get("messages")).get("items"))
     if items.get("type") == "string":
-        return {**given, "messages": [message.text for message in messages]}
-    return {**given, "messages": [encode_message(message) for message in messages]}
+        return {**members, "messages": [message.text for message in messages]}
+    return {**members, "messages": [encode_message(message) for message in messages]}
 
 
-def _with_text(given: JsonObject, call: Invocation, shape: InputSchema) -> JsonObject:
+def _with_text(members: JsonObject, call: Invocation, schema: InputSchema) -> JsonObject:
+    """Add the data parts and the text of the messages to an input without messages. Raises invalid if there is no
+    member for the text."""
     for message in call.messages:
         for part in message.parts:
             if isinstance(part, DataPart) and isinstance(part.data, dict):
-                given = {**part.data, **given}
+                members = {**part.data, **members}
     text = call.messages[-1].text if call.messages else ""
-    if text and shape.text is not None and shape.text not in given:
-        return {**given, shape.text: text}
-    if text and not given:
-        wanted = ", ".join(shape.members)
-        raise FaultError(FaultCode.INVALID, f"The agent takes no text: send data with the fields {wanted}.")
-    return given
+    if text and schema.text is not None and schema.text not in members:
+        return {**members, schema.text: text}
+    if text and not members:
+        names = ", ".join(schema.members)
+        raise FaultError(FaultCode.INVALID, f"The agent takes no text: send data with the fields {names}.")
+    return members
 
 
 # Answers
 
 
 def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
-    """What lets a paused run go on: `command`, or an empty `input` where nobody asked. A declined question is answered
-    with null."""
+    """Return the members of a request that resumes a paused run: `command`, or an empty `input` after a breakpoint. The
+    answer to a declined question is null."""
     raised = {r.event.interrupt_id: r.event for r in past if isinstance(r.event, InterruptRaised)}
     values: dict[str, Json] = {}
-    nameless: list[Json] = []
+    values_without_id: list[Json] = []
     results: list[JsonObject] = []
     for answer in call.answers:
         question = raised.get(answer.interrupt_id)
-        own = as_object({} if question is None else question.extra.get("langchain"))
-        if own.get("ended"):
-            results.append(encode_tool_message(own, answer))
+        interrupt = as_object({} if question is None else question.extra.get("langchain"))
+        if interrupt.get("ended"):
+            results.append(encode_tool_message(interrupt, answer))
             continue
-        if own.get("breakpoint") or answer.interrupt_id.startswith(BREAKPOINT):
+        if interrupt.get("breakpoint") or answer.interrupt_id.startswith(BREAKPOINT):
             continue
-        wire_id = own.get("id") if question is not None else answer.interrupt_id
-        value = encode_answer(own, answer)
+        wire_id = interrupt.get("id") if question is not None else answer.interrupt_id
+        value = encode_answer(interrupt, answer)
         if isinstance(wire_id, str):
             values[wire_id] = value
         else:
-            nameless.append(value)
+            values_without_id.append(value)
     if results:
         return {"input": {"messages": results}}
-    if nameless:
-        return {"command": {"resume": nameless[0]}}
+    if values_without_id:
+        return {"command": {"resume": values_without_id[0]}}
     if not values:
         return {"input": None}
     only = next(iter(values.values())) if len(values) == 1 else None
-    # By its id an answer would not be found any more where the state was changed since: that makes another checkpoint.
-    bare = only is not None and not _is_map(only)
-    return {"command": {"resume": only if bare else values}}
+    # An answer by id would not find its question if the state was changed since, because that creates another
+    # checkpoint.
+    is_bare = only is not None and not _is_map(only)
+    return {"command": {"resume": only if is_bare else values}}
 
 
 def _is_map(value: Json) -> bool:
-    """Whether it would be taken for answers by id: langgraph 1.2.22 does if all names look like ids of interrupts
-    (`pregel/_loop.py`, is_xxh3_128_hexdigest)."""
+    """Return True if langgraph 1.2.22 would take the value for answers by id, as it does if all names look like ids of
+    interrupts (`pregel/_loop.py`, is_xxh3_128_hexdigest)."""
     return isinstance(value, dict) and (not value or all(_is_id(name) for name in value))
 
 
@@ -175,22 +182,25 @@ def _is_id(name: str) -> bool:
 
 def encode_run(
     call: Invocation,
-    asked: JsonObject,
+    run_input: JsonObject,
     *,
     dialect: Dialect,
     agent: str,
     modes: Sequence[str],
     thread_id: str | None = None,
     checkpoint: str | None = None,
-    told: JsonObject | None = None,
+    extension: JsonObject | None = None,
 ) -> JsonObject:
-    """The body that creates a run. `asked` = its input or its answers; `thread_id` = where it is no part of the
-    path; `told` = what is said by the extension, None = it is not activated."""
+    """Return the body that creates a run.
+
+    `run_input` are the members with its input or its answers. `thread_id` is needed if the path does not contain it.
+    `extension` is the part for the Babelgate extension; None if it is not active.
+    """
     body: JsonObject = {
         "assistant_id" if dialect == "langgraph" else "agent_id": agent,
-        **asked,
+        **run_input,
         **_encode_config(call.config),
-        "metadata": {**_metadata(call), **({} if told is None else {URI: told})},
+        "metadata": {**_metadata(call), **({} if extension is None else {URI: extension})},
         "stream_mode": list(modes),
         "stream_subgraphs": True,
         "stream_resumable": True,
@@ -205,51 +215,53 @@ def encode_run(
 
 
 def is_lossy(message: Message) -> bool:
-    """Whether the other side would read something else than what is said."""
-    (read,) = decode_messages([encode_message(message)])
-    return (read.role, read.parts, read.metadata) != (message.role, message.parts, message.metadata)
+    """Return True if a message differs from the original after a round trip through LangChain's form."""
+    (decoded,) = decode_messages([encode_message(message)])
+    return (decoded.role, decoded.parts, decoded.metadata) != (message.role, message.parts, message.metadata)
 
 
 def encode_messages(call: Invocation, history: Sequence[Message] = ()) -> JsonObject:
-    """The Agent Protocol's: messages stand beside the input. A run without an input has neither."""
+    """Return the input of an Agent Protocol run: messages, and data in `input`. Both are missing in a run without an
+    input."""
     messages = [encode_said(message) for message in (*history, *call.messages)]
-    made: JsonObject = {"messages": messages} if messages else {}
-    return made if call.data is None else {**made, "input": call.data}
+    members: JsonObject = {"messages": messages} if messages else {}
+    return members if call.data is None else {**members, "input": call.data}
 
 
 def _metadata(call: Invocation) -> JsonObject:
-    """The caller's, and the run's own id: by it the run is found where the answer that tells its id was lost."""
+    """Return the caller's metadata, and the run's own id. The id identifies the run if the response with the server's
+    id is lost."""
     return {**{k: v for k, v in call.metadata.items() if k != "babelgate"}, "gateway_run": call.run_id}
 
 
-def _encode_config(given: JsonObject) -> JsonObject:
-    """What the caller wants of the run itself. langgraph-api 0.16.7 takes one of configurable and context, answers 400
-    to both, and makes it the other."""
-    made: JsonObject = {name: given[name] for name in _PASSED if given.get(name)}
-    configurable = with_tools(given, callers_configurable(as_object(given.get("configurable"))))
-    context = as_object(given.get("context"))
-    config: JsonObject = {name: given[name] for name in ("tags", "recursion_limit") if given.get(name)}
+def _encode_config(config: JsonObject) -> JsonObject:
+    """Return the caller's configuration of the run. langgraph-api 0.16.7 accepts either configurable or context and
+    derives the other one. It responds with 400 to both."""
+    options: JsonObject = {name: config[name] for name in _PASSED_OPTIONS if config.get(name)}
+    configurable = with_tools(config, callers_configurable(as_object(config.get("configurable"))))
+    context = as_object(config.get("context"))
+    wire_config: JsonObject = {name: config[name] for name in ("tags", "recursion_limit") if config.get(name)}
     if context:
-        made["context"] = {**configurable, **context}
+        options["context"] = {**configurable, **context}
     elif configurable:
-        config["configurable"] = configurable
-    return {**made, "config": config} if config else made
+        wire_config["configurable"] = configurable
+    return {**options, "config": wire_config} if wire_config else options
 
 
 def with_tools(config: JsonObject, configurable: JsonObject) -> JsonObject:
-    """What a caller configures, and the tools that it declares, for graphs that look for them there."""
-    declared = encode_declared(config)
+    """Return the caller's configurable and the tools that it declares, for graphs that read the tools there."""
+    tools = encode_declared(config)
     choice = {"tool_choice": config["tool_choice"]} if config.get("tool_choice") is not None else {}
-    return {"tools": declared, **choice, **configurable} if declared else configurable
+    return {"tools": tools, **choice, **configurable} if tools else configurable
 
 
-def callers_configurable(theirs: JsonObject) -> JsonObject:
-    """What callers may not say is what the gateway says itself, and what LangGraph keeps for its own use: `__pregel_…`,
-    and `langgraph_auth_user` of langgraph-api 0.16.7."""
+def callers_configurable(configurable: JsonObject) -> JsonObject:
+    """Return the members that callers may set. Members that the gateway sets itself are left out, and those that
+    LangGraph reserves: `__pregel_…`, and `langgraph_auth_user` of langgraph-api 0.16.7."""
     return {
         name: value
-        for name, value in theirs.items()
-        if name not in _NOT_CALLERS and not name.startswith(("__", "langgraph_auth"))
+        for name, value in configurable.items()
+        if name not in _RESERVED_MEMBERS and not name.startswith(("__", "langgraph_auth"))
     }
 
 
@@ -258,16 +270,17 @@ def encode_command(call: Invocation) -> JsonObject:
 
     `resume` is among them only if it answers a question that no run has raised.
     """
-    given = as_object(call.config.get("command"))
-    made = {name: given[name] for name in ("update", "goto") if given.get(name)}
-    has_answer = call.cause != "answer" and given.get("resume") is not None
-    return {**made, "resume": given["resume"]} if has_answer else made
+    command = as_object(call.config.get("command"))
+    members = {name: command[name] for name in ("update", "goto") if command.get(name)}
+    has_answer = call.cause != "answer" and command.get("resume") is not None
+    return {**members, "resume": command["resume"]} if has_answer else members
 
 
 # States
 
 
 def encode_update(call: Invocation, removed_ids: Sequence[str], as_node: str | None) -> JsonObject:
+    """Return the body of a caller's update of a state."""
     values = dict(as_object(call.data))
     if call.messages or removed_ids:
         removed = [{"type": "remove", "id": message_id, "content": ""} for message_id in removed_ids]

@@ -1,5 +1,5 @@
-"""Drives an agent on a LangGraph server, or on one that speaks the Agent Protocol: a streamed run, its answers, its
-cancel, the rest of a stream that broke."""
+"""Client for an agent on a LangGraph server or on a server of the Agent Protocol. It streams runs, answers their
+questions, cancels them, and resumes streams that broke."""
 
 from collections.abc import Sequence
 from typing import Literal, Unpack
@@ -22,9 +22,12 @@ __all__ = ("Client", "describe", "discover")
 
 
 class Client(ReattachableClient[HttpClient]):
-    """`agent` is the server's own name of it: a graph's or an assistant's id, or the `agent_id`. `dialect` = which one
-    the server speaks, None = LangGraph if it has assistants. `extension` = whether the Babelgate extension is activated
-    where the server has it."""
+    """Client for one agent of a server.
+
+    `agent` is the server's own name of the agent: the id of a graph or an assistant, or the `agent_id`. `dialect` is
+    the server's; None means LangGraph if the server has assistants. `extension` tells whether to activate the Babelgate
+    extension on servers that have it.
+    """
 
     def __init__(
         self,
@@ -51,18 +54,19 @@ class Client(ReattachableClient[HttpClient]):
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
-        """The port of agents with a state of their own (`babelgate.canonical.agent.Stateful`). Raises unsupported."""
+        """Change the state of a thread on the server (`babelgate.canonical.agent.Stateful`). Raises unsupported if the
+        server speaks the Agent Protocol."""
         if await self._server.detect_dialect() != "langgraph":
             raise FaultError(FaultCode.UNSUPPORTED, "The agent's server has no API for the states of threads.")
         return await update_state(self._http, call, removed_ids, as_node)
 
-    # The port of agents that are graphs (`babelgate.canonical.agent.Introspectable`)
+    # The port of agents that can describe their graph (`babelgate.canonical.agent.Introspectable`)
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
-        shown = f"?xray={json_text(depth)}" if depth else ""
-        drawn = await self._server.of_assistant(f"graph{shown}")
-        return drawn if drawn is not None and "nodes" in drawn and "edges" in drawn else None
+        query = f"?xray={json_text(depth)}" if depth else ""
+        graph = await self._server.get_from_assistant(f"graph{query}")
+        return graph if graph is not None and "nodes" in graph and "edges" in graph else None
 
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
-        below = "" if namespace is None else f"/{quote(namespace, safe='')}"
-        return await self._server.of_assistant(f"subgraphs{below}{'?recurse=true' if recurse else ''}")
+        suffix = "" if namespace is None else f"/{quote(namespace, safe='')}"
+        return await self._server.get_from_assistant(f"subgraphs{suffix}{'?recurse=true' if recurse else ''}")

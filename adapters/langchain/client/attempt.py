@@ -1,4 +1,4 @@
-"""State of a run on another LangGraph server, as far as the server has told of it."""
+"""State of a run on an upstream server, as far as the server has reported it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,30 +11,37 @@ from babelgate.canonical.event import UpstreamBound
 
 @dataclass(slots=True)
 class Attempt:
+    """State of one run on an upstream server."""
+
     reader: EventReader
     route: Route
     history: Sequence[Message] = ()
-    """What its server has not heard."""
+    """Messages of the conversation that the server does not have."""
     checkpoint: str | None = None
     forks: bool = False
-    """The thread begins with the state of another one."""
-    fresh: bool = False
-    """The thread is made with the run."""
-    sent: bool = False
-    over: bool = False
-    bound: bool = False
+    """True if the new thread begins with the state of another thread."""
+    creates_thread: bool = False
+    """True if the server creates the thread together with the run."""
+    is_sent: bool = False
+    """True if the request for the run was sent, or an existing run is joined."""
+    is_over: bool = False
+    """True if the run has ended."""
+    is_bound: bool = False
+    """True if the upstream's ids of the run have been reported."""
     notes: list[Event] = field(default_factory=list[Event])
+    """Losses to report right after the upstream's ids."""
 
     def bind(self) -> Sequence[Event]:
-        """Tell the upstream's ids as soon as they are known."""
+        """Return the upstream's ids, and the notes, once the id of the run is known. Later calls return nothing."""
         if self.route.run_id is None and self.reader.run_id is not None:
             self.route.run_id = check_id(self.reader.run_id)
-        if self.bound or self.route.run_id is None:
+        if self.is_bound or self.route.run_id is None:
             return ()
-        self.bound = True
+        self.is_bound = True
         ids = {"run": self.route.run_id}
         if self.route.thread_id is not None:
-            # The task's own, too: another task of the same conversation may go on in a copy of the thread.
+            # The task keeps its own copy of the id, because another task of the conversation may continue in a copy of
+            # the thread.
             ids |= {"thread": self.route.thread_id, "task": self.route.thread_id}
         notes, self.notes = self.notes, []
         return [UpstreamBound(protocol="langgraph", ids=ids), *notes]

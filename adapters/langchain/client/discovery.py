@@ -1,4 +1,4 @@
-"""Agent discovery: which agents a LangGraph or Agent Protocol server has."""
+"""Agent discovery: finds the agents of a LangGraph or Agent Protocol server."""
 
 import asyncio
 from collections.abc import Generator, Mapping
@@ -18,16 +18,17 @@ from babelgate.canonical import AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject, is_uuid
 
 PAGE: Final = 100
-MOST: Final = 1000
-"""Agents of one server that are listed."""
-DESCRIBED: Final = 50
-"""Of them, those whose schemas are asked for."""
-AT_ONCE: Final = 8
-"""Of these."""
+"""Number of agents in a page of the listing."""
+MAX_AGENTS: Final = 1000
+"""Maximum number of agents of one server that are listed."""
+MAX_DESCRIBED: Final = 50
+"""Maximum number of agents whose schemas are fetched."""
+MAX_CONCURRENT: Final = 8
+"""Maximum number of schemas that are fetched at the same time."""
 PATIENCE: Final = 2.0
 """Seconds that a listing waits for schemas. Chosen: an agent can be called without them."""
 SCHEMAS_LIMIT: Final = 512 * 1024
-"""Bytes."""
+"""Maximum size of the schemas of one agent, in bytes."""
 
 
 async def discover(
@@ -37,8 +38,8 @@ async def discover(
     *,
     dialect: Dialect | None = None,
 ) -> list[AgentInfo]:
-    """The agents of a server: the graphs of a LangGraph server, else those of the Agent Protocol.
-    `description.upstream_name` tells what it calls them itself."""
+    """Return the agents of a server: the graphs of a LangGraph server, or else the agents of the Agent Protocol.
+    `upstream_name` of the description is the server's own name of an agent."""
     client = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
     if dialect != "agent-protocol":
         try:
@@ -50,43 +51,43 @@ async def discover(
 
 
 async def _graphs(http: HttpClient) -> list[AgentInfo]:
-    # langgraph-api 0.16.7 makes an assistant of each graph, and marks it so.
+    # langgraph-api 0.16.7 creates an assistant for each graph, and marks it like this.
     listed = await _pages(http, "/assistants/search", {"metadata": {"created_by": "system"}})
     listed = listed or await _pages(http, "/assistants/search", {})
     with _check_listing("assistants as LangGraph"):
-        found = decode_assistants(listed)
+        agents = decode_assistants(listed)
 
-    http, gate = http.within(SCHEMAS_LIMIT), asyncio.Semaphore(AT_ONCE)
+    http, gate = http.within(SCHEMAS_LIMIT), asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def add_schemas(called: str, info: AgentInfo) -> AgentInfo:
+    async def add_schemas(upstream_id: str, info: AgentInfo) -> AgentInfo:
         try:
             async with gate:
-                schemas = decode_schemas(await http.get(f"/assistants/{called}/schemas"))
-        except FaultError:  # a graph that cannot be drawn can be called all the same
+                schemas = decode_schemas(await http.get(f"/assistants/{upstream_id}/schemas"))
+        except FaultError:  # a graph whose schemas cannot be fetched can be called all the same
             return info
         return info.replace(schemas=schemas)
 
-    looks = [asyncio.ensure_future(add_schemas(called, info)) for called, info in found[:DESCRIBED]]
+    fetches = [asyncio.ensure_future(add_schemas(upstream_id, info)) for upstream_id, info in agents[:MAX_DESCRIBED]]
     try:
-        if looks:
-            await asyncio.wait(looks, timeout=PATIENCE)
-        some = [look.result() if look.done() else info for look, (_, info) in zip(looks, found, strict=False)]
+        if fetches:
+            await asyncio.wait(fetches, timeout=PATIENCE)
+        described = [
+            fetch.result() if fetch.done() else info for fetch, (_, info) in zip(fetches, agents, strict=False)
+        ]
     finally:
-        for look in looks:
-            look.cancel()
-        await asyncio.gather(*looks, return_exceptions=True)
-    return [*some, *(info for _, info in found[DESCRIBED:])]
+        for fetch in fetches:
+            fetch.cancel()
+        await asyncio.gather(*fetches, return_exceptions=True)
+    return [*described, *(info for _, info in agents[MAX_DESCRIBED:])]
 
 
 async def describe(
     url: str, http: httpx.AsyncClient, headers: Mapping[str, str], info: AgentInfo
 ) -> Mapping[str, JsonObject]:
-    """Fetch the schemas of a graph. Raises what the server answers instead."""
+    """Fetch the schemas of a graph. Raises the fault of the server's error response."""
     client = HttpClient(url, headers=headers, http=http, timeout=http.timeout).within(SCHEMAS_LIMIT)
-    called = upstream_name(info)
-    return decode_schemas(
-        await client.get(f"/assistants/{called if is_uuid(called) else assistant_id(called)}/schemas")
-    )
+    name = upstream_name(info)
+    return decode_schemas(await client.get(f"/assistants/{name if is_uuid(name) else assistant_id(name)}/schemas"))
 
 
 async def _agents(http: HttpClient) -> list[AgentInfo]:
@@ -96,19 +97,21 @@ async def _agents(http: HttpClient) -> list[AgentInfo]:
 
 
 async def _pages(http: HttpClient, path: str, where: JsonObject) -> list[Any]:
-    found: list[Any] = []
-    while len(found) < MOST:
-        page = await http.post(path, {**where, "limit": PAGE, "offset": len(found)})
+    """Return all items of a paged search, up to `MAX_AGENTS`."""
+    items: list[Any] = []
+    while len(items) < MAX_AGENTS:
+        page = await http.post(path, {**where, "limit": PAGE, "offset": len(items)})
         if not isinstance(page, list):
             raise FaultError(FaultCode.AGENT_INVALID, "The server did not answer with a list")
-        found += page
+        items += page
         if len(page) < PAGE:
             break
-    return found
+    return items
 
 
 @contextmanager
 def _check_listing(what: str) -> Generator[None]:
+    """Turn a fault of decoding a list into agent_invalid."""
     try:
         yield
     except FaultError as error:

@@ -1,4 +1,4 @@
-"""HTTP calls of a server of the family."""
+"""HTTP calls to a server that speaks one of the dialects."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -30,7 +30,7 @@ class HttpClient(Calls):
         return await self._request_json("POST", path, body)
 
     async def _request_json(self, method: str, path: str, body: Any = None) -> Json:
-        """None for an answer without a body. Raises agent_invalid."""
+        """Return the JSON of a response, or None if it has no body. Raises agent_invalid."""
         async with self.open_response(method, path, body, streams=False) as response:
             raw = await read_bytes(response, self.answer_limit)
         return None if not raw or raw.isspace() else await parse_whole(raw)
@@ -38,7 +38,7 @@ class HttpClient(Calls):
     async def read_error_response(self, response: httpx.Response) -> FaultError:
         try:
             answer = await self.json(response, ERROR_RESPONSE_LIMIT)
-        except FaultError:  # a proxy's page, say
+        except FaultError:  # for example an HTML page of a proxy
             answer = None
         error = response_error(decode_error_response(response.status_code, answer), response)
         return ModeRefused.of(error.fault) if is_mode_refusal(response.status_code, answer) else error

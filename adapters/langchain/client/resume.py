@@ -1,9 +1,8 @@
-"""Resumable SSE streams (reconnect, Last-Event-ID): the frames of one run, each once, over all connections that it
-takes to read them.
+"""Resumable SSE streams (reconnect, Last-Event-ID): the frames of one run, each exactly once, over several connections.
 
-Where a stream breaks it is taken up again after the last event that was heard. Ids of events may repeat (langgraph-api
-0.16.7 in memory counts them by the millisecond), so it is asked for what follows the last id before, and as many
-events as were heard of the last one are passed over.
+A stream that breaks is resumed after the last event received. Ids of events may repeat: langgraph-api 0.16.7 in memory
+counts them by the millisecond. So the client requests the events after the last but one id, and skips as many events as
+it already received with the last id.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,65 +25,73 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 
 MAX_FAILURES: Final = 6
-"""Connections in a row that bring nothing new, of which the last one tells that the agent is gone."""
+"""Number of consecutive connections without a new event after which the agent counts as unreachable."""
 FIRST_WAIT: Final = 0.5
+"""Wait after the first such connection, in seconds. Chosen, not measured."""
 LAST_WAIT: Final = 5.0
-"""Seconds between them. Chosen, not measured: longer than `babelgate.adapters.kit.client.backoff` waits, because a run
-goes on there without its readers, and each connection is told the stream from where the last one ended."""
+"""Longest wait between connections, in seconds.
+
+Chosen, not measured. The waits are longer than those of `babelgate.adapters.kit.client.backoff`, because the run
+continues without readers, and each connection starts where the last one ended.
+"""
 START: Final = "-1"
-"""The id of an event before all others: langgraph-api 0.16.7 compares ids as text, and a gateway like this one knows
-it."""
+"""Id of an event before all others. langgraph-api 0.16.7 compares ids as text, and a Babelgate recognizes it."""
 ACTIVE: Final = frozenset({"pending", "running"})
-_ID_LENGTH: Final = 1024
-"""Characters. Chosen: the ids of langgraph-api 0.16.7 have 15, and servers refuse headers of 8 KiB."""
+"""Statuses of a run that has not stopped."""
+_MAX_ID_LENGTH: Final = 1024
+"""Maximum length of an id, in characters. Chosen: the ids of langgraph-api 0.16.7 have 15, and servers refuse headers
+of 8 KiB."""
 NOT_THERE: Final = frozenset({404, 405, 501})
-"""Statuses of a path that a server does not have."""
+"""Statuses of the response for a path that a server does not have."""
 
 
 class _Cursor:
-    """What was heard of a stream."""
+    """Position in a stream: the events that were received."""
 
     def __init__(self) -> None:
         self.total = 0
-        self._before = START
-        self._last = ""
+        """Number of events received."""
+        self._previous_id = START
+        """The last but one id."""
+        self._last_id = ""
         self._count = 0
-        """Events with the last id."""
+        """Number of events received with the last id."""
         self._skip = 0
+        """Number of repeated events still to skip after a reconnect."""
 
     @property
     def is_resumable(self) -> bool:
-        """The server gives its events ids."""
-        return self._last != ""
+        """True if the server gives its events ids."""
+        return self._last_id != ""
 
-    def again(self) -> str:
-        """What to ask for when the stream is taken up."""
-        self._skip = self.total if self._before == START else self._count
-        return self._before
+    def rewind(self) -> str:
+        """Prepare for a new connection, and return the id to send as Last-Event-ID."""
+        self._skip = self.total if self._previous_id == START else self._count
+        return self._previous_id
 
     def takes(self, frame: Frame) -> bool:
-        """Whether it is new."""
+        """Return True if the event is new."""
         event_id = frame.id if _fits_header(frame.id) else ""
-        if self._skip > 0 and (self._before == START or event_id == self._last):
+        if self._skip > 0 and (self._previous_id == START or event_id == self._last_id):
             self._skip -= 1
             return False
         self._skip = 0
-        if event_id == self._last:
+        if event_id == self._last_id:
             self._count += 1
         else:
-            self._before, self._last, self._count = self._last or START, event_id, 1
+            self._previous_id, self._last_id, self._count = self._last_id or START, event_id, 1
         self.total += 1
         return True
 
 
 def _fits_header(event_id: str) -> bool:
-    """Whether the id can be sent in `Last-Event-ID`. A stream whose ids cannot is read as one that has none."""
-    return len(event_id) <= _ID_LENGTH and event_id.isascii() and event_id.isprintable()
+    """Return True if the id can be sent in `Last-Event-ID`. Events with other ids are read as events without one."""
+    return len(event_id) <= _MAX_ID_LENGTH and event_id.isascii() and event_id.isprintable()
 
 
 class ResumableStream:
-    """What was heard of a run, over all connections. `ended` = whether the frames have told that nothing more will
-    come, `complete` = whether a run that has succeeded was told to its end."""
+    """Frames of a run, over all connections. `ended` returns True if the frames show that no more will come. `complete`
+    returns True if the frames of a successful run are complete."""
 
     def __init__(
         self,
@@ -97,87 +104,96 @@ class ResumableStream:
         self._headers = headers
         self.route = route
         self.run: w.Run | None = None
-        """As it was after the last of its frames, if the server tells."""
+        """The run as it was after its last frame, if the server reports runs."""
         self.missed = False
-        """Something may have been said that was not heard."""
+        """True if some output of the run may not have been received."""
         self._http = http
-        self._ended = ended
-        self._complete = complete
+        self._has_ended = ended
+        self._is_complete = complete
         self._cursor = _Cursor()
         self._backoff = Backoff(FIRST_WAIT, LAST_WAIT, MAX_FAILURES)
-        self._gap = False
-        """A connection broke, and nothing was heard since, not even what was known."""
-        self._broke = False
-        self._joinable = True
-        self._before = 0
-        """Frames that were heard on earlier connections."""
-        self._answered = False
-        """The server has taken the request of this connection."""
-        self._retold = False
-        """There was a frame on this connection."""
+        self._is_cut = False
+        """True if a connection broke, and no frame was received since, not even a repeated one."""
+        self._is_broken = False
+        """True if the last connection broke."""
+        self._can_join = True
+        """True unless the server has no stream for existing runs."""
+        self._earlier_frames = 0
+        """Number of frames received on earlier connections."""
+        self._is_accepted = False
+        """True if the server has accepted the request of this connection."""
+        self._has_frame = False
+        """True if this connection has delivered a frame, even a repeated one."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether a connection broke, and nothing was heard since."""
-        return self._gap
+        """True if a connection broke, and no frame was received since."""
+        return self._is_cut
 
     def connect(self, body: JsonObject | None) -> AbstractAsyncContextManager[httpx.Response]:
-        """The next connection: to a run that the body creates, or to the one that is known, from where it was left."""
-        self._before, self._answered, self._retold = self._cursor.total, False, False
+        """Open the next connection: to a run that the body creates, or to the existing run, from the last position."""
+        self._earlier_frames, self._is_accepted, self._has_frame = self._cursor.total, False, False
         if body is not None:
             return self._http.open_response("POST", self.route.create, body, headers=self._headers, streams=True)
-        headers = {**self._headers, "Last-Event-ID": self._cursor.again()}
+        headers = {**self._headers, "Last-Event-ID": self._cursor.rewind()}
         return self._http.open_response("GET", self.route.stream, headers=headers, streams=True)
 
     def begin(self, response: httpx.Response) -> None:
-        """Raises agent_invalid for an answer that is no stream."""
-        self._answered = True
+        """Check the response of a connection, and read the run's id from it. Raises agent_invalid for a response that
+        is not a stream."""
+        self._is_accepted = True
         if self.route.run_id is None:
-            # langgraph-api 0.16.7, of every stream. OpenAPI 0.1.6 has no such header: the frame `metadata` tells it.
+            # langgraph-api 0.16.7 sends it with every stream. OpenAPI 0.1.6 has no such header: there the frame
+            # `metadata` has the id.
             self.route.run_id = run_id_in(response.headers.get("content-location", ""))
         if not is_stream(response):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server did not answer with a stream of events")
 
     def takes(self, frame: Frame) -> bool:
-        """Whether it is new."""
-        self._retold = True
+        """Return True if the frame is new."""
+        self._has_frame = True
         return self._cursor.takes(frame)
 
     def end(self, error: FaultError | None, *, creates: bool) -> None:
-        """A connection is over. One that breaks is a stream that ends, once the run is known: raises the error
-        otherwise, and the one that is one too many. `creates` = the run was to begin with it."""
+        """Finish a connection. `creates`: the connection was to create the run.
+
+        A broken connection to an existing run is not an error, because the stream is resumed. Raises the error
+        otherwise, or if too many consecutive connections brought nothing new.
+        """
         if error is not None:
-            known = self.route.run_id is not None and (self._answered or not creates)
-            if status_of(error.fault) in NOT_THERE and not creates:  # what there is of the run is told elsewhere
-                self._joinable = False
-            elif not (is_gone(error.fault) and known):
+            is_known = self.route.run_id is not None and (self._is_accepted or not creates)
+            # The output of the run is read from the state instead.
+            if status_of(error.fault) in NOT_THERE and not creates:
+                self._can_join = False
+            elif not (is_gone(error.fault) and is_known):
                 raise error
-        self._broke = error is not None
-        self._gap = self._broke or (self._gap and not self._retold)
-        if self._cursor.total > self._before:
+        self._is_broken = error is not None
+        self._is_cut = self._is_broken or (self._is_cut and not self._has_frame)
+        if self._cursor.total > self._earlier_frames:
             self._backoff.reset()
         else:
-            ended = FaultError(FaultCode.AGENT_INVALID, "The agent's stream ends before the run does")
-            self._backoff.count_failure(error or ended)
+            no_progress = FaultError(FaultCode.AGENT_INVALID, "The agent's stream ends before the run does")
+            self._backoff.count_failure(error or no_progress)
 
     async def should_reconnect(self) -> bool:
-        """As long as the run goes on, and there is more of it."""
-        if self._ended() or self.route.run_id is None:
+        """Return True if the run has more frames to read. Waits before a retry."""
+        if self._has_ended() or self.route.run_id is None:
             return False
-        can_join = self._joinable and self._cursor.is_resumable
-        if self._broke and can_join:
+        can_join = self._can_join and self._cursor.is_resumable
+        if self._is_broken and can_join:
             await self._pause()
             return True
-        run = await self._look()
+        run = await self._fetch_run()
         if run is not None and run.status not in ACTIVE:
             self.run = run
-            whole = run.status != "success" or self._complete()
-            if not whole and can_join and self._backoff.failures == 0:
-                return True  # what closed the stream was not the end of the run
-            self.missed = self._gap or not whole
+            is_whole = run.status != "success" or self._is_complete()
+            if not is_whole and can_join and self._backoff.failures == 0:
+                return True  # the stream was closed before the run ended
+            self.missed = self._is_cut or not is_whole
             return False
         if run is None or not can_join:
-            # Nobody repeats what is said meanwhile: its end is waited for, and told from the state.
+            # The server does not repeat what the run says from now on. So the client waits for its end and reads it
+            # from the state.
             self.missed = True
             return False
         await self._pause()
@@ -187,8 +203,8 @@ class ResumableStream:
         if self._backoff.failures:
             await self._backoff.wait()
 
-    async def _look(self) -> w.Run | None:
-        """The run; None where the server does not tell of single runs."""
+    async def _fetch_run(self) -> w.Run | None:
+        """Fetch the run, or return None if the server does not report single runs."""
         try:
             return decode_reply(w.Run, await self._backoff.insist(partial(self._http.get, self.route.run)))
         except FaultError as error:
@@ -197,18 +213,18 @@ class ResumableStream:
             raise
 
     async def outcome(self) -> Json:
-        """What the run has left behind, when it has stopped; None where the server does not tell of single runs. Raises
-        agent_invalid for what is no object: nobody could tell it from the state."""
+        """Wait until the run has stopped, and return its result. Return None if the server does not report single runs.
+        Raises agent_invalid for a result that is not an object, because no output can be read from it."""
         try:
             backoff = Backoff(FIRST_WAIT, LAST_WAIT, MAX_FAILURES)
-            told = await backoff.insist(partial(self._http.get, self.route.join))
+            result = await backoff.insist(partial(self._http.get, self.route.join))
         except FaultError as error:
             if status_of(error.fault) in NOT_THERE:
                 return None
             raise
-        if told is not None and not isinstance(told, dict):
+        if result is not None and not isinstance(result, dict):
             raise FaultError(
                 FaultCode.AGENT_INVALID, "The agent breaks its protocol: what its run has left behind is no object"
             )
-        self.run = await self._look() or self.run
-        return told
+        self.run = await self._fetch_run() or self.run
+        return result

@@ -1,4 +1,4 @@
-"""One activation of an agent on a LangGraph server, or on one that speaks the Agent Protocol."""
+"""One run of an agent on a LangGraph server or on a server of the Agent Protocol."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
@@ -54,11 +54,11 @@ from babelgate.canonical.replay import agent_events
 from babelgate.canonical.value import Json, JsonObject
 
 LOOK_TIMEOUT: Final = 10.0
-"""Seconds that looking for a run may take."""
+"""Timeout of looking for a run whose creation was not confirmed, in seconds."""
 
 
 class Run(UpstreamRun):
-    """A run that is created or, with `is_attached`, found again."""
+    """A run that is created or, with `is_attached`, found on the server."""
 
     def __init__(self, server: Server, call: Invocation, *, is_attached: bool) -> None:
         self._server = server
@@ -66,20 +66,21 @@ class Run(UpstreamRun):
         self._is_attached = is_attached
         self._work = Attempt(EventReader(), Route("langgraph", None))
         self._records = RecordReader(of_run=True)
-        """What is told by the extension."""
+        """Reader of the records sent with the Babelgate extension."""
         self._follower = self._follow()
-        self._asked: JsonObject = {}
+        self._run_input: JsonObject = {}
+        """Members of the request with the run's input or its answers."""
         self._past: Sequence[Record] = ()
-        self._joins = is_attached
-        """Nothing was heard yet of a run that was not created on this connection."""
-        self._knows_modes = server.has_run
-        """The server has taken a run with these stream modes before."""
-        self._refused: FaultError | None = None
-        """How the server refused to create the run, before it had said anything."""
+        self._awaits_first_frame = is_attached
+        """True until the first frame of a run that was not created on this connection."""
+        self._has_accepted_modes = server.accepts_modes
+        """True if the server has accepted a run with these stream modes before."""
+        self._refusal: FaultError | None = None
+        """The server's refusal to create the run, if it refused before the first frame."""
 
     @property
     def is_cancellable(self) -> bool:
-        return self._work.sent and not self._work.over
+        return self._work.is_sent and not self._work.is_over
 
     async def cancel(self) -> None:
         route = self._work.route
@@ -89,19 +90,19 @@ class Run(UpstreamRun):
             await self._server.http.post(route.cancel)
 
     async def _find_run(self) -> str | None:
-        """The run whose id was not told yet: it is known by the metadata that it was created with."""
+        """Return the id of a run that was created but not confirmed. Its metadata identify it."""
         route = self._work.route
         if route.thread_id is None or route.layout == "openapi":
             return None
         listed = await self._server.http.get(route.runs)
-        for each in listed if isinstance(listed, list) else ():
-            run = decode_reply(w.Run, each)
+        for item in listed if isinstance(listed, list) else ():
+            run = decode_reply(w.Run, item)
             if (run.metadata or {}).get("gateway_run") == self._call.run_id:
                 return run.run_id
         return None
 
     async def stages(self) -> AsyncGenerator[Stage]:
-        """Raises what the server refused the run with."""
+        """Yield the stages of the run. Raises the fault with which the server refused the run."""
         if self._is_attached:
             await self._prepare_to_join()
             yield self._read(None)
@@ -110,55 +111,57 @@ class Run(UpstreamRun):
             while True:
                 self._follower = self._follow()
                 yield self._read(self._body())
-                refused, self._refused = self._refused, None
-                if refused is None:
+                refusal, self._refusal = self._refusal, None
+                if refusal is None:
                     break
-                if await self._changes_form(refused):
+                if await self._try_other_form(refusal):
                     continue
-                if self._server.extended and has_start(self._call) and is_refusal(refused):
+                if self._server.has_extension and has_start(self._call) and is_refusal(refusal):
                     self._call = without_start(self._call)
                     self._work = Attempt(EventReader(), Route("langgraph", None))
                     await self._prepare_to_create()
                     self._work.notes.append(LossNoted(feature=Feature.FORK, how=NOT_FORKED))
                     continue
-                if not await self._was_created(refused):
-                    raise refused
-                self._joins = True
+                if not await self._find_created_run(refusal):
+                    raise refusal
+                self._awaits_first_frame = True
                 yield self._read(None)
                 break
         while await self._follower.should_reconnect():
             yield self._read(None)
-        yield self._begin()
+        yield self._confirm_start()
         yield self._end()
         if not self._is_attached:
-            self._server.layout, self._server.has_run = self._work.route.layout, True
+            self._server.layout, self._server.accepts_modes = self._work.route.layout, True
 
     async def _prepare_to_create(self) -> None:
-        """What the request depends on: what the server is, and which of its threads the run goes into."""
+        """Collect what the request depends on: the properties of the server, and its thread for the run."""
         server, work, call = self._server, self._work, self._call
         dialect = await server.detect_dialect()
         past = self._past = await call.past() if call.answers else ()
-        await server.learn()
+        await server.fetch_schemas()
         layout: Layout = "langgraph" if dialect == "langgraph" else server.layout or "readme"
         if layout == "readme":
             await server.recognize()
-        await place(server.http, work, call, layout, forks=server.extended and "run" in call.origin)
-        if any(answer.action == "decline" for answer in call.answers) and not server.extended:
+        await place(server.http, work, call, layout, forks=server.has_extension and "run" in call.origin)
+        if any(answer.action == "decline" for answer in call.answers) and not server.has_extension:
             work.notes.append(LossNoted(feature=Feature.QUESTION, how="a refusal to answer is the answer null"))
         base = call.input.checkpoint if work.checkpoint is None else None
         log = await call.states() if dialect == "langgraph" else None
         tools = frozenset(tool.name for tool in call.tools)
         work.reader = EventReader(dialect, saved_checkpoints(past), base, server.outputs, log=log, tools=tools)
-        self._asked = self._encode_request(past)
-        work.sent = True
+        self._run_input = self._encode_request(past)
+        work.is_sent = True
 
     async def _prepare_to_join(self) -> None:
+        """Set the route and the reader of an existing run. Raises agent_invalid if the server never reported the run's
+        id."""
         server, call = self._server, self._call
         run_id = call.upstream.get("run")
         if run_id is None:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this run")
         dialect = await server.detect_dialect()
-        await server.learn()
+        await server.fetch_schemas()
         if dialect == "agent-protocol":
             await server.recognize()
         self._past = await call.past()
@@ -172,7 +175,7 @@ class Run(UpstreamRun):
             log=await call.states() if dialect == "langgraph" else None,
             tools=frozenset(tool.name for tool in call.tools),
         )
-        self._work.bound = self._work.sent = True
+        self._work.is_bound = self._work.is_sent = True
         self._follower = self._follow()
 
     def _follow(self) -> ResumableStream:
@@ -182,7 +185,7 @@ class Run(UpstreamRun):
             work.route,
             lambda: self._has_ended,
             lambda: self._records.stopped or work.reader.is_complete,
-            {HEADER: URI} if self._server.extended else {},
+            {HEADER: URI} if self._server.has_extension else {},
         )
 
     @property
@@ -190,7 +193,7 @@ class Run(UpstreamRun):
         return self._records.stopped or self._work.reader.has_ended
 
     async def _read(self, body: JsonObject | None) -> Stage:
-        """One connection: to a run that the body creates, or to the one that is known."""
+        """Read one connection. A body creates the run; without a body the existing run is joined."""
         work, follower = self._work, self._follower
         try:
             async with follower.connect(body) as response:
@@ -208,65 +211,68 @@ class Run(UpstreamRun):
             try:
                 follower.end(error, creates=body is not None)
             except FaultError:
-                if body is None or work.bound or work.reader.run_id:
+                if body is None or work.is_bound or work.reader.run_id:
                     raise
-                self._refused = error
+                self._refusal = error
         else:
             follower.end(None, creates=body is not None)
 
     async def _decode(self, frame: Frame) -> Sequence[Event]:
         work = self._work
-        again = self._tell_again(frame)
+        replayed = self._replay_past(frame)
         value = await parse_answer(frame.data)
         with blaming_the_agent():
             events = (
                 await self._read_records(value) if frame.event == RECORDS else self._read_native(frame.event, value)
             )
-        work.over = self._has_ended
-        return (*again, *work.bind(), *events)
+        work.is_over = self._has_ended
+        return (*replayed, *work.bind(), *events)
 
     def _read_native(self, event: str, value: Json) -> Sequence[Event]:
-        """With the extension the states alone: those of a thread are told by the protocol itself, of any agent."""
-        told = self._work.reader.read(event, value)
+        """Return the events of a native frame. With the extension active, only the states count: those of a thread are
+        sent by the protocol itself, for any agent."""
+        events = self._work.reader.read(event, value)
         if not self._records.active:
-            return told
-        return [each for each in told if isinstance(each, StateSaved)]
+            return events
+        return [item for item in events if isinstance(item, StateSaved)]
 
     async def _read_records(self, value: Json) -> Sequence[Event]:
-        told = self._records.read(as_object(value).get(URI))
+        """Return the events of a frame of the extension, with the bytes of their files."""
+        events = self._records.read(as_object(value).get(URI))
         if self._work.reader.has_states:
-            told = [each for each in told if not isinstance(each, StateSaved)]
-        asked = [_with_interrupt_id(each) if isinstance(each, InterruptRaised) else each for each in told]
-        return await with_files(asked, self._server.file)
+            events = [event for event in events if not isinstance(event, StateSaved)]
+        named = [_with_interrupt_id(event) if isinstance(event, InterruptRaised) else event for event in events]
+        return await with_files(named, self._server.file)
 
-    def _tell_again(self, first: Frame | None) -> Sequence[Event]:
-        """What comes before the first frame that is heard of a run that was joined: what the log has of it, unless the
-        server tells all of it again. None = there was no frame."""
-        if not self._joins:
+    def _replay_past(self, first: Frame | None) -> Sequence[Event]:
+        """Return the events that precede the first frame of a joined run: those in the log, unless the server repeats
+        the run from its start. None as the frame means that there was none."""
+        if not self._awaits_first_frame:
             return ()
-        self._joins = False
-        tells_all = first is not None and first.event in ("metadata", RECORDS)
-        self._follower.missed = not tells_all
+        self._awaits_first_frame = False
+        is_from_start = first is not None and first.event in ("metadata", RECORDS)
+        self._follower.missed = not is_from_start
         if not self._is_attached:
             return ()
-        said = agent_events(self._past, self._call.run_id)
-        if not tells_all:
+        past = agent_events(self._past, self._call.run_id)
+        if not is_from_start:
             self._work.reader.recall(record for record in self._past if record.run_id == self._call.run_id)
-            return said
-        # Told again is also what stands before the first frame.
-        bound = [i for i, event in enumerate(said) if isinstance(event, UpstreamBound)]
-        self._work.bound = bool(bound)
-        return said[: _notes_end(said, bound[0] + 1)] if bound else ()
+            return past
+        # The binding of the run, and the losses before its first frame, are replayed in any case.
+        bindings = [i for i, event in enumerate(past) if isinstance(event, UpstreamBound)]
+        self._work.is_bound = bool(bindings)
+        return past[: _end_of_losses(past, bindings[0] + 1)] if bindings else ()
 
-    async def _begin(self) -> Stage:
-        """What is to be told of a run that no frame told of. Raises agent_invalid, where nothing did."""
-        yield self._tell_again(None)
+    async def _confirm_start(self) -> Stage:
+        """Yield the events that are due at the start of a run for which no frame arrived. Raises agent_invalid if the
+        server never reported the run."""
+        yield self._replay_past(None)
         yield self._work.bind()
         if self._work.route.run_id is None:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's stream ended before its run had begun")
 
-    async def _was_created(self, error: FaultError) -> bool:
-        """Whether the server has the run, and only its receipt was lost."""
+    async def _find_created_run(self, error: FaultError) -> bool:
+        """Return True if the server has the run, and only its confirmation was lost."""
         if error.fault.code is not FaultCode.AGENT_UNREACHABLE or self._work.route.run_id is not None:
             return False
         with suppress(FaultError):
@@ -274,8 +280,8 @@ class Run(UpstreamRun):
                 self._work.route.run_id = await self._find_run()
         return self._work.route.run_id is not None
 
-    async def _changes_form(self, error: FaultError) -> bool:
-        """Whether the server may understand it in another form."""
+    async def _try_other_form(self, error: FaultError) -> bool:
+        """Return True if the server may accept the request in another form, and switch to that form."""
         status, layout = status_of(error.fault), self._work.route.layout
         # OpenAPI 0.1.6 creates runs at `/runs`, the README's layout below their thread.
         if status in (404, 405) and layout == "readme" and self._server.layout is None:
@@ -283,90 +289,97 @@ class Run(UpstreamRun):
             return True
         if layout != "langgraph":
             return False
-        if status in (400, 422) and self._asks_for_less(error):
+        if status in (400, 422) and self._use_fewer_modes(error):
             return True
-        return status == 404 and self._work.fresh and await self._makes_thread(error)
+        return status == 404 and self._work.creates_thread and await self._create_thread(error)
 
-    def _asks_for_less(self, error: FaultError) -> bool:
-        """A server that does not know a stream mode refuses the whole list. What it takes is remembered."""
+    def _use_fewer_modes(self, error: FaultError) -> bool:
+        """Switch to the next smaller list of stream modes, and return True if there is one. A server that does not know
+        a mode refuses the whole list. The accepted list is stored for later runs."""
         server = self._server
-        at = -1 if server.modes is None else FEWER_MODES.index(server.modes)
-        # A refusal that names no mode may be about one all the same, so it is tried once.
-        if at + 1 < len(FEWER_MODES) and (isinstance(error, ModeRefused) or (at < 0 and not self._knows_modes)):
-            server.modes = FEWER_MODES[at + 1]
+        index = -1 if server.modes is None else FEWER_MODES.index(server.modes)
+        # A refusal that names no mode may still be about one, so one smaller list is tried.
+        if index + 1 < len(FEWER_MODES) and (
+            isinstance(error, ModeRefused) or (index < 0 and not self._has_accepted_modes)
+        ):
+            server.modes = FEWER_MODES[index + 1]
             return True
-        if not self._knows_modes:
+        if not self._has_accepted_modes:
             server.modes = None
         return False
 
-    async def _makes_thread(self, error: FaultError) -> bool:
-        """Create the thread of the run on a server that does not do so with the run (`if_not_exists`)."""
-        if "assistant" in error.fault.message.lower():  # langgraph-api 0.16.7: it knows no such agent
+    async def _create_thread(self, error: FaultError) -> bool:
+        """Create the thread on a server that does not create it with the run (`if_not_exists`). Return True if that
+        succeeded."""
+        if "assistant" in error.fault.message.lower():  # langgraph-api 0.16.7: the agent does not exist
             return False
         with suppress(FaultError):
-            made = decode_reply(w.Thread, await self._server.http.post("/threads", {}))
-            self._work.route.thread_id, self._work.fresh = check_id(made.thread_id), False
+            thread = decode_reply(w.Thread, await self._server.http.post("/threads", {}))
+            self._work.route.thread_id, self._work.creates_thread = check_id(thread.thread_id), False
             return True
         return False
 
     def _encode_request(self, past: Sequence[Record]) -> JsonObject:
-        call = self._native
+        """Return the members of the request with the run's input or its answers, and a command."""
+        call = self._call_without_extension
         if call.answers:
-            asked = encode_answers(call, past)
+            members = encode_answers(call, past)
         elif self._work.route.layout == "langgraph":
-            asked = {"input": encode_input(call, self._server.shape or InputSchema(), self._work.history)}
+            members = {"input": encode_input(call, self._server.input_schema or InputSchema(), self._work.history)}
         else:
-            asked = encode_messages(call, self._work.history)
-        command = {**encode_command(call), **as_object(asked.get("command"))}
-        return {**asked, "command": command} if command else asked
+            members = encode_messages(call, self._work.history)
+        command = {**encode_command(call), **as_object(members.get("command"))}
+        return {**members, "command": command} if command else members
 
     def _body(self) -> JsonObject:
+        """Return the request that creates the run."""
         route = self._work.route
         form: str = route.layout
         if form == "langgraph":
             form = self._server.modes or form
-        elif form == "readme" and self._server.debugs:
+        elif form == "readme" and self._server.is_gateway:
             form = "readme-debug"
         modes = MODES[form]
         if form in ("langgraph", "langgraph-basic") and has_events_mode(self._call.input):
             modes = (*modes, EVENTS)
         body = encode_run(
-            self._native,
-            self._asked,
+            self._call_without_extension,
+            self._run_input,
             dialect="langgraph" if route.layout == "langgraph" else "agent-protocol",
             agent=self._server.agent,
             modes=modes,
             thread_id=route.thread_id if route.layout == "openapi" else None,
             checkpoint=self._work.checkpoint,
-            told=self._extended_request(),
+            extension=self._extended_request(),
         )
-        # LangGraph's: without it a run on an unknown thread is not found (langgraph-api 0.16.7).
-        return {**body, "if_not_exists": "create"} if self._work.fresh else body
+        # LangGraph needs it: without it a run on an unknown thread is 404 (langgraph-api 0.16.7).
+        return {**body, "if_not_exists": "create"} if self._work.creates_thread else body
 
     def _extended_request(self) -> JsonObject | None:
-        """What is said by the extension."""
-        if not self._server.extended:
+        """Return the part of the request that the Babelgate extension defines, or None if it is not active."""
+        if not self._server.has_extension:
             return None
         call, uploads = split_uploads(self._call)
-        said = (*self._work.history, *call.messages)
-        lossy = not call.answers and any(map(is_lossy, said))
-        told = {**encode_request(call, self._past, messages=said if lossy else ()), **encode_uploads(uploads)}
+        messages = (*self._work.history, *call.messages)
+        lossy = not call.answers and any(map(is_lossy, messages))
+        members = {**encode_request(call, self._past, messages=messages if lossy else ()), **encode_uploads(uploads)}
         if not call.answers:
-            told |= encode_start(call, "run" if self._work.forks else "")
-        # Said also where there is none: the run's own has an id of this client's.
-        return {"metadata": dict(self._call.metadata), **told}
+            members |= encode_start(call, "run" if self._work.forks else "")
+        # Sent even if empty: the run's own metadata contain an id of this client.
+        return {"metadata": dict(self._call.metadata), **members}
 
     @property
-    def _native(self) -> Invocation:
-        """What is called without the extension: without the tools and the uploads that are told by it."""
-        if not self._server.extended:
+    def _call_without_extension(self) -> Invocation:
+        """The call without the tools and the uploads that the extension sends."""
+        if not self._server.has_extension:
             return self._call
         config = {name: value for name, value in self._call.config.items() if name != "tools"}
         call = split_uploads(self._call)[0]
         return replace(call, input=call.input.replace(config=config))
 
     async def _end(self) -> Stage:
-        """What the run came to."""
+        """Yield the events at the end of the run, from the server's result if frames were missed. Raises the fault of a
+        failed run."""
         reader, follower = self._work.reader, self._follower
         if self._records.stopped:
             return
@@ -379,30 +392,32 @@ class Run(UpstreamRun):
             error = as_object(outcome).get("__error__")
             reader.fault = None if error is None else decode_error(error)
         if reader.fault is not None:
-            self._work.over = True
+            self._work.is_over = True
             raise FaultError.of(reader.fault)
-        if follower.missed and (left := await self._values(outcome)) is not None:
+        if follower.missed and (final := await self._read_values(outcome)) is not None:
             with blaming_the_agent():
-                told = reader.settle(*left)
-            yield told
+                missed_events = reader.settle(*final)
+            yield missed_events
         if self._server.modes is not None:
-            yield await self._checkpoint()
+            yield await self._read_checkpoint()
         if status == "interrupted" and not reader.has_questions:
-            await self._questions()
-        self._work.over = True
+            await self._read_questions()
+        self._work.is_over = True
         with blaming_the_agent():
             events = self._end_events(reader, run, status)
         yield events
 
     def _end_events(self, reader: EventReader, run: w.Run | None, status: str) -> Sequence[Event]:
-        noted = [] if run is None else list(reader.account(run.metadata))
+        """Return the events that end the run with its status. Raises agent_invalid for an unknown status, and
+        agent_failed for a failed run."""
+        account = [] if run is None else list(reader.account(run.metadata))
         match status:
             case "success":
-                return [*noted, *reader.finish()]
+                return [*account, *reader.finish()]
             case "interrupted" | "cancelled" | "canceled":
-                return [*noted, *(reader.finish() if reader.has_questions else reader.end_by_cancel())]
+                return [*account, *(reader.finish() if reader.has_questions else reader.end_by_cancel())]
             case "timeout":
-                return [*noted, *reader.end_by_timeout()]
+                return [*account, *reader.end_by_timeout()]
             case "error":
                 raise FaultError.of(decode_error(None))
             case _:
@@ -410,12 +425,13 @@ class Run(UpstreamRun):
                     FaultCode.AGENT_INVALID, f"The agent's run has a status that is unknown: {status[:50]}"
                 )
 
-    async def _values(self, outcome: Json) -> tuple[Json, Json] | None:
-        """The state at the end, and the messages where they stand beside it.
+    async def _read_values(self, outcome: Json) -> tuple[Json, Json] | None:
+        """Return the state at the end, and the messages if the server sends them separately.
 
-        None from a server that tells of neither runs nor threads, if its stream ended in order and told a state.
+        Return None for a server that reports neither runs nor threads, if its stream ended regularly and contained a
+        state.
         """
-        told = as_object(outcome)
+        result = as_object(outcome)
         if outcome is None and self._work.route.thread_id is not None:
             try:
                 thread = decode_reply(w.Thread, await self._server.http.get(self._work.route.thread))
@@ -424,28 +440,29 @@ class Run(UpstreamRun):
                     return None
                 raise
             return thread.values, thread.messages
-        if self._work.route.layout == "langgraph" or "run" not in told:
+        if self._work.route.layout == "langgraph" or "run" not in result:
             return outcome, None
-        values = {**as_object(told.get("values")), **{k: v for k, v in told.items() if k == "__interrupt__"}}
-        return values, told.get("messages")
+        values = {**as_object(result.get("values")), **{k: v for k, v in result.items() if k == "__interrupt__"}}
+        return values, result.get("messages")
 
-    async def _checkpoint(self) -> Sequence[Event]:
-        """The newest checkpoint of the thread, from a server whose stream tells of none."""
+    async def _read_checkpoint(self) -> Sequence[Event]:
+        """Return the newest checkpoint of the thread, for a server whose stream contains none."""
         route, reader = self._work.route, self._work.reader
         if route.layout != "langgraph" or route.thread_id is None or reader.has_checkpoints:
             return ()
         try:
-            told = decode_reply(w.State, await self._server.http.get(f"{route.thread}/state"))
-        except FaultError:  # callers get the values of the stream, without an id of the server's
+            state = decode_reply(w.State, await self._server.http.get(f"{route.thread}/state"))
+        except FaultError:  # callers get the values of the stream, without a checkpoint id of the server
             return ()
-        run_id = (told.metadata.model_extra or {}).get("run_id", route.run_id) if told.metadata else route.run_id
-        if told.checkpoint is None or run_id != route.run_id:
+        run_id = (state.metadata.model_extra or {}).get("run_id", route.run_id) if state.metadata else route.run_id
+        if state.checkpoint is None or run_id != route.run_id:
             return ()
         with blaming_the_agent():
-            return reader.read_state(told)
+            return reader.read_state(state)
 
-    async def _questions(self) -> None:
-        """An Agent Protocol run that is interrupted waits for an answer, if its thread says for which."""
+    async def _read_questions(self) -> None:
+        """Read the questions of an interrupted run from its thread. An Agent Protocol run waits for an answer if the
+        thread has some."""
         if self._work.route.thread_id is None:
             return
         with suppress(FaultError):
@@ -455,13 +472,14 @@ class Run(UpstreamRun):
 
 
 def _with_interrupt_id(event: InterruptRaised) -> InterruptRaised:
-    """With the id by which it is answered there, by the extension and without."""
+    """Return the question with the id under which the server expects its answer, both with the extension and
+    without."""
     event = named_question(event)
     return event.replace(extra={**event.extra, "langchain": {"id": event.interrupt_id}})
 
 
-def _notes_end(said: Sequence[Event], start: int) -> int:
-    """Past the losses that were noted before anything was said."""
-    while start < len(said) and isinstance(said[start], LossNoted):
+def _end_of_losses(events: Sequence[Event], start: int) -> int:
+    """Return the index after the losses that start at an index."""
+    while start < len(events) and isinstance(events[start], LossNoted):
         start += 1
     return start

@@ -1,4 +1,4 @@
-"""What a server is and can: found out once, when it is needed first."""
+"""Properties and capabilities of a server. Each is detected once, when it is first needed."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,34 +22,39 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import JsonObject, is_uuid
 
 PATIENCE: Final = 2.0
-"""Seconds that a run waits for the schemas of its graph. Chosen: most servers answer at once."""
-LONGEST: Final = 60.0
-"""Seconds for which they are waited for in the background. Chosen."""
+"""Seconds that a run waits for the schemas of its graph. Chosen: most servers respond immediately."""
+BACKGROUND_TIMEOUT: Final = 60.0
+"""Timeout of fetching the schemas in the background, in seconds. Chosen."""
 
 
 class Server:
-    """With one of its agents."""
+    """An upstream server, together with one of its agents."""
 
     def __init__(self, http: HttpClient, agent: str, dialect: Dialect | None, *, extension: bool) -> None:
-        self._asks: Mapping[str, str] = {HEADER: URI} if extension else {}
+        self._extension_headers: Mapping[str, str] = {HEADER: URI} if extension else {}
         self.http: Final = http
         self.agent: Final = agent
         self.dialect: Dialect | None = dialect
         self.layout: Layout | None = None
         self.modes: str | None = None
-        """The stream modes that it takes, where these are not all."""
-        self.has_run = False
-        """It has taken a run, so it takes these modes."""
-        self.debugs: bool | None = None
-        """The server is a gateway like this one, which tells of tools in the mode `debug`."""
-        self.extended = False
-        """It has the Babelgate extension, and it is to be activated."""
-        self.shape: InputSchema | None = None
+        """Form of `MODES` with the stream modes that the server accepts. None: it accepts all of them, or has not
+        refused any yet."""
+        self.accepts_modes = False
+        """True if the server has accepted a run with these stream modes."""
+        self.is_gateway: bool | None = None
+        """True if the server is a Babelgate, which reports tools in the mode `debug`. None: not known yet."""
+        self.has_extension = False
+        """True if the server has the Babelgate extension and the client activates it."""
+        self.input_schema: InputSchema | None = None
+        """JSON Schema of the graph's input. None: not fetched yet."""
         self.outputs: frozenset[str] | None = None
-        self._learning: asyncio.Task[None] | None = None
+        """Members of the graph's output. None: not known."""
+        self._schemas_task: asyncio.Task[None] | None = None
+        """Task that fetches the schemas, while it runs."""
 
     async def detect_layout(self, call: Invocation, run_id: str) -> Layout:
-        """The layout of the Agent Protocol, where no run of this client has shown it yet."""
+        """Return the layout of an Agent Protocol server. If no run of this client has shown it yet, look the run up in
+        the README's layout."""
         thread_id = call.upstream.get("task")
         if self.layout is None and thread_id is not None:
             try:
@@ -62,6 +67,7 @@ class Server:
         return self.layout or "openapi"
 
     async def detect_dialect(self) -> Dialect:
+        """Return the server's dialect. If it is not configured, it is LangGraph on servers that have assistants."""
         if self.dialect is None:
             try:
                 await self.http.post("/assistants/search", {"limit": 1})
@@ -73,47 +79,48 @@ class Server:
         return self.dialect
 
     async def recognize(self) -> None:
-        """A gateway like this one names itself in a header of each answer."""
-        if self.debugs is not None:
+        """Detect whether the server is a Babelgate, which names itself in a header of each response."""
+        if self.is_gateway is not None:
             return
         path = f"/agents/{quote(self.agent, safe='')}"
         try:
-            async with self.http.open_response("GET", path, headers=self._asks, streams=False) as response:
-                self.debugs = "babelgate" in response.headers
+            async with self.http.open_response("GET", path, headers=self._extension_headers, streams=False) as response:
+                self.is_gateway = "babelgate" in response.headers
                 self._read_confirmation(response)
-        except FaultError as error:  # the run itself tells of it
+        except FaultError as error:  # the run itself reports the failure
             if status_of(error.fault) in NOT_THERE:
-                self.debugs = False
+                self.is_gateway = False
 
-    async def learn(self) -> None:
+    async def fetch_schemas(self) -> None:
         """Fetch the schemas of the graph. A graph without schemas takes messages.
 
-        If the server is slow, the fetch continues in the background, for later runs. Raises agent_unreachable if nobody
-        answers.
+        If the server is slow, the fetch continues in the background, for later runs. Raises agent_unreachable if the
+        server does not respond.
         """
-        if self.shape is not None or self.dialect != "langgraph":
+        if self.input_schema is not None or self.dialect != "langgraph":
             return
-        if self._learning is None:
-            self._learning = asyncio.ensure_future(self._fetch_schemas())
-            self._learning.add_done_callback(self._forget)
-        learning = self._learning
-        await asyncio.wait((learning,), timeout=PATIENCE)
-        if learning.done() and not learning.cancelled():
-            learning.result()
+        if self._schemas_task is None:
+            self._schemas_task = asyncio.ensure_future(self._read_schemas())
+            self._schemas_task.add_done_callback(self._forget_task)
+        task = self._schemas_task
+        await asyncio.wait((task,), timeout=PATIENCE)
+        if task.done() and not task.cancelled():
+            task.result()
 
-    def _forget(self, learned: asyncio.Task[None]) -> None:
-        self._learning = None
-        if not learned.cancelled():
-            learned.exception()
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
+        """Clear the finished task, and mark its exception as retrieved."""
+        self._schemas_task = None
+        if not task.cancelled():
+            task.exception()
 
-    async def _fetch_schemas(self) -> None:
+    async def _read_schemas(self) -> None:
         try:
             path = f"/assistants/{self.assistant_id}/schemas"
             async with (
-                asyncio.timeout(LONGEST),
-                self.http.open_response("GET", path, headers=self._asks, streams=False) as response,
+                asyncio.timeout(BACKGROUND_TIMEOUT),
+                self.http.open_response("GET", path, headers=self._extension_headers, streams=False) as response,
             ):
-                told = decode_schemas(await self.http.json(response))
+                schemas = decode_schemas(await self.http.json(response))
                 self._read_confirmation(response)
         except TimeoutError:
             return
@@ -123,38 +130,40 @@ class Server:
                 raise
             is_slow = error.fault.code is FaultCode.AGENT_TIMEOUT
             if is_slow or (status is not None and status >= 500 and status not in NOT_THERE):
-                return  # the next run asks again
-            told = {}
-        # There is no schema of the input where the types of the graph are none that its server can describe.
-        self.shape = InputSchema(told.get("input") or told.get("state"))
-        outputs = as_object(as_object(told.get("output")).get("properties"))
+                return  # the next run fetches them again
+            schemas = {}
+        # The schema of the input is missing if the server cannot describe the types of the graph.
+        self.input_schema = InputSchema(schemas.get("input") or schemas.get("state"))
+        outputs = as_object(as_object(schemas.get("output")).get("properties"))
         self.outputs = frozenset(outputs) or None
 
     async def aclose(self) -> None:
-        if self._learning is not None:
-            self._learning.cancel()
-            await asyncio.wait((self._learning,))
+        if self._schemas_task is not None:
+            self._schemas_task.cancel()
+            await asyncio.wait((self._schemas_task,))
 
     def _read_confirmation(self, response: httpx.Response) -> None:
-        self.extended = bool(self._asks) and is_named(response.headers.get(HEADER))
+        """Read from a response whether the server has activated the extension."""
+        self.has_extension = bool(self._extension_headers) and is_named(response.headers.get(HEADER))
 
     async def file(self, blob: str) -> bytes:
-        """Of a gateway like this one, by its hash. Raises what the server answers instead."""
+        """Return a file of a Babelgate by its hash. Raises the fault of the server's error response."""
         path = f"/agents/{quote(self.agent, safe='')}/files/{quote(blob, safe='')}"
         async with self.http.open_response("GET", path, streams=False) as response:
             return await read_bytes(response, self.http.answer_limit)
 
-    async def of_assistant(self, path: str) -> JsonObject | None:
-        """None from a server that knows nothing of assistants."""
+    async def get_from_assistant(self, path: str) -> JsonObject | None:
+        """Return what the server has at a path below the agent's assistant, or None if it has no such path or no
+        assistants."""
         if await self.detect_dialect() != "langgraph":
             return None
         try:
-            told = await self.http.get(f"/assistants/{self.assistant_id}/{path}")
+            reply = await self.http.get(f"/assistants/{self.assistant_id}/{path}")
         except FaultError as error:
             if status_of(error.fault) in (*NOT_THERE, 422):
                 return None
             raise
-        return told if isinstance(told, dict) else None
+        return reply if isinstance(reply, dict) else None
 
     @property
     def assistant_id(self) -> str:

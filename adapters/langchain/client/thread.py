@@ -1,4 +1,4 @@
-"""Which of a server's threads a run goes into, and changes of its state."""
+"""Choice of the server's thread for a run, and changes of its state."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,35 +19,37 @@ from babelgate.canonical.json import as_object
 
 
 async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layout, *, forks: bool = False) -> None:
-    """`forks` = a thread that begins does so with the state of another one. Raises agent_invalid."""
+    """Set the route of a run: the server's thread that it goes into. `forks`: a new thread begins with the state of
+    another one. Raises agent_invalid if the run answers a question, but the server never reported the thread's id."""
     work.route = Route(layout, None)
     if call.answers:
-        # Where this task asked: another one of the same conversation may have gone on in a copy.
-        known = call.upstream.get("task")
-        if known is None:
+        # The thread where this task asked. Another task of the conversation may have continued in a copy.
+        thread_id = call.upstream.get("task")
+        if thread_id is None:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this thread")
-        work.route.thread_id = known
+        work.route.thread_id = thread_id
         return
-    known = call.upstream.get("thread")
-    if known is not None:
+    thread_id = call.upstream.get("thread")
+    if thread_id is not None:
         asks_again = not call.messages and call.data is None and call.input.checkpoint is None
-        work.route.thread_id = await _going_on(http, known, asks_again=asks_again)
+        work.route.thread_id = await _continue_thread(http, thread_id, asks_again=asks_again)
         if work.route.thread_id is not None:
             work.checkpoint = call.input.checkpoint
             return
         work.notes.append(LossNoted(feature=Feature.HISTORY, how="the agent's server has forgotten the thread"))
-    await _begin(http, work, call, forks=forks)
+    await _begin_thread(http, work, call, forks=forks)
 
 
-async def _begin(http: HttpClient, work: Attempt, call: Invocation, *, forks: bool) -> None:
-    """A thread of its own, which is told what was said before, unless it knows that."""
+async def _begin_thread(http: HttpClient, work: Attempt, call: Invocation, *, forks: bool) -> None:
+    """Start a new thread for the run. The run sends the earlier messages along, unless the thread begins with a state
+    that has them."""
     work.forks = forks
     work.history = () if forks else call.history
     if not forks and call.input.checkpoint is not None and work.route.layout == "langgraph":
         how = "the branch begins a thread of its own upstream: of the state it has the messages"
         work.notes.append(LossNoted(feature=Feature.FORK, how=how))
     if work.route.layout == "langgraph":
-        work.route.thread_id, work.fresh = str(uuid4()), True
+        work.route.thread_id, work.creates_thread = str(uuid4()), True
         return
     try:
         work.route.thread_id = check_id(decode_reply(w.Thread, await http.post("/threads", {})).thread_id)
@@ -59,10 +61,12 @@ async def _begin(http: HttpClient, work: Attempt, call: Invocation, *, forks: bo
         work.notes.append(LossNoted(feature=Feature.HISTORY, how=how))
 
 
-async def _going_on(http: HttpClient, thread_id: str, *, asks_again: bool) -> str | None:
-    """The thread to go on in; None if the server does not know it any more. One that waits for an answer stays as it
-    is, because new input would take its question away: what is new is said to a copy. `asks_again` = there is no new
-    input, so the thread asks the same question again."""
+async def _continue_thread(http: HttpClient, thread_id: str, *, asks_again: bool) -> str | None:
+    """Return the thread in which to continue, or None if the server does not know the thread any more.
+
+    A thread that waits for an answer is left unchanged, because new input would remove its question: the run goes into
+    a copy. `asks_again`: there is no new input, so the thread asks the same question again.
+    """
     path = Route("langgraph", thread_id).thread
     try:
         thread = decode_reply(w.Thread, await http.get(path))
@@ -70,9 +74,9 @@ async def _going_on(http: HttpClient, thread_id: str, *, asks_again: bool) -> st
         if status_of(error.fault) == 404:
             return None
         raise
-    # Threads of OpenAPI 0.1.6 have no `interrupts`: there the status alone tells.
-    waits = thread.status == "interrupted" and (thread.interrupts is None or bool(thread.interrupts))
-    if not waits or asks_again:
+    # Threads of OpenAPI 0.1.6 have no `interrupts`: there the status alone shows it.
+    is_waiting = thread.status == "interrupted" and (thread.interrupts is None or bool(thread.interrupts))
+    if not is_waiting or asks_again:
         return thread_id
     try:
         return check_id(decode_reply(w.Thread, await http.post(f"{path}/copy")).thread_id)
@@ -85,8 +89,8 @@ async def _going_on(http: HttpClient, thread_id: str, *, asks_again: bool) -> st
 async def update_state(
     http: HttpClient, call: Invocation, removed_ids: Sequence[str], as_node: str | None
 ) -> StateSaved:
-    """A revision that a caller makes, where the state is kept. Raises unsupported where the server has no thread for it
-    yet, and invalid for what the server refuses."""
+    """Create a revision for a caller on the server that keeps the state. Raises unsupported if the server has no thread
+    for it yet, and invalid if the server refuses the change."""
     thread_id = call.upstream.get("thread")
     if thread_id is None:
         raise FaultError(
@@ -115,5 +119,6 @@ async def update_state(
 
 
 def _id_of(checkpoint: Any) -> str | None:
-    found = as_object(checkpoint).get("checkpoint_id")
-    return found if isinstance(found, str) else None
+    """Return the id of a checkpoint, or None."""
+    checkpoint_id = as_object(checkpoint).get("checkpoint_id")
+    return checkpoint_id if isinstance(checkpoint_id, str) else None

@@ -1,4 +1,4 @@
-"""URLs of a server: LangGraph's paths, and those of the Agent Protocol in its two layouts."""
+"""URLs of a server: LangGraph's paths, and those of the Agent Protocol in both of its layouts."""
 
 import re
 from typing import Final, Literal
@@ -6,23 +6,24 @@ from typing import Final, Literal
 from babelgate.canonical import FaultCode, FaultError
 
 Layout = Literal["langgraph", "readme", "openapi"]
-"""`readme`: the Agent Protocol with the thread in the path of a run, as LangGraph has it. `openapi`: with the thread in
-the body."""
+"""Layout of a server's URLs. `readme` is the Agent Protocol with the thread in the path of a run, as in LangGraph.
+`openapi` is the Agent Protocol with the thread in the body."""
 
 _RUN: Final = re.compile(r"/runs/([^/?#]+)(/stream)?$")
 
 
 def run_id_in(location: str) -> str | None:
-    """Of a Content-Location, with a thread or without."""
-    found = _RUN.search(location)
-    return None if found is None else found[1]
+    """Return the run id in a Content-Location, which may also contain a thread, or None."""
+    match = _RUN.search(location)
+    return None if match is None else match[1]
 
 
 _ID: Final = re.compile(r"(?=.*[A-Za-z0-9])[-A-Za-z0-9_.:~]{1,255}")
 
 
 def check_id(text: str) -> str:
-    """An id of the server's, as part of a path. Raises agent_invalid for one that would lead elsewhere."""
+    """Return an id of the server if it is safe as part of a path. Raises agent_invalid for an id that would lead to
+    another path."""
     if not _ID.fullmatch(text):
         raise FaultError(
             FaultCode.AGENT_INVALID, f"The agent's server gave an id that cannot be part of a URL: {text[:50]!r}"
@@ -31,7 +32,7 @@ def check_id(text: str) -> str:
 
 
 class Route:
-    """Of one run. It has no id until its server has told it."""
+    """Paths of one run on a server. The run has no id until the server reports it."""
 
     def __init__(self, layout: Layout, thread_id: str | None, run_id: str | None = None) -> None:
         self.layout: Layout = layout
@@ -57,7 +58,7 @@ class Route:
 
     @property
     def join(self) -> str:
-        """Its body comes when the run has stopped."""
+        """Path whose response is complete when the run has stopped."""
         return f"{self.run}/{'join' if self.layout == 'langgraph' else 'wait'}"
 
     @property
@@ -66,7 +67,7 @@ class Route:
 
     @property
     def runs(self) -> str:
-        """The newest runs of the thread. OpenAPI 0.1.6 has a search instead."""
+        """Path of the newest runs of the thread. OpenAPI 0.1.6 has a search instead."""
         return f"/threads/{check_id(self.thread_id or '')}/runs?limit=5"
 
     @property

@@ -1,1 +1,1 @@
-"""LangGraph Platform and the Agent Protocol ↔ canonical."""
+"""Values of LangGraph Platform and the Agent Protocol ↔ canonical: messages, content, states, questions."""

@@ -1,5 +1,5 @@
 """The Agent Protocol's own dialect ↔ canonical, in both of its layouts: the README's, with the thread in the path, and
-that of OpenAPI 0.1.6. One body satisfies both. Messages stand beside the values, not in them."""
+that of OpenAPI 0.1.6. One body satisfies both layouts. Messages are next to the values, not in them."""
 
 from typing import Final
 
@@ -20,17 +20,19 @@ from babelgate.canonical import AgentInfo, Revision, Run, RunStatus, StateHistor
 from babelgate.canonical.event import RunCreated
 from babelgate.canonical.value import Json, JsonObject
 
-_ASKED: Final = ("webhook", "on_completion", "on_disconnect", "if_not_exists", "stream_mode")
+_REPEATED_MEMBERS: Final = ("webhook", "on_completion", "on_disconnect", "if_not_exists", "stream_mode")
 """Members of the request that the run repeats."""
 
-_MESSAGES: Final[JsonObject] = {
+_MESSAGES_SCHEMA: Final[JsonObject] = {
     "type": "object",
     "properties": {"messages": {"type": "array", "items": {"type": "object"}}},
 }
+"""JSON Schema of an object with messages."""
 
 
 def run_status(run: Run) -> str:
-    """Neither layout knows `running`, and a run that stopped for a question is interrupted here."""
+    """Return the status of a run. Neither layout has `running`, and a run that stopped for a question is interrupted
+    here."""
     # OpenAPI 0.1.6, components.schemas.RunStatus: pending, error, success, timeout, interrupted.
     if run.status is RunStatus.RUNNING:
         return "pending"
@@ -38,14 +40,14 @@ def run_status(run: Run) -> str:
 
 
 def encode_values(revision: Revision | None) -> JsonObject:
-    """Without the messages, if that is what the agent keeps under `messages`."""
+    """Return the values of a revision. Messages that the agent keeps in them are left out."""
     if revision is None:
         return {}
-    own = dict(revision.values)
-    # OpenAPI 0.1.6, components.schemas.Thread.messages: they stand beside the values.
-    if isinstance(own.get("messages"), list):
-        del own["messages"]
-    return own
+    values = dict(revision.values)
+    # OpenAPI 0.1.6, components.schemas.Thread.messages: a member next to the values.
+    if isinstance(values.get("messages"), list):
+        del values["messages"]
+    return values
 
 
 def encode_thread(view: ThreadView, history: StateHistory | None) -> JsonObject:
@@ -83,9 +85,9 @@ def encode_state(thread_id: str, revision: Revision | None) -> JsonObject:
 
 def encode_run(run: Run, created: RunCreated) -> JsonObject:
     kwargs = kwargs_of(created)
-    said = encode_request(created.messages, encode_message)
-    own: Json = kwargs["input"] if created.extra.get("langgraph") and "input" in kwargs else created.data
-    made: JsonObject = {
+    messages = encode_request(created.messages, encode_message)
+    run_input: Json = kwargs["input"] if created.extra.get("langgraph") and "input" in kwargs else created.data
+    wire: JsonObject = {
         "run_id": run.run_id,
         "thread_id": run.thread_id,
         "agent_id": run.agent,
@@ -94,30 +96,30 @@ def encode_run(run: Run, created: RunCreated) -> JsonObject:
         "status": run_status(run),
         "metadata": run_metadata(run, created),
         "config": created.config,
-        "input": own,
-        "messages": said,
+        "input": run_input,
+        "messages": messages,
         "kwargs": kwargs,
         "multitask_strategy": run.strategy,
     }
-    return {**made, **{key: kwargs[key] for key in _ASKED if kwargs.get(key) is not None}}
+    return {**wire, **{key: kwargs[key] for key in _REPEATED_MEMBERS if kwargs.get(key) is not None}}
 
 
 def encode_wait(history: StateHistory, run: Run, created: RunCreated) -> JsonObject:
-    """The run, the values and the messages that it left, and the status once more at the top, where the README's first
-    journey looks for it."""
+    """Return the run, and the values and messages in which it left the thread. The status is repeated at the top, where
+    the README's first journey looks for it."""
     revision = revision_of(history, run)
-    made: JsonObject = {
+    wire: JsonObject = {
         "run": encode_run(run, created),
         "values": encode_values(revision),
         "messages": _messages(revision),
         "status": run_status(run),
     }
     if run.status is RunStatus.PAUSED and revision is not None:
-        # Neither layout has a place for a question: where LangGraph has it.
-        made["__interrupt__"] = encode_interrupts(revision.questions)
+        # Neither layout has a place for a question: it goes where LangGraph has it.
+        wire["__interrupt__"] = encode_interrupts(revision.questions)
     if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
-        made["__error__"] = encode_error(run.fault)
-    return made
+        wire["__error__"] = encode_error(run.fault)
+    return wire
 
 
 # Agents
@@ -135,11 +137,11 @@ def encode_agent(info: AgentInfo) -> JsonObject:
 
 
 def encode_schemas(info: AgentInfo) -> JsonObject:
-    """An agent that says nothing of its schemas takes and gives messages."""
+    """Return the JSON Schemas of an agent. An agent that declares none takes and returns messages."""
     return {
         "agent_id": info.name,
-        "input_schema": info.schemas.get("input", _MESSAGES),
-        "output_schema": info.schemas.get("output", _MESSAGES),
-        "state_schema": info.schemas.get("state", _MESSAGES),
+        "input_schema": info.schemas.get("input", _MESSAGES_SCHEMA),
+        "output_schema": info.schemas.get("output", _MESSAGES_SCHEMA),
+        "state_schema": info.schemas.get("state", _MESSAGES_SCHEMA),
         "config_schema": info.schemas.get("config", {"type": "object"}),
     }

@@ -1,7 +1,7 @@
-"""Approvals of calls of tools, in the forms of LangChain's frameworks, and the decisions that each of these takes.
+"""Approvals of tool calls, in the forms of LangChain's frameworks, and the decisions that each form accepts.
 
-A plain word is no decision in any of them: a graph fails on it. So what callers of other protocols say becomes one.
-What is a decision already is not touched.
+None of the forms accepts a plain word as a decision: a graph fails on it. So the answers of callers of other protocols
+are converted to decisions. An answer that is a decision already is not changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,85 +13,90 @@ from babelgate.canonical.json import as_object, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 _NO: Final = frozenset(("", "no", "n", "false", "reject", "rejected", "deny", "denied", "decline", "cancel", "ignore"))
+"""Words that decline, and give no reason."""
 _DECISIONS: Final = ("approve", "edit", "reject", "respond")
+"""Types of decisions in langchain 1.5.0."""
 
 
 def decode_approval(value: Json) -> tuple[JsonObject, str] | None:
-    """How the question is answered (`answer_approval`), and its words; None where it asks for no approval."""
+    """Return the form in which an approval is answered (for `answer_approval`), and its text. Return None if the value
+    does not ask for an approval."""
     if isinstance(value, list):
         return _inbox(objects_in(cast("list[Any]", value)))
-    asked = as_object(value)
-    if asked.get("type") == "tool_approval" and isinstance(asked.get("name"), str):
-        return {"as": "decision"}, _words(asked.get("description"), asked["name"], asked.get("args"))
-    requests = objects_in(asked.get("action_requests"))
-    if not requests or not all(isinstance(each.get("name"), str) for each in requests):
+    question = as_object(value)
+    if question.get("type") == "tool_approval" and isinstance(question.get("name"), str):
+        return {"as": "decision"}, _words(question.get("description"), question["name"], question.get("args"))
+    requests = objects_in(question.get("action_requests"))
+    if not requests or not all(isinstance(request.get("name"), str) for request in requests):
         return None
-    words = [_words(each.get("description"), each["name"], each.get("args")) for each in requests]
+    words = [_words(request.get("description"), request["name"], request.get("args")) for request in requests]
     reviews = {
-        each.get("action_name"): each.get("allowed_decisions") for each in objects_in(asked.get("review_configs"))
+        review.get("action_name"): review.get("allowed_decisions")
+        for review in objects_in(question.get("review_configs"))
     }
-    allowed = [reviews.get(each["name"]) for each in requests]
+    allowed = [reviews.get(request["name"]) for request in requests]
     return {"as": "decisions", "allowed": allowed}, "\n".join(words)
 
 
 def _inbox(requests: Sequence[JsonObject]) -> tuple[JsonObject, str] | None:
-    """Of Agent Inbox, and of langchain's middleware before 1.0."""
-    actions = [as_object(each.get("action_request")) for each in requests]
+    """Decode the form of Agent Inbox, also used by langchain's middleware before 1.0."""
+    actions = [as_object(request.get("action_request")) for request in requests]
     if not requests or not all(isinstance(action.get("action"), str) for action in actions):
         return None
     words = [
-        _words(each.get("description"), action["action"], action.get("args"))
-        for each, action in zip(requests, actions, strict=True)
+        _words(request.get("description"), action["action"], action.get("args"))
+        for request, action in zip(requests, actions, strict=True)
     ]
-    may: list[Json] = [as_object(each.get("config")) for each in requests]
+    may: list[Json] = [as_object(request.get("config")) for request in requests]
     return {"as": "responses", "may": may}, "\n".join(words)
 
 
 def _words(description: Any, name: str, args: Json) -> str:
+    """Return the text of an approval: its description, or else the call."""
     return description if isinstance(description, str) and description else f"{name}({json_text(args)})"
 
 
 def answer_approval(form: Mapping[str, Any], value: Json) -> Json:
-    """`form` = of `decode_approval`; None as a value is a no."""
+    """Return a caller's answer as a decision. `form` comes from `decode_approval`; None as the value declines."""
     match form["as"]:
         case "decision":
             return value if as_object(value).get("type") in _DECISIONS else _decision(None, value)
         case "decisions":
             if "decisions" in as_object(value):
                 return value
-            told: Json = as_object(value).get("type")
-            decided = value if told in _DECISIONS else None
-            return {"decisions": [decided or _decision(allowed, value) for allowed in form["allowed"]]}
+            kind: Json = as_object(value).get("type")
+            decision = value if kind in _DECISIONS else None
+            return {"decisions": [decision or _decision(allowed, value) for allowed in form["allowed"]]}
         case _:
             if isinstance(value, list):
                 return value
-            return [_response(as_object(may), value) for may in form["may"]]
+            return [_response(as_object(config), value) for config in form["may"]]
 
 
 def _decision(allowed: Any, value: Json) -> JsonObject:
-    may = cast("list[Any]", allowed) if isinstance(allowed, list) else ["approve", "reject"]
-    words = _reason(value)
-    if is_yes(value) and "approve" in may:
+    decisions = cast("list[Any]", allowed) if isinstance(allowed, list) else ["approve", "reject"]
+    reason = _reason(value)
+    if is_yes(value) and "approve" in decisions:
         return {"type": "approve"}
-    if "respond" in may and "reject" not in may and words is not None:
-        return {"type": "respond", "message": words}
-    return {"type": "reject"} if words is None else {"type": "reject", "message": words}
+    if "respond" in decisions and "reject" not in decisions and reason is not None:
+        return {"type": "respond", "message": reason}
+    return {"type": "reject"} if reason is None else {"type": "reject", "message": reason}
 
 
-def _response(may: JsonObject, value: Json) -> JsonObject:
+def _response(config: JsonObject, value: Json) -> JsonObject:
     if as_object(value).get("type") in ("accept", "ignore", "response", "edit"):
         return as_object(value)
-    words = _reason(value)
-    if is_yes(value) and may.get("allow_accept") is not False:
+    reason = _reason(value)
+    if is_yes(value) and config.get("allow_accept") is not False:
         return {"type": "accept", "args": None}
-    if words is not None and may.get("allow_respond") is True:
-        return {"type": "response", "args": words}
+    if reason is not None and config.get("allow_respond") is True:
+        return {"type": "response", "args": reason}
     return {"type": "ignore", "args": None}
 
 
 def _reason(value: Json) -> str | None:
-    """Words that say more than no."""
-    said: Any = as_object(value).get("message")
-    if isinstance(said, str):
-        return said
+    """Return the text of an answer, unless it only says no."""
+    message: Any = as_object(value).get("message")
+    if isinstance(message, str):
+        return message
     return value if isinstance(value, str) and value.strip().rstrip(".!").lower() not in _NO else None

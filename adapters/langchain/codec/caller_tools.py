@@ -1,9 +1,11 @@
-"""Tools of the caller ↔ LangGraph, which has three conventions and no rule for them.
+"""Tools of the caller ↔ LangGraph, which has no rule for them but three conventions.
 
-A graph is told of the tools by members of its input that it has for them, and else in its configuration; and it calls
-one by an interrupt of the form of headless tools (useStream of @langchain/langgraph-sdk 1.15):
-`{"type": "tool", "tool_call": {"id", "name", "args"}}`, answered by `{"<call id>": <result>}`. Or it ends with the call
-in its last message, and is run again with a message of the tool (ag-ui-langgraph 0.0.43).
+A graph receives the tools in members of its input, if it has such members, and otherwise in its configuration. There
+are two ways in which a graph calls a tool:
+
+- By an interrupt in the form of headless tools (useStream of @langchain/langgraph-sdk 1.15):
+  `{"type": "tool", "tool_call": {"id", "name", "args"}}`, answered by `{"<call id>": <result>}`.
+- By ending with the call in its last message. It is then run again with a message of the tool (ag-ui-langgraph 0.0.43).
 """
 
 import json
@@ -17,13 +19,15 @@ from babelgate.canonical.event import InterruptAnswered
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
-_MEMBERS: Final = ("tool_call", "toolCall")
+_CALL_MEMBERS: Final = ("tool_call", "toolCall")
+"""Names of the member of an interrupt that holds the call."""
 DECLINED: Final = "The caller declined to run the tool."
+"""Result of a call that the caller declined."""
 
 
 def encode_declared(config: JsonObject) -> list[JsonObject]:
-    """The caller's tools for a graph's configuration: as chat completions write them, which is what `bind_tools` of
-    langchain takes."""
+    """Return the caller's tools for a graph's configuration, in the form of chat completions, which langchain's
+    `bind_tools` accepts."""
     return [
         {
             "type": "function",
@@ -33,9 +37,9 @@ def encode_declared(config: JsonObject) -> list[JsonObject]:
     ]
 
 
-def encode_input(config: JsonObject, members: Container[str], given: JsonObject) -> JsonObject:
-    """Members of a graph's input by which it takes the caller's tools, as AG-UI and CopilotKit fill them
-    (ag-ui-langgraph 0.0.43): those that the graph has and the caller has not filled."""
+def encode_input(config: JsonObject, members: Container[str], input_members: JsonObject) -> JsonObject:
+    """Return the members of a graph's input that pass it the caller's tools, as AG-UI and CopilotKit fill them
+    (ag-ui-langgraph 0.0.43). Includes only members that the graph has and the caller has not filled."""
     tools: list[JsonObject] = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
         for tool in caller_tools(config)
@@ -48,14 +52,14 @@ def encode_input(config: JsonObject, members: Container[str], given: JsonObject)
         "ag-ui": {"tools": tools, "context": []},
         "copilotkit": {"actions": tools, "context": []},
     }
-    return {name: form for name, form in forms.items() if name in members and name not in given}
+    return {name: form for name, form in forms.items() if name in members and name not in input_members}
 
 
 def decode_call(value: Json) -> ToolCallPart | None:
-    """The call that an interrupt asks for; None where it asks something else."""
+    """Return the tool call that an interrupt asks for, or None if it asks for something else."""
     if not isinstance(value, dict) or value.get("type") != "tool":
         return None
-    call: Any = next((value[name] for name in _MEMBERS if isinstance(value.get(name), dict)), None)
+    call: Any = next((value[name] for name in _CALL_MEMBERS if isinstance(value.get(name), dict)), None)
     if call is None or not isinstance(call.get("name"), str) or not isinstance(call.get("id"), str):
         return None
     arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
@@ -63,30 +67,32 @@ def decode_call(value: Json) -> ToolCallPart | None:
 
 
 def find_unanswered(messages: Json, names: Container[str]) -> Sequence[ToolCallPart]:
-    """The calls of tools of these names that a conversation ends on, without their results."""
+    """Return the calls that a conversation ends on and that have no result yet, limited to tools with one of the
+    names."""
     answered: set[Any] = set()
-    for each in reversed(messages if isinstance(messages, list) else []):
-        wire = as_object(each)
+    for message in reversed(messages if isinstance(messages, list) else []):
+        wire = as_object(message)
         kind = wire.get("type", wire.get("role"))
         if kind == "tool":
             answered.add(wire.get("tool_call_id"))
             continue
         calls: Any = wire.get("tool_calls") if kind in ("ai", "assistant") else None
-        found = [decode_call({"type": "tool", "tool_call": call}) for call in calls or ()]
-        return [call for call in found if call is not None and call.name in names and call.call_id not in answered]
+        parts = [decode_call({"type": "tool", "tool_call": call}) for call in calls or ()]
+        return [call for call in parts if call is not None and call.name in names and call.call_id not in answered]
     return ()
 
 
-def encode_tool_message(called: JsonObject, answer: InterruptAnswered) -> JsonObject:
-    """The result of a call that a graph ended on. `called` = what is kept of the call with its question."""
-    declined = answer.action == "decline"
-    content = DECLINED if declined else answer.value if isinstance(answer.value, str) else json_text(answer.value)
-    told = {"tool_call_id": called["call_id"], "name": called["name"], "status": "error" if declined else "success"}
-    return {"type": "tool", "content": content, **told}
+def encode_tool_message(call: JsonObject, answer: InterruptAnswered) -> JsonObject:
+    """Return the result of a call that a graph ended on, as a message of the tool. `call` is what the question stores
+    about the call."""
+    is_declined = answer.action == "decline"
+    content = DECLINED if is_declined else answer.value if isinstance(answer.value, str) else json_text(answer.value)
+    fields = {"tool_call_id": call["call_id"], "name": call["name"], "status": "error" if is_declined else "success"}
+    return {"type": "tool", "content": content, **fields}
 
 
 def encode_call(question: Interrupt) -> JsonObject | None:
-    """The value of an interrupt that calls a tool of the caller; None where the question is another."""
+    """Return the value of the interrupt for a question that calls a caller's tool, or None for any other question."""
     part = called_part(question.message)
     if part is None:
         return None
@@ -95,23 +101,26 @@ def encode_call(question: Interrupt) -> JsonObject | None:
 
 
 def called_part(message: Message) -> ToolCallPart | None:
+    """Return the call of a caller's tool in a message, or None unless there is exactly one, with a JSON object as its
+    arguments."""
     parts = [part for part in message.parts if isinstance(part, ToolCallPart) and part.side == "caller"]
     return parts[0] if len(parts) == 1 and _is_object(parts[0].arguments) else None
 
 
 def question_of(call: ToolCallPart) -> tuple[Message, JsonObject]:
-    """The question that a call is to callers of other protocols: message and data."""
-    words = TextPart(text=f"{call.name}({call.arguments})")  # all that some protocols show of a question
+    """Return a tool call as a question for callers of other protocols: its message and its data."""
+    words = TextPart(text=f"{call.name}({call.arguments})")  # some protocols show only the text of a question
     value: JsonObject = {"name": call.name, "arguments": json.loads(call.arguments), "call_id": call.call_id}
     return Message(parts=(words, call)), value
 
 
 def encode_result(call_id: str, value: Json) -> JsonObject:
+    """Return the value that resumes a graph with the result of a tool call."""
     return {call_id: value}
 
 
 def decode_result(message: Message, value: Json) -> Json:
-    """The result, also of a client that gives it under the call's id."""
+    """Return the result of a tool call. Some clients send it under the call's id, others bare."""
     part = called_part(message)
     if part is not None and isinstance(value, dict) and value.keys() == {part.call_id}:
         return cast("Json", value[part.call_id])
@@ -119,6 +128,7 @@ def decode_result(message: Message, value: Json) -> Json:
 
 
 def _is_object(arguments: str) -> bool:
+    """Return True if the arguments are a JSON object, or empty."""
     try:
         return not arguments or isinstance(json.loads(arguments), dict)
     except ValueError:

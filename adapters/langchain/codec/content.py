@@ -1,5 +1,5 @@
-"""Parts ↔ the content blocks of a message, in the standard form of langchain-core 1; older and providers' own forms of
-the same blocks are read too. A block that is none of them is data, and leaves as it came."""
+"""Parts ↔ the content blocks of a message, in the standard form of langchain-core 1. Older forms and those of providers
+are decoded too. A block in an unknown form is data, and is encoded as it came."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as BinasciiError
@@ -26,16 +26,18 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _TEXT_BLOCKS: Final = frozenset({"text", "input_text", "output_text"})
-"""`text` is langchain-core's (1.7.2, messages/content.py), the others are of OpenAI's Responses API."""
+"""Types of text blocks: `text` of langchain-core (1.7.2, messages/content.py), the others of OpenAI's Responses API."""
 _THOUGHTS: Final = frozenset({"reasoning", "thinking"})
-"""`reasoning` is langchain-core's, `thinking` Anthropic's (langchain-core 1.7.2, block_translators/anthropic.py)."""
+"""Types of reasoning blocks: `reasoning` of langchain-core, `thinking` of Anthropic (langchain-core 1.7.2,
+block_translators/anthropic.py)."""
 REASONING_CONTENT: Final = "reasoning_content"
-"""The member of `additional_kwargs` in which some integrations keep what a model thought (langchain-core 1.7.2,
-messages/base.py: Ollama, DeepSeek, XAI and Groq). A part of it says so by its `type`."""
+"""Member of `additional_kwargs` in which some integrations keep the reasoning of a model (langchain-core 1.7.2,
+messages/base.py: Ollama, DeepSeek, XAI and Groq). A part decoded from it has this as its `type`."""
 _CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "server_tool_call", "server_tool_use"})
-"""langchain-core 1.7.2: `tool_call` and `server_tool_call` are its own (messages/content.py), `tool_use` and
-`server_tool_use` Anthropic's, `function_call` is of OpenAI's Responses API (messages/block_translators)."""
-_MEDIA: Final[Mapping[str, str]] = {
+"""Types of blocks that are tool calls. langchain-core 1.7.2: `tool_call` and `server_tool_call` are its own
+(messages/content.py), `tool_use` and `server_tool_use` Anthropic's. `function_call` is from OpenAI's Responses API
+(messages/block_translators)."""
+_DEFAULT_MEDIA_TYPES: Final[Mapping[str, str]] = {
     "image": "image/png",
     "audio": "audio/wav",
     "video": "video/mp4",
@@ -47,41 +49,44 @@ _MEDIA: Final[Mapping[str, str]] = {
     "input_file": "application/octet-stream",
     "input_audio": "audio/wav",
 }
-"""Blocks that are files, and their type where they bring bytes and do not say of what. `document` is Anthropic's,
-`image_url` and `input_audio` are of OpenAI's chat completions, `input_image` and `input_file` of its Responses API; the
-others are langchain-core's (1.7.2, messages/content.py)."""
+"""Media type of a file by the type of its block, for blocks that contain bytes without a media type.
+
+`document` is Anthropic's, `image_url` and `input_audio` are from OpenAI's chat completions, `input_image` and
+`input_file` from its Responses API. The others are langchain-core's (1.7.2, messages/content.py).
+"""
 
 
 def extra_of(extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a peer of this protocol said that canonical has no word for."""
+    """Return the members that a peer of this protocol sent and that have no place in the canonical model."""
     return extra.get("langchain") or {}
 
 
 def arguments_text(value: Json) -> str:
-    """Arguments of a tool call as JSON text."""
+    """Return the arguments of a tool call as JSON text."""
     return value if isinstance(value, str) else json_text({} if value is None else value)
 
 
-def _invalid(what: str) -> FaultError:
-    return FaultError(FaultCode.INVALID, what)
+def _invalid(message: str) -> FaultError:
+    return FaultError(FaultCode.INVALID, message)
 
 
 # Decoding
 
 
 def decode_content(content: Json, calls: Iterable[str] = ()) -> list[Part]:
-    """`calls` = ids of the tool calls that the message tells beside its content: blocks repeat them. Raises invalid."""
+    """Return the parts in the content of a message. `calls` are the ids of its `tool_calls`, which blocks repeat.
+    Raises invalid."""
     if content is None or content == "":
         return []
     if isinstance(content, str):
         return [TextPart(text=content)]
     if not isinstance(content, list):
         raise _invalid("The content of a message is a string or a list of blocks.")
-    told = frozenset(calls)
-    return [part for block in content for part in _decode_block(block, told)]
+    call_ids = frozenset(calls)
+    return [part for block in content for part in _decode_block(block, call_ids)]
 
 
-def _decode_block(block: Json, told: frozenset[str]) -> list[Part]:
+def _decode_block(block: Json, call_ids: frozenset[str]) -> list[Part]:
     if isinstance(block, str):
         return [TextPart(text=block)]
     if not isinstance(block, dict):
@@ -103,42 +108,45 @@ def _decode_block(block: Json, told: frozenset[str]) -> list[Part]:
             return [DataPart(data=block[key], **_about(block, {key, "mime_type"}, marks=_mark(kind, "json")))]
     # `server_tool_result`: ServerToolResult of langchain-core 1.7.2.
     if kind in _CALLS or kind == "server_tool_result":
-        return _decode_call(block, kind, told)
-    if kind in _MEDIA and (file := _decode_file(block, kind)) is not None:
+        return _decode_call(block, kind, call_ids)
+    if kind in _DEFAULT_MEDIA_TYPES and (file := _decode_file(block, kind)) is not None:
         return [file]
     return [_opaque(block)]
 
 
 def _opaque(block: JsonObject) -> DataPart:
+    """Return a block of an unknown form as data."""
     return DataPart(data=block, extra={"langchain": {"opaque": True}})
 
 
 def _mark(kind: str, standard: str) -> JsonObject:
+    """Return the mark that keeps the type of a block, if it is not the standard type."""
     return {} if kind == standard else {"type": kind}
 
 
-def _about(block: JsonObject, known: set[str], *, marks: JsonObject | None = None) -> dict[str, Any]:
-    """What every part takes from its block: metadata, media type, and the fields that nobody here knows."""
-    about: dict[str, Any] = {}
+def _about(block: JsonObject, mapped: set[str], *, marks: JsonObject | None = None) -> dict[str, Any]:
+    """Return the fields that every part takes from its block: metadata, media type, and in `extra` all members that are
+    not mapped."""
+    fields: dict[str, Any] = {}
     metadata = block.get("metadata")
     if isinstance(metadata, dict):
-        about["metadata"] = metadata
-        known = known | {"metadata"}
+        fields["metadata"] = metadata
+        mapped = mapped | {"metadata"}
     media_type = block.get("mime_type")
     if isinstance(media_type, str):
-        about["media_type"] = media_type
-        known = known | {"mime_type"}
-    own = {key: value for key, value in block.items() if key != "type" and key not in known} | (marks or {})
-    if own:
-        about["extra"] = {"langchain": own}
-    return about
+        fields["media_type"] = media_type
+        mapped = mapped | {"mime_type"}
+    extra = {key: value for key, value in block.items() if key != "type" and key not in mapped} | (marks or {})
+    if extra:
+        fields["extra"] = {"langchain": extra}
+    return fields
 
 
 def _reasoning_text(block: JsonObject, kind: str) -> str | None:
     text: Any = block.get(kind)
     if isinstance(text, str):
         return text
-    # The item `reasoning` of OpenAI's Responses API, which langchain-openai passes on as it is.
+    # The item `reasoning` of OpenAI's Responses API, which langchain-openai passes on unchanged.
     summary: Any = block.get("summary")
     if isinstance(summary, list):
         return "".join(str(as_object(each).get("text", "")) for each in summary)  # pyright: ignore[reportUnknownVariableType]
@@ -146,39 +154,39 @@ def _reasoning_text(block: JsonObject, kind: str) -> str | None:
 
 
 def _decode_text(block: JsonObject) -> list[Part]:
-    known, citations = {"text"}, list[JsonObject]()
+    mapped, citations = {"text"}, list[JsonObject]()
     if isinstance(block.get("annotations"), list):
         citations, others = split_annotations(block["annotations"])
-        if others:  # they stay with the text
+        if others:  # these stay with the text
             block = {**block, "annotations": others}
         else:
-            known.add("annotations")
-    text = TextPart(text=block["text"], **_about(block, known, marks=_mark(block["type"], "text")))
+            mapped.add("annotations")
+    text = TextPart(text=block["text"], **_about(block, mapped, marks=_mark(block["type"], "text")))
     return [text, *(decode_citation(each) for each in citations)]
 
 
 def split_annotations(annotations: Sequence[Json]) -> tuple[list[JsonObject], list[Json]]:
-    """(citations, others) of a text. langchain-core 1 has `non_standard_annotation` beside them, and providers their
-    own."""
+    """Return the citations and the other annotations of a text. langchain-core 1 also has `non_standard_annotation`,
+    and providers have their own."""
     citations = [as_object(each) for each in annotations if as_object(each).get("type") == "citation"]
     return citations, [each for each in annotations if as_object(each).get("type") != "citation"]
 
 
-def decode_citation(cited: JsonObject) -> AnnotationPart:
-    extras = as_object(cited.get("extras"))
-    known = {"url", "title", "start_index", "end_index"}
+def decode_citation(citation: JsonObject) -> AnnotationPart:
+    extras = as_object(citation.get("extras"))
+    mapped = {"url", "title", "start_index", "end_index"}
     description = extras.get("description")
     if isinstance(description, str):
-        cited = {**cited, "extras": {key: value for key, value in extras.items() if key != "description"}}
-        if not cited["extras"]:
-            known.add("extras")
+        citation = {**citation, "extras": {key: value for key, value in extras.items() if key != "description"}}
+        if not citation["extras"]:
+            mapped.add("extras")
     return AnnotationPart(
-        start=_integer(cited.get("start_index")),
-        end=_integer(cited.get("end_index")),
-        url=_string(cited.get("url")),
-        title=_string(cited.get("title")),
+        start=_integer(citation.get("start_index")),
+        end=_integer(citation.get("end_index")),
+        url=_string(citation.get("url")),
+        title=_string(citation.get("title")),
         description=_string(description),
-        **_about(cited, known),
+        **_about(citation, mapped),
     )
 
 
@@ -190,65 +198,67 @@ def _string(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _decode_call(block: JsonObject, kind: str, told: frozenset[str]) -> list[Part]:
-    """The work of a provider's own tools stands between the texts; other calls repeat the message's `tool_calls`."""
+def _decode_call(block: JsonObject, kind: str, call_ids: frozenset[str]) -> list[Part]:
+    """Decode a call or a result. Calls of a provider's own tools are part of the content; other calls repeat the
+    message's `tool_calls`."""
     if kind == "server_tool_result":
         call_id = _string(block.get("tool_call_id")) or ""
-        known = {"tool_call_id", "status", "output"}
-        failed = block.get("status") == "error"
-        return [ToolResultPart(call_id=call_id, output=block.get("output"), error=failed, **_about(block, known))]
-    # `call_id` of OpenAI's Responses API, whose `id` is that of the item; `id` of everybody else.
+        mapped = {"tool_call_id", "status", "output"}
+        is_error = block.get("status") == "error"
+        return [ToolResultPart(call_id=call_id, output=block.get("output"), error=is_error, **_about(block, mapped))]
+    # `call_id` of OpenAI's Responses API, whose `id` is that of the item; `id` in all other forms.
     call_id = _string(block.get("call_id")) or _string(block.get("id")) or ""
     name = _string(block.get("name"))
     if name is None:
         return [_opaque(block)]
-    if kind not in ("server_tool_call", "server_tool_use") and call_id in told:
+    if kind not in ("server_tool_call", "server_tool_use") and call_id in call_ids:
         return []
-    given = next((block[key] for key in ("args", "input", "arguments") if key in block), None)
-    return [ToolCallPart(call_id=call_id, name=name, arguments=arguments_text(given))]
+    arguments = next((block[key] for key in ("args", "input", "arguments") if key in block), None)
+    return [ToolCallPart(call_id=call_id, name=name, arguments=arguments_text(arguments))]
 
 
 # Files
 
 
 def _decode_file(block: JsonObject, kind: str) -> Part | None:
-    """None for a block that holds no file that could be read, such as a provider's own id of one."""
+    """Return the file in a block. Return None if it holds no readable file, for example only a provider's file id."""
     source = _source(block, kind)
     media_type = _string(source.get("mime_type")) or _string(source.get("media_type"))
     name = _file_name(block, source)
     marks = _image_marks(block, kind)
-    # `source_type` is of langchain-core before 1 (1.7.2, messages/block_translators/langchain_v0.py).
-    known = {"source_type", "source", "base64", "data", "url", "text", "image_url", "file", "input_audio", "file_data"}
-    known |= {"file_url", "filename", "name", "title", "mime_type", "media_type", "detail"}
-    about = _about(block, known, marks=marks)
+    # `source_type` is from langchain-core before 1.0 (1.7.2, messages/block_translators/langchain_v0.py).
+    mapped = {"source_type", "source", "base64", "data", "url", "text", "image_url", "file", "input_audio", "file_data"}
+    mapped |= {"file_url", "filename", "name", "title", "mime_type", "media_type", "detail"}
+    fields = _about(block, mapped, marks=marks)
     if as_object(block.get("extras")).get("filename") == name and name is not None:
-        _forget_name(about)
-    about.pop("media_type", None)
+        _forget_name(fields)
+    fields.pop("media_type", None)
     url = _first(source, "url", "file_url")
     data = _first(source, "base64", "data", "file_data")
-    # OpenAI's `image_url` has bytes as a URL.
+    # OpenAI's `image_url` contains bytes as a URL.
     if url is not None and url.startswith("data:"):
         url, data = None, url
     if data is not None:
-        said, raw = _bytes(data)
-        media_type = media_type or said or _MEDIA[kind]
-        return FilePart(name=name, media_type=media_type, inline=raw, size=len(raw), **about)
+        declared_type, raw = _bytes(data)
+        media_type = media_type or declared_type or _DEFAULT_MEDIA_TYPES[kind]
+        return FilePart(name=name, media_type=media_type, inline=raw, size=len(raw), **fields)
     if url is not None:
-        return FilePart(name=name, media_type=media_type, url=url, **about)
+        return FilePart(name=name, media_type=media_type, url=url, **fields)
     text = _string(source.get("text"))
     # `text-plain`: PlainTextContentBlock of langchain-core 1.7.2.
     if text is not None and kind in ("text-plain", "file", "document"):
         raw = text.encode()
-        return FilePart(name=name, media_type=media_type or "text/plain", inline=raw, size=len(raw), **about)
+        return FilePart(name=name, media_type=media_type or "text/plain", inline=raw, size=len(raw), **fields)
     return None
 
 
 def _first(source: JsonObject, *keys: str) -> str | None:
+    """Return the first of the members that is a string."""
     return next((value for key in keys if (value := _string(source.get(key))) is not None), None)
 
 
 def _source(block: JsonObject, kind: str) -> JsonObject:
-    """The object of a block that says where the bytes are."""
+    """Return the object of a block that has the bytes or their URL."""
     # `source` is Anthropic's (langchain-core 1.7.2, messages/block_translators/anthropic.py).
     inner: Any = block.get("source") if kind not in ("image_url", "input_audio") else block.get(kind)
     # OpenAI's chat completions.
@@ -260,33 +270,35 @@ def _source(block: JsonObject, kind: str) -> JsonObject:
     # langchain-core 1: the bytes or the URL are members of the block itself.
     if not isinstance(inner, dict):
         return block
-    found: JsonObject = dict(inner)  # pyright: ignore[reportUnknownArgumentType]
-    if kind == "input_audio" and isinstance(found.get("format"), str):
+    source: JsonObject = dict(inner)  # pyright: ignore[reportUnknownArgumentType]
+    if kind == "input_audio" and isinstance(source.get("format"), str):
         # OpenAI's chat completions (`input_audio.format`: wav or mp3).
-        found["mime_type"] = f"audio/{found['format']}"
-    return found
+        source["mime_type"] = f"audio/{source['format']}"
+    return source
 
 
 def _file_name(block: JsonObject, source: JsonObject) -> str | None:
-    places = (source, block, as_object(block.get("extras")), as_object(block.get("metadata")))
-    names = (_string(place.get(key)) for place in places for key in ("filename", "name", "title"))
+    objects = (source, block, as_object(block.get("extras")), as_object(block.get("metadata")))
+    names = (_string(object_.get(key)) for object_ in objects for key in ("filename", "name", "title"))
     return next((name for name in names if name), None)
 
 
-def _forget_name(about: dict[str, Any]) -> None:
-    own = about["extra"]["langchain"]
-    extras = {key: value for key, value in own["extras"].items() if key != "filename"}
-    about["extra"] = {"langchain": {**own, "extras": extras} if extras else _without(own, "extras")}
-    if not about["extra"]["langchain"]:
-        del about["extra"]
+def _forget_name(fields: dict[str, Any]) -> None:
+    """Remove the name of the file from the `extras` that the part keeps."""
+    extra = fields["extra"]["langchain"]
+    extras = {key: value for key, value in extra["extras"].items() if key != "filename"}
+    fields["extra"] = {"langchain": {**extra, "extras": extras} if extras else _without(extra, "extras")}
+    if not fields["extra"]["langchain"]:
+        del fields["extra"]
 
 
-def _without(own: JsonObject, key: str) -> JsonObject:
-    return {name: value for name, value in own.items() if name != key}
+def _without(members: JsonObject, key: str) -> JsonObject:
+    return {name: value for name, value in members.items() if name != key}
 
 
 def _image_marks(block: JsonObject, kind: str) -> JsonObject:
-    """The form of OpenAI's chat, which half of the world sends, is the one that leaves as it came."""
+    """Return the marks that keep an image in the form of OpenAI's chat completions. Because this form is so common, it
+    is encoded as it came."""
     if kind != "image_url":
         return {}
     detail = as_object(block.get("image_url")).get("detail")
@@ -294,7 +306,7 @@ def _image_marks(block: JsonObject, kind: str) -> JsonObject:
 
 
 def _bytes(data: str) -> tuple[str | None, bytes]:
-    """Base64, bare or as a `data:` URL, and the type that the latter names."""
+    """Decode base64, bare or in a `data:` URL. Return the media type in the URL, if any, and the bytes."""
     media_type: str | None = None
     if data.startswith("data:"):
         head, _, data = data.partition(",")
@@ -309,50 +321,54 @@ def _bytes(data: str) -> tuple[str | None, bytes]:
 
 
 def is_plain(part: Part) -> bool:
-    """Whether a part is text and nothing else."""
+    """Return True if a part is text without metadata, media type or further members."""
     return isinstance(part, TextPart) and not (part.media_type or part.metadata or extra_of(part.extra))
 
 
 def encode_content(parts: Sequence[Part], *, blocks: bool = False) -> str | list[Any]:
-    """A string if all is plain text, else blocks: plain texts that stand side by side are one, and citations go to the
-    text before them. `blocks` = the message came as a list of blocks, and leaves as one."""
+    """Return the content for some parts: a string if all are plain text, else blocks.
+
+    Consecutive plain texts become one block, and citations go to the text before them. `blocks`: the message came as a
+    list of blocks, and is encoded as one.
+    """
     if not blocks and all(is_plain(part) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, TextPart))
     answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
-    made: list[JsonObject] = []
-    grows = False
+    wire: list[JsonObject] = []
+    is_open = False
     for part in parts:
         if isinstance(part, AnnotationPart):
             if (
-                not made
-                or made[-1]["type"] not in _TEXT_BLOCKS
-                or not isinstance(made[-1].get("annotations", []), list)
+                not wire
+                or wire[-1]["type"] not in _TEXT_BLOCKS
+                or not isinstance(wire[-1].get("annotations", []), list)
             ):
-                made.append({"type": "text", "text": ""})
-            made[-1].setdefault("annotations", []).append(encode_citation(part))
-            grows = False
+                wire.append({"type": "text", "text": ""})
+            wire[-1].setdefault("annotations", []).append(encode_citation(part))
+            is_open = False
         elif isinstance(part, ToolCallPart):
             if part.call_id in answered:
-                made.append(_server_call(part))
-                grows = False
-        elif grows and isinstance(part, TextPart) and is_plain(part):
-            made[-1]["text"] += part.text
+                wire.append(_server_call(part))
+                is_open = False
+        elif is_open and isinstance(part, TextPart) and is_plain(part):
+            wire[-1]["text"] += part.text
         else:
-            made.append(encode_block(part))
-            if isinstance(made[-1].get("annotations"), list):  # the part's own list does not grow
-                made[-1]["annotations"] = [*made[-1]["annotations"]]
-            grows = not blocks and is_plain(part)
-    return made
+            wire.append(encode_block(part))
+            if isinstance(wire[-1].get("annotations"), list):  # copied, so that the part's own list does not grow
+                wire[-1]["annotations"] = [*wire[-1]["annotations"]]
+            is_open = not blocks and is_plain(part)
+    return wire
 
 
 def _server_call(part: ToolCallPart) -> JsonObject:
+    """Return a call that the agent itself executes, as a block."""
     args = decode_arguments(part.arguments)
-    given: JsonObject = {"arguments": part.arguments} if args is None else args
-    return {"type": "server_tool_call", "id": part.call_id, "name": part.name, "args": given}
+    arguments: JsonObject = {"arguments": part.arguments} if args is None else args
+    return {"type": "server_tool_call", "id": part.call_id, "name": part.name, "args": arguments}
 
 
 def decode_arguments(text: str) -> JsonObject | None:
-    """None for what is no JSON object, as a model may write it."""
+    """Return the arguments of a call, or None if they are not a JSON object, as models sometimes write them."""
     if not text:
         return {}
     args = parse_text(text)
@@ -360,81 +376,82 @@ def decode_arguments(text: str) -> JsonObject | None:
 
 
 def encode_citation(part: AnnotationPart) -> JsonObject:
-    made: JsonObject = {"type": "citation"}
-    named = {"url": part.url, "title": part.title, "start_index": part.start, "end_index": part.end}
-    made.update((key, value) for key, value in named.items() if value is not None)
+    wire: JsonObject = {"type": "citation"}
+    fields = {"url": part.url, "title": part.title, "start_index": part.start, "end_index": part.end}
+    wire.update((key, value) for key, value in fields.items() if value is not None)
     if part.description is not None:
-        own = as_object(extra_of(part.extra).get("extras"))
-        made["extras"] = {**own, "description": part.description}
-    return _with_own(made, part)
+        extras = as_object(extra_of(part.extra).get("extras"))
+        wire["extras"] = {**extras, "description": part.description}
+    return _with_extra(wire, part)
 
 
 def encode_block(part: Part) -> JsonObject:
-    own = extra_of(part.extra)
+    extra = extra_of(part.extra)
     match part:
         case TextPart():
-            made: JsonObject = {"type": _kind(own, _TEXT_BLOCKS, "text"), "text": part.text}
+            wire: JsonObject = {"type": _kind(extra, _TEXT_BLOCKS, "text"), "text": part.text}
         case ReasoningPart():
-            kind = _kind(own, _THOUGHTS, "reasoning")
-            made = {"type": kind, kind: part.text}
+            kind = _kind(extra, _THOUGHTS, "reasoning")
+            wire = {"type": kind, kind: part.text}
         case RefusalPart():
-            made = {"type": "refusal", "refusal": part.text}
-        case DataPart() if own.get("opaque") and isinstance(part.data, dict):
+            wire = {"type": "refusal", "refusal": part.text}
+        case DataPart() if extra.get("opaque") and isinstance(part.data, dict):
             return part.data
         case DataPart():
-            kind = _kind(own, {"json", "non_standard"}, "json")
-            made = {"type": kind, ("json" if kind == "json" else "value"): part.data}
+            kind = _kind(extra, {"json", "non_standard"}, "json")
+            wire = {"type": kind, ("json" if kind == "json" else "value"): part.data}
         case FilePart():
             return _encode_file(part)
         case ToolResultPart():
             status = "error" if part.error else "success"
-            made = {"type": "server_tool_result", "tool_call_id": part.call_id, "status": status}
-            made["output"] = part.output
+            wire = {"type": "server_tool_result", "tool_call_id": part.call_id, "status": status}
+            wire["output"] = part.output
         case ToolCallPart():
-            made = _server_call(part)
+            wire = _server_call(part)
         case AnnotationPart():
-            made = {"type": "text", "text": "", "annotations": [encode_citation(part)]}
+            wire = {"type": "text", "text": "", "annotations": [encode_citation(part)]}
     if part.media_type is not None:
-        made["mime_type"] = part.media_type
-    return _with_own(made, part)
+        wire["mime_type"] = part.media_type
+    return _with_extra(wire, part)
 
 
-def _kind(own: Mapping[str, Any], kinds: Iterable[str], standard: str) -> str:
-    kind = own.get("type")
+def _kind(extra: Mapping[str, Any], kinds: Iterable[str], standard: str) -> str:
+    """Return the type with which a block came, if it is one of the types, else the standard type."""
+    kind = extra.get("type")
     return kind if isinstance(kind, str) and kind in kinds else standard
 
 
-def _with_own(made: JsonObject, part: Part) -> JsonObject:
-    """What is known takes the place of what was said beside it."""
+def _with_extra(wire: JsonObject, part: Part) -> JsonObject:
+    """Add a part's metadata and extra members to its block. Members that the block already has take precedence."""
     if part.metadata:
-        made["metadata"] = part.metadata
-    own = {key: value for key, value in extra_of(part.extra).items() if key not in ("type", "opaque")}
-    return {**made, **{key: value for key, value in own.items() if key not in made}}
+        wire["metadata"] = part.metadata
+    extra = {key: value for key, value in extra_of(part.extra).items() if key not in ("type", "opaque")}
+    return {**wire, **{key: value for key, value in extra.items() if key not in wire}}
 
 
 def _encode_file(part: FilePart) -> JsonObject:
-    own = extra_of(part.extra)
+    extra = extra_of(part.extra)
     media_type = part.media_type or "application/octet-stream"
     inline = None if part.inline is None else b64encode(part.inline).decode()
-    if own.get("type") == "image_url" and (inline is not None or part.url is not None):
+    if extra.get("type") == "image_url" and (inline is not None or part.url is not None):
         image: JsonObject = {"url": part.url if inline is None else f"data:{media_type};base64,{inline}"}
-        if "detail" in own:
-            image["detail"] = own["detail"]
-        made: JsonObject = {"type": "image_url", "image_url": image}
-        return {key: value for key, value in _with_own(made, part).items() if key != "detail"}
+        if "detail" in extra:
+            image["detail"] = extra["detail"]
+        wire: JsonObject = {"type": "image_url", "image_url": image}
+        return {key: value for key, value in _with_extra(wire, part).items() if key != "detail"}
     family = media_type.partition("/")[0]
-    made = {"type": family if family in ("image", "audio", "video") else "file"}
-    # langchain-core 1: what a block has no field for goes to `extras`, and it has none for the name of a file.
+    wire = {"type": family if family in ("image", "audio", "video") else "file"}
+    # langchain-core 1: members without a field go to `extras`, and a block has no field for the name of a file.
     extras: JsonObject = {} if part.name is None else {"filename": part.name}
     if inline is not None:
-        made["base64"] = inline
+        wire["base64"] = inline
     elif part.url is not None:
-        made["url"] = part.url
-    else:  # too large to come along: the hash by which the gateway keeps it
-        made["file_id"] = part.blob
+        wire["url"] = part.url
+    else:  # too large to include: the hash identifies the stored file
+        wire["file_id"] = part.blob
         extras["babelgate"] = {"loss": {Feature.FILE_BYTES.value: TOO_LARGE}}
     if part.media_type is not None:
-        made["mime_type"] = part.media_type
+        wire["mime_type"] = part.media_type
     if extras:
-        made["extras"] = {**as_object(own.get("extras")), **extras}
-    return _with_own(made, part)
+        wire["extras"] = {**as_object(extra.get("extras")), **extras}
+    return _with_extra(wire, part)

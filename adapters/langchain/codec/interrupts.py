@@ -1,4 +1,4 @@
-"""Interrupts ↔ questions: those of LangGraph, and those that its graphs do not ask."""
+"""Interrupts ↔ questions, both LangGraph's own and those of agents that are not graphs."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,17 +13,18 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 CALL: Final = "call-"
-"""With the id of a call, the id of the question that asks for its result."""
+"""Prefix that turns the id of a tool call into the id of the question that asks for its result."""
 BREAKPOINT: Final = "breakpoint-"
-"""Begins the ids of questions that nobody asks: the graph was told to stop there. Any answer lets it go on."""
+"""Prefix of the ids of breakpoints. The graph was configured to stop there and asks nothing, so any answer resumes
+it."""
 
 
 _QUESTION_MEMBERS: Final = ("question", "message", "prompt", "text", "description", "action")
-"""Members of a question's value that hold its words."""
+"""Members of a question's value that can hold its text, in order of preference."""
 
 
 def words_of(value: Json) -> str:
-    """The question for people, in what a graph asks."""
+    """Return the text of a question, for people, from the value of a graph's interrupt."""
     if isinstance(value, str):
         return value
     if (approval := decode_approval(value)) is not None:
@@ -35,54 +36,59 @@ def words_of(value: Json) -> str:
     return "" if value is None else json_text(value)
 
 
-def encode_answer(own: JsonObject, answer: InterruptAnswered) -> Json:
-    """What a graph is given, None where its question was declined. `own` = what is kept of the question."""
+def encode_answer(extra: JsonObject, answer: InterruptAnswered) -> Json:
+    """Return the value that resumes a graph, or None if the caller declined. `extra` is what the question stores about
+    its interrupt, such as the form of an approval."""
     value = None if answer.action == "decline" else answer.value
-    if isinstance(own.get("approval"), dict):
-        return answer_approval(own["approval"], value)
-    return encode_result(own["call_id"], value) if isinstance(own.get("call_id"), str) else value
+    if isinstance(extra.get("approval"), dict):
+        return answer_approval(extra["approval"], value)
+    return encode_result(extra["call_id"], value) if isinstance(extra.get("call_id"), str) else value
 
 
 def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
-    """`value` = the call of a caller's tool, or the data of the question, else its text. Text beside data that does not
-    say it is a `message` of its own, and one that asks for an approval or a login in no form of LangGraph's has its
-    `kind`. What a graph's own server said beside all that is shown again."""
-    made: list[JsonObject] = []
+    """Return questions as LangGraph's interrupts.
+
+    `value` is the call of a caller's tool, or the data of the question, or else its text. Text that the data does not
+    contain is added as `message`. An approval or a login request that has no form of LangGraph's gets a `kind`. Members
+    that the graph's own server added are repeated.
+    """
+    interrupts: list[JsonObject] = []
     for question in questions:
         call = encode_call(question)
         if call is not None:
-            made.append({"value": call, "id": question.interrupt_id})
+            interrupts.append({"value": call, "id": question.interrupt_id})
             continue
         text = question.message.text
         value = text if question.value is None else question.value
-        shown: JsonObject = {"value": value, "id": question.interrupt_id}
+        interrupt: JsonObject = {"value": value, "id": question.interrupt_id}
         if question.answer_schema is not None:
-            shown["response_schema"] = question.answer_schema
+            interrupt["response_schema"] = question.answer_schema
         if text and text not in (value, words_of(question.value)):
-            shown["message"] = text
+            interrupt["message"] = text
         if question.ask != "input" and decode_approval(value) is None:
-            shown["kind"] = question.ask
-        made.append({**as_object(extra_of(question.extra).get("interrupt")), **shown})
-    return made
+            interrupt["kind"] = question.ask
+        interrupts.append({**as_object(extra_of(question.extra).get("interrupt")), **interrupt})
+    return interrupts
 
 
 def encode_asked(questions: Sequence[Interrupt]) -> list[JsonObject]:
-    """Those that a graph has asked. That one was told to stop before a node, LangGraph shows by nothing but the node
-    that is next."""
-    return encode_interrupts([each for each in questions if not each.interrupt_id.startswith(BREAKPOINT)])
+    """Return as interrupts the questions that a graph asks. Breakpoints are left out: LangGraph shows one only as the
+    next node."""
+    return encode_interrupts([question for question in questions if not question.interrupt_id.startswith(BREAKPOINT)])
 
 
 class Turns:
-    """The order of questions that were asked at the same time: that in which their tasks began, which is the graph's.
-    They come in the order in which the tasks stop, which is anybody's."""
+    """Order of questions that were asked at the same time: the order in which their tasks began, which the graph
+    defines. They arrive in the order in which the tasks stop, which is arbitrary."""
 
     def __init__(self) -> None:
         self._began: dict[str, int] = {}
 
     def begin(self, task_id: str) -> None:
+        """Record that a task began. Later calls for the same task change nothing."""
         self._began.setdefault(task_id, len(self._began))
 
     def of(self, ns: Sequence[str], task_id: str) -> tuple[int, ...]:
-        """Of a task in the place `ns`, whose segments are `<node>:<task id>`, outermost first."""
+        """Return the sort key of a task in the place `ns`, whose segments are `<node>:<task id>`, outermost first."""
         ids = (*(segment.partition(":")[2] for segment in ns), task_id)
-        return tuple(self._began.get(each, -1) for each in ids)
+        return tuple(self._began.get(id_, -1) for id_ in ids)

@@ -1,4 +1,5 @@
-"""LangChain messages ↔ canonical: everything that LangChain takes for a message, in, and its own dicts, out."""
+"""LangChain messages ↔ canonical messages. Decodes every form that LangChain accepts as a message, and encodes
+LangChain's own dicts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -40,26 +41,32 @@ ROLES: Final[Mapping[str, Role]] = {
     "FunctionMessage": "tool",
     "FunctionMessageChunk": "tool",
 }
-"""langchain-core 1.7.2 (messages/utils.py): the words of `_create_message_from_message_type`, and the classes that it
-serializes (`_LC_CONSTRUCTOR_NAME_TO_TYPE`). It does not take `agent`."""
+"""Canonical role by the role or type of a message. langchain-core 1.7.2 (messages/utils.py): the words of
+`_create_message_from_message_type`, and the classes that it serializes (`_LC_CONSTRUCTOR_NAME_TO_TYPE`). It does not
+accept `agent`."""
 TYPES: Final[Mapping[Role, str]] = {"user": "human", "agent": "ai", "system": "system", "tool": "tool"}
+"""LangChain's type of a message, by canonical role."""
 _FUNCTIONS: Final = frozenset({"function", "FunctionMessage", "FunctionMessageChunk"})
+"""Roles and types of function messages, a legacy form of tool messages."""
 _REMOVES: Final = frozenset({"remove", "RemoveMessage"})
+"""Roles and types of messages that remove an earlier message."""
 
 _KNOWN: Final = frozenset({"role", "type", "content", "id", "name", "tool_calls", "invalid_tool_calls", "metadata"})
+"""Fields of a message that have a place in the canonical model."""
 _KNOWN_OF_TOOL: Final = _KNOWN | {"tool_call_id", "status"}
+"""The same fields, for a message of a tool."""
 _DEFAULTS: Final = frozenset(
     {"additional_kwargs", "response_metadata", "usage_metadata", "artifact", "example", "tool_call_chunks"}
     | {"chunk_position"}
 )
-"""Fields that every dump has, and that say nothing where they are empty."""
+"""Fields that every serialized message has, and that carry nothing if they are empty."""
 
 
 # Decoding
 
 
 def is_message(value: Json) -> bool:
-    """Whether a member of a list would be taken for a message, and not for data."""
+    """Return True if an item of a list is in the form of a message. Any other item is data."""
     if isinstance(value, str):
         return True
     if isinstance(value, list):
@@ -72,12 +79,13 @@ def is_message(value: Json) -> bool:
 
 
 def _role(wire: JsonObject) -> str:
+    """Return the role of a message, else its type, else an empty string."""
     role: Any = wire.get("role", wire.get("type"))
     return role if isinstance(role, str) else ""
 
 
 def _unwrap_envelope(wire: JsonObject) -> JsonObject:
-    """The message in an envelope: LangChain's serialized form, or that of its message histories."""
+    """Return the message in an envelope: LangChain's serialized form, or that of its message histories."""
     # langchain-core 1.7.2: `_convert_to_message` (messages/utils.py), and `message_to_dict` (messages/base.py).
     kwargs, path = wire.get("kwargs"), wire.get("id")
     if wire.get("lc") == 1 and isinstance(kwargs, dict) and isinstance(path, list) and path:
@@ -89,7 +97,7 @@ def _unwrap_envelope(wire: JsonObject) -> JsonObject:
 
 
 def removed_id(value: Json) -> str | None:
-    """The id in a message that takes an earlier one away. Raises invalid."""
+    """Return the id of the message that a remove message removes, or None for any other message. Raises invalid."""
     if not isinstance(value, dict):
         return None
     wire = _unwrap_envelope(value)
@@ -101,14 +109,15 @@ def removed_id(value: Json) -> str | None:
 
 
 def decode_messages(value: Json) -> tuple[Message, ...]:
-    """A list of messages, or one. Raises invalid."""
+    """Decode one message or a list of messages. Raises invalid."""
     if value is None:
         return ()
     return tuple(decode_message(each) for each in (value if isinstance(value, list) else [value]))
 
 
 def decode_message(wire: Json) -> Message:
-    """Whatever `convert_to_messages` (langchain-core 1.7.2, messages/utils.py) takes for a message. Raises invalid."""
+    """Decode a message in any form that `convert_to_messages` (langchain-core 1.7.2, messages/utils.py) accepts. Raises
+    invalid."""
     if isinstance(wire, str):
         return Message(role="user", parts=tuple(decode_content(wire)))
     if isinstance(wire, list):
@@ -121,57 +130,59 @@ def decode_message(wire: Json) -> Message:
 
 
 def _decode(wire: JsonObject) -> Message:
-    said = _role(wire)
-    if said in _REMOVES:
+    wire_role = _role(wire)
+    if wire_role in _REMOVES:
         raise FaultError(FaultCode.INVALID, "A remove message is taken by an update of the state, not here.")
-    role = ROLES.get(said)
+    role = ROLES.get(wire_role)
     if role is None:
-        known = "user, human, assistant, ai, system, developer, tool, function"
-        raise FaultError(FaultCode.INVALID, f"A message needs a role or type, one of {known}.")
+        accepted = "user, human, assistant, ai, system, developer, tool, function"
+        raise FaultError(FaultCode.INVALID, f"A message needs a role or type, one of {accepted}.")
     if "content" not in wire and not wire.get("tool_calls"):
         raise FaultError(FaultCode.INVALID, "A message needs a content.")
-    own = _own(wire, _KNOWN_OF_TOOL if role == "tool" else _KNOWN)
+    extra = _unknown_members(wire, _KNOWN_OF_TOOL if role == "tool" else _KNOWN)
     parts: tuple[Part, ...]
     if role == "tool":
-        parts = (_decode_result(wire, said),)
-        if said in _FUNCTIONS:
-            own["type"] = "function"
+        parts = (_decode_result(wire, wire_role),)
+        if wire_role in _FUNCTIONS:
+            extra["type"] = "function"
     else:
-        calls = _decode_calls(wire, own) if role == "agent" else []
-        spoken = decode_content(wire.get("content"), (call.call_id for call in calls))
-        if isinstance(wire.get("content"), list) and _needs_mark(spoken):
-            own["content"] = "blocks"
-        parts = (*spoken, *calls)
-    if said == "developer":
-        # As langchain-core 1.7.2 marks it (messages/utils.py, `_create_message_from_message_type`).
-        own["additional_kwargs"] = {**as_object(own.get("additional_kwargs")), "__openai_role__": "developer"}
-    metadata = {**as_object(own.pop("response_metadata", None)), **as_object(wire.get("metadata"))}
+        calls = _decode_calls(wire, extra) if role == "agent" else []
+        content = decode_content(wire.get("content"), (call.call_id for call in calls))
+        if isinstance(wire.get("content"), list) and _needs_mark(content):
+            extra["content"] = "blocks"
+        parts = (*content, *calls)
+    if wire_role == "developer":
+        # langchain-core 1.7.2 marks it the same way (messages/utils.py, `_create_message_from_message_type`).
+        extra["additional_kwargs"] = {**as_object(extra.get("additional_kwargs")), "__openai_role__": "developer"}
+    metadata = {**as_object(extra.pop("response_metadata", None)), **as_object(wire.get("metadata"))}
     return Message(
         message_id=_identifier(wire.get("id"), "id"),
         role=role,
         name=_identifier(wire.get("name"), "name"),
         parts=parts,
         metadata=metadata,
-        extra={"langchain": own} if own else {},
+        extra={"langchain": extra} if extra else {},
     )
 
 
-def _own(wire: JsonObject, known: frozenset[str]) -> JsonObject:
-    own: JsonObject = {}
+def _unknown_members(wire: JsonObject, mapped: frozenset[str]) -> JsonObject:
+    """Return the fields of a message that are not mapped to the canonical model and are not empty."""
+    extra: JsonObject = {}
     for key, value in wire.items():
-        if key in known or (key in _DEFAULTS and (value is None or value is False or value == {} or value == [])):
+        if key in mapped or (key in _DEFAULTS and (value is None or value is False or value == {} or value == [])):
             continue
-        own[key] = value
-    return own
+        extra[key] = value
+    return extra
 
 
 def _needs_mark(parts: Sequence[Part]) -> bool:
-    """Of a list of blocks that would leave as a string, or as fewer blocks."""
+    """Return True if a list of blocks would be encoded as a string, or as fewer blocks. A mark then keeps its form."""
     plain = [is_plain(part) for part in parts]
     return all(plain) or any(a and b for a, b in pairwise(plain))
 
 
 def _identifier(value: Any, what: str) -> str | None:
+    """Return an id or a name as a string, or None if it is missing or empty."""
     if value is None or value == "":
         return None
     # langchain-core 1.7.2 takes numbers (messages/base.py, `coerce_numbers_to_str`).
@@ -182,18 +193,19 @@ def _identifier(value: Any, what: str) -> str | None:
     return value
 
 
-def _decode_calls(wire: JsonObject, own: JsonObject) -> list[ToolCallPart]:
-    # Older messages of langchain-core have OpenAI's there (1.7.2, messages/ai.py, `_backwards_compat_tool_calls`).
-    given: Any = wire.get("tool_calls") or as_object(own.get("additional_kwargs")).get("tool_calls") or []
-    broken: Any = wire.get("invalid_tool_calls") or []
-    if not isinstance(given, list) or not isinstance(broken, list):
+def _decode_calls(wire: JsonObject, extra: JsonObject) -> list[ToolCallPart]:
+    # Older messages of langchain-core have OpenAI's tool calls there (1.7.2, messages/ai.py,
+    # `_backwards_compat_tool_calls`).
+    valid: Any = wire.get("tool_calls") or as_object(extra.get("additional_kwargs")).get("tool_calls") or []
+    invalid: Any = wire.get("invalid_tool_calls") or []
+    if not isinstance(valid, list) or not isinstance(invalid, list):
         raise FaultError(FaultCode.INVALID, "The tool calls of a message are a list.")
-    calls: list[Any] = [*given, *broken]
+    calls: list[Any] = [*valid, *invalid]
     return [_decode_call(call) for call in calls]
 
 
 def _decode_call(call: Json) -> ToolCallPart:
-    """LangChain's form, or OpenAI's, as langchain-core 1.7.2 takes either (messages/utils.py)."""
+    """Decode a tool call in LangChain's form or OpenAI's. langchain-core 1.7.2 accepts both (messages/utils.py)."""
     wire = as_object(call)
     function = as_object(wire.get("function"))
     name = function.get("name") if function else wire.get("name")
@@ -204,9 +216,9 @@ def _decode_call(call: Json) -> ToolCallPart:
     return ToolCallPart(call_id=call_id or "", name=name or "", arguments=arguments_text(arguments))
 
 
-def _decode_result(wire: JsonObject, said: str) -> ToolResultPart:
+def _decode_result(wire: JsonObject, wire_role: str) -> ToolResultPart:
     call_id = wire.get("tool_call_id")
-    if said in _FUNCTIONS:
+    if wire_role in _FUNCTIONS:
         call_id = call_id or ""
     if not isinstance(call_id, str):
         raise FaultError(FaultCode.INVALID, "A tool message needs a tool_call_id.")
@@ -217,56 +229,63 @@ def _decode_result(wire: JsonObject, said: str) -> ToolResultPart:
 
 
 def encode_message(message: Message) -> JsonObject:
-    own = extra_of(message.extra)
-    made: JsonObject = {
+    """Return a message as LangChain serializes it."""
+    extra = extra_of(message.extra)
+    wire: JsonObject = {
         "content": encode_content_of(message),
-        "additional_kwargs": as_object(own.get("additional_kwargs")),
+        "additional_kwargs": as_object(extra.get("additional_kwargs")),
         "response_metadata": message.metadata,
         "type": TYPES[message.role],
         "name": message.name,
         "id": message.message_id,
     }
     if message.role == "agent":
-        made["tool_calls"], made["invalid_tool_calls"] = encode_calls(message.parts)
-        made["usage_metadata"] = own.get("usage_metadata")
-    elif own.get("type") == "function" and message.role == "tool":
-        made["type"] = "function"
+        wire["tool_calls"], wire["invalid_tool_calls"] = encode_calls(message.parts)
+        wire["usage_metadata"] = extra.get("usage_metadata")
+    elif extra.get("type") == "function" and message.role == "tool":
+        wire["type"] = "function"
     elif message.role == "tool":
         result = _result(message)
-        made["tool_call_id"] = "" if result is None else result.call_id
-        made["artifact"] = own.get("artifact")
-        made["status"] = "error" if result is not None and result.error else "success"
-    return {**made, **{key: value for key, value in unknown_fields(message).items() if key not in made}}
+        wire["tool_call_id"] = "" if result is None else result.call_id
+        wire["artifact"] = extra.get("artifact")
+        wire["status"] = "error" if result is not None and result.error else "success"
+    return {**wire, **{key: value for key, value in unknown_fields(message).items() if key not in wire}}
 
 
-_SPEAKERS: Final[Mapping[Role, str]] = {"user": "user", "agent": "assistant", "system": "system", "tool": "tool"}
+_AGENT_PROTOCOL_ROLES: Final[Mapping[Role, str]] = {
+    "user": "user",
+    "agent": "assistant",
+    "system": "system",
+    "tool": "tool",
+}
+"""Role of a message in the Agent Protocol, by canonical role."""
 
 
 def encode_said(message: Message) -> JsonObject:
-    """The Agent Protocol's own form (OpenAPI 0.1.6, components.schemas.Message): a role, and whatever else has no
-    place in it as further members."""
-    made: JsonObject = {
-        "role": _SPEAKERS[message.role],
+    """Return a message in the Agent Protocol's own form (OpenAPI 0.1.6, components.schemas.Message), which has a role.
+    Everything that this schema has no member for is added as further members."""
+    wire: JsonObject = {
+        "role": _AGENT_PROTOCOL_ROLES[message.role],
         "content": encode_content_of(message),
         "id": message.message_id or "",
         "metadata": message.metadata,
     }
     if message.name is not None:
-        made["name"] = message.name
+        wire["name"] = message.name
     if message.role == "tool" and (result := _result(message)) is not None:
-        made["tool_call_id"] = result.call_id
-        made["status"] = "error" if result.error else "success"
+        wire["tool_call_id"] = result.call_id
+        wire["status"] = "error" if result.error else "success"
     elif message.role == "agent":
-        calls, broken = encode_calls(message.parts)
-        made.update({"tool_calls": calls} if calls else {}, **({"invalid_tool_calls": broken} if broken else {}))
-    return {**made, **{key: value for key, value in unknown_fields(message).items() if key not in made}}
+        calls, invalid = encode_calls(message.parts)
+        wire.update({"tool_calls": calls} if calls else {}, **({"invalid_tool_calls": invalid} if invalid else {}))
+    return {**wire, **{key: value for key, value in unknown_fields(message).items() if key not in wire}}
 
 
 def encode_request(messages: Sequence[Message], encode: Callable[[Message], JsonObject]) -> list[JsonObject]:
-    """What a run was asked, told again beside it. There its files are named by their hashes whatever their size: that
-    is no loss, because the message is in the state."""
-    made = [encode(message) for message in messages]
-    return [{**message, "content": _without_losses(message["content"])} for message in made]
+    """Return the messages of a run's input, for the description of the run. Files that are named by their hash because
+    of their size are not reported as a loss here, because the state has the message."""
+    wire = [encode(message) for message in messages]
+    return [{**message, "content": _without_losses(message["content"])} for message in wire]
 
 
 def _without_losses(content: Json) -> Json:
@@ -274,43 +293,47 @@ def _without_losses(content: Json) -> Json:
 
 
 def _without_loss(block: Json) -> Json:
+    """Return a block without the loss that `extras` reports."""
     extras = as_object(as_object(block).get("extras"))
     if "babelgate" not in extras:
         return block
-    kept = {key: value for key, value in extras.items() if key != "babelgate"}
-    own = {key: value for key, value in as_object(block).items() if key != "extras"}
-    return {**own, "extras": kept} if kept else own
+    rest = {key: value for key, value in extras.items() if key != "babelgate"}
+    members = {key: value for key, value in as_object(block).items() if key != "extras"}
+    return {**members, "extras": rest} if rest else members
 
 
 def unknown_fields(message: Message) -> JsonObject:
-    """Verbatim, what a peer's message said beside all that has a place."""
-    own = extra_of(message.extra)
-    return {key: value for key, value in own.items() if key not in _KNOWN and key not in _DEFAULTS}
+    """Return, verbatim, the fields of a peer's message that have no place in the canonical model."""
+    extra = extra_of(message.extra)
+    return {key: value for key, value in extra.items() if key not in _KNOWN and key not in _DEFAULTS}
 
 
 def encode_content_of(message: Message) -> Any:
+    """Return the content of a message: a string or a list of blocks."""
     parts = message.parts
     if message.role == "tool" and len(parts) == 1 and isinstance(parts[0], ToolResultPart):
         return _encode_output(parts[0].output)
     blocks = extra_of(message.extra).get("content") == "blocks"
-    return encode_content([part for part in _without_calls(parts) if not _is_beside(part)], blocks=blocks)
+    return encode_content([part for part in _without_calls(parts) if not _is_in_additional_kwargs(part)], blocks=blocks)
 
 
 def _without_calls(parts: Sequence[Part]) -> list[Part]:
-    """Calls whose result stands in the same message are part of what it says."""
+    """Return the parts without tool calls, except calls whose result is in the same message: those are part of the
+    content."""
     answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
     return [part for part in parts if not isinstance(part, ToolCallPart) or part.call_id in answered]
 
 
-def _is_beside(part: Part) -> bool:
-    """It stands in `additional_kwargs`."""
+def _is_in_additional_kwargs(part: Part) -> bool:
+    """Return True if the part is encoded in `additional_kwargs` and not in the content."""
     return isinstance(part, ReasoningPart) and extra_of(part.extra).get("type") == REASONING_CONTENT
 
 
 def _encode_output(output: Json) -> Any:
+    """Return the result of a tool as content: text or blocks unchanged, anything else as JSON text."""
     if output is None or isinstance(output, str):
         return output or ""
-    if isinstance(output, list) and all(isinstance(each, str) or "type" in as_object(each) for each in output):
+    if isinstance(output, list) and all(isinstance(item, str) or "type" in as_object(item) for item in output):
         return output
     return json_text(output)
 
@@ -320,25 +343,26 @@ def _result(message: Message) -> ToolResultPart | None:
 
 
 def encode_calls(parts: Sequence[Part]) -> tuple[list[JsonObject], list[JsonObject]]:
-    """`tool_calls` and `invalid_tool_calls`: those whose arguments are no JSON object."""
+    """Return `tool_calls` and `invalid_tool_calls`. A call is invalid if its arguments are not a JSON object."""
     answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
     calls: list[JsonObject] = []
-    broken: list[JsonObject] = []
+    invalid: list[JsonObject] = []
     for part in parts:
         if not isinstance(part, ToolCallPart) or part.call_id in answered:
             continue
         args, call_id = decode_arguments(part.arguments), part.call_id or None
         if args is None:
-            broken.append(
+            invalid.append(
                 {"name": part.name, "args": part.arguments, "id": call_id, "error": None, "type": "invalid_tool_call"}
             )
         else:
             calls.append({"name": part.name, "args": args, "id": call_id, "type": "tool_call"})
-    return calls, broken
+    return calls, invalid
 
 
 def encode_usage(usage: JsonObject) -> JsonObject | None:
-    """`usage_metadata`: its three counts are always there (langchain-core 1.7.2, messages/ai.py, UsageMetadata)."""
+    """Return `usage_metadata`. Its three counts are always present (langchain-core 1.7.2, messages/ai.py,
+    UsageMetadata)."""
     if not usage:
         return None
     counts = {key: usage.get(key, 0) for key in ("input_tokens", "output_tokens")}

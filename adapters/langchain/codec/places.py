@@ -1,5 +1,5 @@
-"""Namespaces (subgraphs): the places inside an agent where its run is at work: graphs within graphs, and agents that
-tools call. What the channel `lifecycle` and `agent.getTree` tell of them (CDDL 0.0.13, section 7)."""
+"""Namespaces (subgraphs) of a run: the places inside an agent that are running, such as graphs within graphs and agents
+called by tools. They are reported by the channel `lifecycle` and by `agent.getTree` (CDDL 0.0.13, section 7)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,23 +9,23 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 Namespace = tuple[str, ...]
-"""A place, from the outermost: `node:task` each. The root is ()."""
+"""A place inside an agent: one segment `node:task` for each level, outermost first. The root is ()."""
 
 
 class Places:
-    """Of the newest run."""
+    """The places of a thread's newest run, with their status."""
 
     def __init__(self) -> None:
         self._agent = ""
         self._statuses: dict[Namespace, str] = {}
-        """None before the first run."""
+        """Status by place, in the order in which the places started. Empty before the first run."""
         self._names: dict[Namespace, str] = {}
-        """Of the agents at places that have a name of their own."""
+        """Agent name by place, for agents that report their own name."""
         self._causes: dict[str, str] = {}
-        """By the id of a task, the call of a tool that it was made for."""
+        """Id of the tool call that a task was created for, by task id."""
 
     def begin(self, agent: str) -> JsonObject:
-        """A run is at work."""
+        """Start a new run and return its `running` event."""
         self._statuses = {(): "running"}
         self._names.clear()
         self._causes.clear()
@@ -33,22 +33,22 @@ class Places:
         return self._data("running", ())
 
     def end(self, agent: str, status: str, error: str | None) -> JsonObject:
-        """Of the run, which may never have begun."""
+        """End the run and return its lifecycle event. The run may have ended before it started."""
         self._agent = agent
         self._statuses[()] = status
         return self._data(status, (), error)
 
     def identify(self, event: StepStarted) -> None:
-        """What is known of a place before anything of it is told: LangChain's agents name themselves in the metadata of
-        their tasks, and the task that calls a tool has the call as its input."""
+        """Store the agent name and the tool call of a place before its first event is reported. LangChain's agents name
+        themselves in the metadata of their tasks. The task that calls a tool has the call as its input."""
         name: Any = as_object(as_object(event.extra.get("langgraph")).get("metadata")).get("lc_agent_name")
         if event.ns not in self._statuses and isinstance(name, str):
             self._names[event.ns] = name
-        if event.step_id and (call_id := _call_in(event.input)):
+        if event.step_id and (call_id := _tool_call_id(event.input)):
             self._causes[event.step_id] = call_id
 
     def enter(self, ns: Namespace) -> Sequence[tuple[Namespace, JsonObject]]:
-        """The places that begin there: where something of them is first told."""
+        """Return a `started` event for the place and each enclosing place that this is the first event of."""
         if not ns or ns in self._statuses or not self._statuses:
             return ()
         outer = self.enter(ns[:-1])
@@ -56,13 +56,17 @@ class Places:
         return (*outer, (ns, self._data("started", ns)))
 
     def leave(self, ns: Namespace, status: str, error: str | None = None) -> Sequence[tuple[Namespace, JsonObject]]:
-        """The places from there on that end now, the innermost first."""
-        ended = [ns_ for ns_, now in reversed(self._statuses.items()) if now == "started" and ns_[: len(ns)] == ns]
+        """End the open places at and below a namespace, and return their events, innermost first."""
+        ended = [
+            inner
+            for inner, current in reversed(self._statuses.items())
+            if current == "started" and inner[: len(ns)] == ns
+        ]
         self._statuses |= dict.fromkeys(ended, status)
         return [(place, self._data(status, place, error)) for place in ended]
 
     def step_ended(self, event: StepEnded) -> Sequence[tuple[Namespace, JsonObject]]:
-        """The same, of the places below a task."""
+        """End the places below a task that has ended, and return their events, innermost first."""
         asks = bool(as_object(event.extra.get("langgraph")).get("interrupts"))
         error = None if event.fault is None else event.fault.message
         status = "interrupted" if asks else "completed" if error is None else "failed"
@@ -70,7 +74,7 @@ class Places:
 
     @property
     def tree(self) -> JsonObject | None:
-        """`AgentTreeNode`; None before the first run."""
+        """The places with their statuses, as an `AgentTreeNode`; None before the first run."""
         return self._tree(()) if self._statuses else None
 
     def _tree(self, ns: Namespace) -> JsonObject:
@@ -79,7 +83,7 @@ class Places:
         return {**node, "children": below} if below else node
 
     def _data(self, status: str, ns: Namespace, error: str | None = None) -> JsonObject:
-        """`LifecycleData`, with the members that LangGraph Platform adds."""
+        """Return a `LifecycleData`, with the members that LangGraph Platform adds."""
         data: JsonObject = {"event": status, "graph_name": self._name(ns)}
         task_id = ns[-1].partition(":")[2] if ns else ""
         if task_id:
@@ -92,8 +96,9 @@ class Places:
         return self._names.get(ns) or ns[-1].partition(":")[0] if ns else self._agent
 
 
-def _call_in(given: Json) -> str:
-    """The id of the one call of a tool that a task has been given, by LangChain's `ToolNode`."""
-    calls = given if isinstance(given, list) else [as_object(given).get("tool_call")]
+def _tool_call_id(task_input: Json) -> str:
+    """Return the call id of a task whose input is exactly one tool call, as LangChain's `ToolNode` starts it; else an
+    empty string."""
+    calls = task_input if isinstance(task_input, list) else [as_object(task_input).get("tool_call")]
     ids = [as_object(call).get("id") for call in calls]
     return ids[0] if len(ids) == 1 and isinstance(ids[0], str) else ""

@@ -1,4 +1,4 @@
-"""Stream modes: what a caller asks of a stream, and from where on."""
+"""Stream modes: what a caller requests of a stream, and the position at which it starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,82 +22,86 @@ _MODES: Final[Mapping[Dialect, tuple[str, ...]]] = {
         "debug",
         "custom",
     ),
-    # Of both layouts. What a stream of messages holds is left open by both: here it is the tuples, by either name.
+    # For both layouts. They leave open what a stream of messages contains; here it is the tuples, under either name.
     "agent-protocol": ("values", "messages", "messages-tuple", "updates", "debug", "custom"),
 }
 THREAD_MODES: Final = ("run_modes", "lifecycle", "state_update")
-"""Of a stream that follows a thread over its runs: each run in the modes that it was created with, or only that runs
-begin and end, or the states that callers make."""
+"""Modes of a stream that follows a thread over its runs. `run_modes` shows each run in the modes it was created with,
+`lifecycle` shows only starts and ends of runs, and `state_update` shows the states that callers create."""
 
 RECORDS: Final = "babelgate"
-"""The event that holds an envelope of the Babelgate extension, beside those of all modes."""
+"""Name of the event that holds an envelope of the Babelgate extension. It is sent in addition to the events of all
+modes."""
 EVENTS: Final = "events"
-_LARGEST: Final = 2**63
-"""Of a seq: columns of both databases hold 64 bits, with a sign."""
+"""Mode of LangChain's own events (`astream_events`)."""
+_SEQ_LIMIT: Final = 2**63
+"""Exclusive upper bound of a seq: both databases store it as a signed 64-bit integer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Everything but the records that an encoding depends on."""
+    """Parameters of an encoding, apart from the records."""
 
     thread_id: str
     owner: str
     run_id: str | None
-    """None = the whole thread, run after run."""
+    """The run that the stream shows. None: the whole thread, run after run."""
     modes: tuple[str, ...]
     created_at: int = 0
-    """Of the run, or of the thread: the id of an erased thread may be given out again, and whoever still reads of the
-    old one shares nothing with the readers of the new one."""
+    """Creation time of the run, or of the thread, in microseconds. The id of an erased thread can be used again, and
+    readers of the erased thread must share no encoding with readers of the new one."""
     dialect: Dialect = "langgraph"
     subgraphs: bool = False
     extended: bool = False
-    """The caller has activated the Babelgate extension: of one run."""
+    """True if the caller has activated the Babelgate extension. Applies to streams of one run."""
 
 
 def parse_modes(value: Json, dialect: Dialect = "langgraph") -> tuple[str, ...]:
-    """A mode or a list of them; None = values. Raises invalid."""
+    """Return the modes in a request: one mode, or a list of them. None means `values`. Raises invalid."""
     return _parse(value, _MODES[dialect], "values")
 
 
-def has_events_mode(given: RunInput) -> bool:
-    """Whether the caller of a run wants LangChain's own events (`astream_events`), which nobody else reads."""
-    modes: Any = as_object(as_object(given.extra.get("langgraph")).get("kwargs")).get("stream_mode")
+def has_events_mode(run_input: RunInput) -> bool:
+    """Return True if the run was created with the mode `events`, LangChain's own events (`astream_events`). No other
+    reader uses them."""
+    modes: Any = as_object(as_object(run_input.extra.get("langgraph")).get("kwargs")).get("stream_mode")
     return modes == EVENTS or (isinstance(modes, list) and EVENTS in modes)
 
 
 def parse_thread_modes(value: Json) -> tuple[str, ...]:
-    """Raises invalid."""
+    """Return the modes in a request for a thread's stream. None means `run_modes`. Raises invalid."""
     return _parse(value, THREAD_MODES, "run_modes")
 
 
-def _parse(value: Json, known: tuple[str, ...], default: str) -> tuple[str, ...]:
-    # The default of langgraph-api 0.16.7 and of the README's layout alike.
+def _parse(value: Json, allowed: tuple[str, ...], default: str) -> tuple[str, ...]:
+    # langgraph-api 0.16.7 and the README's layout have the same default.
     if value is None or value == []:
         return (default,)
-    asked: list[Any] = value if isinstance(value, list) else [value]
-    for mode in asked:
-        if mode not in known:
-            # aegra 0.11.0 takes any, and then sends nothing.
-            raise FaultError(FaultCode.INVALID, f"Unknown stream mode {str(mode)[:50]!r}: it is one of {known}.")
-    return tuple(dict.fromkeys(asked))
+    modes: list[Any] = value if isinstance(value, list) else [value]
+    for mode in modes:
+        if mode not in allowed:
+            # aegra 0.11.0 accepts any mode, and then sends nothing.
+            raise FaultError(FaultCode.INVALID, f"Unknown stream mode {str(mode)[:50]!r}: it is one of {allowed}.")
+    return tuple(dict.fromkeys(modes))
 
 
 def base_mode(event: str) -> str:
-    """The mode that an event belongs to."""
+    """Return the mode that an event belongs to."""
     name = event.partition("|")[0]
-    # `messages` is what the mode messages-tuple sends; `messages/…` is what the mode messages does.
+    # The mode messages-tuple sends `messages`; the mode messages sends `messages/…`.
     if name == "messages":
         return "messages-tuple"
     return name.partition("/")[0]
 
 
 def parse_event_id(text: str) -> tuple[int, int] | None:
-    """`<seq>-<n>`, after which a reader goes on. `-1` stands before everything. None = none of ours."""
-    # langgraph-api 0.16.7: everything that is kept.
+    """Return the position `<seq>-<n>` after which a reader continues. Return None if the text is not an id of the
+    gateway. `-1` is the position before the first event."""
+    # langgraph-api 0.16.7: `-1` requests all stored events.
     if text == "-1":
         return 0, -1
     seq, dash, n = text.partition("-")
-    if not dash or not all(each.isascii() and each.isdigit() and len(each) < 20 for each in (seq, n)):
+    if not dash or not all(digits.isascii() and digits.isdigit() and len(digits) < 20 for digits in (seq, n)):
         return None
-    found = int(seq), int(n)
-    return found if max(found) < _LARGEST else None
+    position = int(seq), int(n)
+    return position if max(position) < _SEQ_LIMIT else None

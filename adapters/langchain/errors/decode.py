@@ -1,4 +1,4 @@
-"""Errors of another server → faults: its error responses, and the errors of its runs."""
+"""Errors of an upstream server → faults: its error responses, and the errors of its runs."""
 
 import re
 from collections.abc import Mapping
@@ -12,75 +12,79 @@ from babelgate.canonical.fault import BLAME
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
-_LONGEST: Final = 10_000
-"""Characters of a message that are repeated."""
-_NAMED: Final[Mapping[str, FaultCode]] = {
+_MAX_MESSAGE_LENGTH: Final = 10_000
+"""Maximum length of a server's error message in a fault, in characters."""
+_CODES_BY_NAME: Final[Mapping[str, FaultCode]] = {
     error_name(code): code for code in FaultCode if BLAME[code] == "upstream" and code is not FaultCode.AGENT_FAILED
 }
-"""As a gateway like this one names the failures of its agents."""
+"""Fault code by error name, for the names that a Babelgate gives to failures of its agents."""
 
 
 def decode_error(wire: Json) -> Fault:
-    """Of a run: `{error, message}`, where `error` is the type of an exception; or only one of the two, or a text."""
-    told = as_object(wire)
+    """Return the error of a run as a fault. The error is `{error, message}`, where `error` is the type of an exception,
+    or only one of the two, or a string."""
+    error = as_object(wire)
     if isinstance(wire, str):
-        return Fault(code=FaultCode.AGENT_FAILED, message=wire[:_LONGEST] or _WORDLESS)
-    name: Any = told.get("error")
-    words: Any = told.get("message", told.get("detail"))
-    if words is not None and not isinstance(words, str):
-        words = json_text(words)
+        return Fault(code=FaultCode.AGENT_FAILED, message=wire[:_MAX_MESSAGE_LENGTH] or _NO_MESSAGE)
+    name: Any = error.get("error")
+    message: Any = error.get("message", error.get("detail"))
+    if message is not None and not isinstance(message, str):
+        message = json_text(message)
     if not isinstance(name, str) or not name:
-        return Fault(code=FaultCode.AGENT_FAILED, message=(words or _WORDLESS)[:_LONGEST])
-    code = _NAMED.get(name, FaultCode.AGENT_FAILED)
-    # Its server is well: it answered, and told of it.
+        return Fault(code=FaultCode.AGENT_FAILED, message=(message or _NO_MESSAGE)[:_MAX_MESSAGE_LENGTH])
+    code = _CODES_BY_NAME.get(name, FaultCode.AGENT_FAILED)
+    # Status 200, because the server itself is healthy: it responded, and reported the error.
     details: JsonObject = {"langchain": {"error": name}, "status": 200}
-    return Fault(code=code, message=(words or name)[:_LONGEST], details=details)
+    return Fault(code=code, message=(message or name)[:_MAX_MESSAGE_LENGTH], details=details)
 
 
-_WORDLESS: Final = "The agent failed and did not say why."
+_NO_MESSAGE: Final = "The agent failed and did not say why."
+"""Message of a fault without one."""
 
 
 class ModeRefused(FaultError):
-    """A server refused a run because of its stream modes."""
+    """Fault of a server that refused a run because of its stream modes."""
 
 
 _MODE: Final = re.compile(r"stream[ _-]?mode|messages-tuple|[\"'`](tasks|checkpoints)[\"'`]", re.IGNORECASE)
 
 
 def is_mode_refusal(status: int, answer: Json) -> bool:
-    """Return whether an error response is about the stream modes of a request.
+    """Return True if an error response is about the stream modes of a request.
 
-    @langchain/langgraph-api before 1.0 answers 400 with the path and the value (zod), FastAPI 422 with the location.
+    @langchain/langgraph-api before 1.0 responds with 400, the path and the value (zod), FastAPI with 422 and the
+    location.
     """
     return status in (400, 422) and _MODE.search(json_text(answer)) is not None
 
 
 def decode_error_response(status: int, answer: Json) -> Fault:
-    """Of a call. LangGraph says `{"detail": …}`, of a list where its framework speaks; the Agent Protocol `{code,
-    message}`, or a string; others `{"error": …}`."""
-    words = _words(answer)
-    told = f"The agent's server answered {status}"
-    return Fault(code=fault_code(status), message=f"{told}: {words[:_LONGEST]}" if words else told)
+    """Return the error response of a call as a fault. LangGraph sends `{"detail": …}`, which is a list if its framework
+    responds. The Agent Protocol sends `{code, message}` or a string; other servers send `{"error": …}`."""
+    reason = _words(answer)
+    message = f"The agent's server answered {status}"
+    return Fault(code=fault_code(status), message=f"{message}: {reason[:_MAX_MESSAGE_LENGTH]}" if reason else message)
 
 
 def _words(answer: Json) -> str:
+    """Return the text of an error response, or an empty string."""
     if isinstance(answer, str):
         return answer
-    told = as_object(answer)
-    # In the order in which langgraph-sdk 0.4.14 looks for it (`errors.py`).
+    members = as_object(answer)
+    # In the same order as langgraph-sdk 0.4.14 (`errors.py`).
     for name in ("message", "detail", "error"):
-        said: Any = told.get(name)
-        if isinstance(said, list) and said:
-            # FastAPI's list of what is wrong: aegra 0.11.0 answers 422 so.
-            said = as_object(said[0]).get("msg")  # pyright: ignore[reportUnknownArgumentType]
-        if isinstance(said, str) and said:
-            return said
-        if isinstance(said, dict) and said:  # @langchain/langgraph-api before 1.0: what zod found wrong
-            return json_text(said)  # pyright: ignore[reportUnknownArgumentType]
+        text: Any = members.get(name)
+        if isinstance(text, list) and text:
+            # FastAPI's list of errors: aegra 0.11.0 responds with 422 like this.
+            text = as_object(text[0]).get("msg")  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(text, str) and text:
+            return text
+        if isinstance(text, dict) and text:  # @langchain/langgraph-api before 1.0: errors of zod
+            return json_text(text)  # pyright: ignore[reportUnknownArgumentType]
     return ""
 
 
 def status_of(fault: Fault) -> int | None:
-    """The status of the error response that a fault was, if it was one."""
+    """Return the status of the error response that caused a fault, or None for any other fault."""
     status: Any = fault.details.get("status")
     return status if isinstance(status, int) else None

@@ -9,25 +9,26 @@ from babelgate.canonical.fault import BUSY
 from babelgate.canonical.value import JsonObject
 
 BAD_REQUEST: Final = "bad_request"
-"""`details.reason` of the malformed requests that LangGraph answers 400 and not 422, such as a resume without a
+"""`details.reason` of malformed requests for which LangGraph responds with 400 and not 422, such as a resume without a
 thread."""
 
 _STATUSES: Final[Mapping[FaultCode, int]] = {**STATUSES, FaultCode.EXPIRED: 409}
 
 
 _BUSY: Final = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
-"""As langgraph-api 0.16.7 says it: clients look for it."""
+"""Text of langgraph-api 0.16.7 for a busy thread, which clients look for."""
 
 
 def words_of(fault: Fault) -> str:
-    """What a caller is told of a fault."""
+    """Return the text of a fault for callers."""
     return _BUSY if fault.details.get("reason") == BUSY else fault.message
 
 
 def encode_fault(fault: Fault, dialect: str = "langgraph") -> tuple[int, JsonObject]:
+    """Return the status and the body of an error response."""
     status = 400 if fault.details.get("reason") == BAD_REQUEST else _STATUSES[fault.code]
     if dialect == "langgraph":
-        # langgraph-api 0.16.7: a text, also with 422, where FastAPI has a list.
+        # langgraph-api 0.16.7: a string, even with 422, for which FastAPI sends a list.
         return status, {"detail": words_of(fault)}
     # OpenAPI 0.1.6, components.schemas.ErrorResponse.
     return status, {"code": fault.code.value, "message": words_of(fault), "metadata": _public_details(fault.details)}
@@ -38,19 +39,19 @@ def _public_details(details: JsonObject) -> JsonObject:
 
 
 def encode_error(fault: Fault | None) -> JsonObject:
-    """The error of a run that failed. What a LangGraph agent said itself goes on in its own words."""
+    """Return the error of a run that failed. An error that a LangGraph agent reported keeps its own name and text."""
     if fault is None:
         return {"error": "AgentFailedError", "message": "The agent failed."}
-    own: Mapping[str, Any] = fault.details.get("langchain") or {}
-    said = own.get("error")
-    if not isinstance(said, str):
+    upstream: Mapping[str, Any] = fault.details.get("langchain") or {}
+    name = upstream.get("error")
+    if not isinstance(name, str):
         return {"error": error_name(fault.code), "message": fault.message}
-    # Who has no place for the name of an exception reads it before its words; here it has one.
-    return {"error": said, "message": fault.message.removeprefix(f"{said}: ")}
+    # Protocols without a member for the exception's name have it before the text. Here it has its own member.
+    return {"error": name, "message": fault.message.removeprefix(f"{name}: ")}
 
 
 def error_name(code: FaultCode) -> str:
-    """LangGraph names errors by the exception's type."""
+    """Return the name of an error, in the form of an exception's type as LangGraph has it."""
     if code is FaultCode.AGENT_TIMEOUT:
         return "TimeoutError"
     return "".join(word.capitalize() for word in code.split("_")) + "Error"

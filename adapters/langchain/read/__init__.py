@@ -1,1 +1,1 @@
-"""What another server says → canonical events."""
+"""Messages and streams of an upstream server → canonical events."""

@@ -1,4 +1,5 @@
-"""The routes of LangGraph Platform and the Agent Protocol: at the root, and all of them below `/agent-protocol`."""
+"""The routes of LangGraph Platform and the Agent Protocol: at the root, and all of them again below
+`/agent-protocol`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -46,5 +47,6 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
+    """Return the error response for a fault, in the dialect of the request's path."""
     status, body = faults.encode_fault(fault, dialect_of(request))
     return answer(body, status=status, headers=fault_headers(fault))

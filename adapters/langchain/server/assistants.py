@@ -1,5 +1,5 @@
-"""Agents as the Agent Protocol describes them, and as LangGraph does: each is a graph with an assistant of its own, and
-with those that its callers have configured."""
+"""Routes for agents, as the Agent Protocol and LangGraph describe them. In LangGraph each agent is a graph, with its
+own assistant and those that its callers have configured."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -55,6 +55,7 @@ _ORDERS: Final[Mapping[str, AssistantOrder]] = {
     "updated_at": "updated_at",
 }
 _FLAGS: Final = {"true": True, "True": True, "false": False, "False": False}
+"""Boolean values of the parameter `xray`."""
 _FIELDS: Final = frozenset(
     {
         "assistant_id",
@@ -112,7 +113,7 @@ class Agents(Handlers):
         return answer(encode_agent(self._agent(request)), headers=confirm(active=is_asked(request)))
 
     async def file(self, request: AnyRequest) -> Response[Any]:
-        """One that records of the extension name by its hash."""
+        """Return a file that records of the extension name by its hash."""
         self._agent(request)
         return await answer_file(self._hub, request, request.path_params["blob"])
 
@@ -120,28 +121,29 @@ class Agents(Handlers):
         return answer(encode_schemas(self._agent(request)))
 
     def _agent(self, request: AnyRequest) -> AgentInfo:
+        """Return the agent in the path. Raises not_found."""
         text = request.path_params["agent_id"]
-        found = self._find(request, text)
-        if found is None:
+        agent = self._find(request, text)
+        if agent is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Agent {text[:100]} not found")
-        return found
+        return agent
 
     # LangGraph's
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found, conflict, too_large."""
+        """Create an assistant. Raises invalid, not_found, conflict, too_large."""
         body = await read_body(request, w.AssistantCreate)
-        info = next((each for each in self._visible_agents(request) if each.name == body.graph_id), None)
+        info = next((agent for agent in self._visible_agents(request) if agent.name == body.graph_id), None)
         if info is None:
-            names = ", ".join(each.name for each in self._visible_agents(request))
+            names = ", ".join(agent.name for agent in self._visible_agents(request))
             # langgraph-api 0.16.7: 404.
-            words = f"Graph {body.graph_id[:100]!r} not found. Expected one of: {names}"
-            raise FaultError(FaultCode.NOT_FOUND, words)
-        named = str(uuid4()) if body.assistant_id is None else uuid(body.assistant_id, "assistant")
-        made = Assistant(
-            assistant_id=named,
+            message = f"Graph {body.graph_id[:100]!r} not found. Expected one of: {names}"
+            raise FaultError(FaultCode.NOT_FOUND, message)
+        assistant_id_ = str(uuid4()) if body.assistant_id is None else uuid(body.assistant_id, "assistant")
+        assistant = Assistant(
+            assistant_id=assistant_id_,
             agent=info.name,
-            # langgraph-api 0.16.7 names it so.
+            # langgraph-api 0.16.7 has the same default.
             name="Untitled" if body.name is None else body.name,
             description=body.description,
             config=_config_of(body) or {},
@@ -151,24 +153,24 @@ class Agents(Handlers):
             updated_at=0,
         )
         try:
-            if self._system_agent(named) is not None:
-                raise FaultError(FaultCode.CONFLICT, f"Assistant {named} already exists")
-            made = await self._hub.assistants.create(owner_of(request), made)
+            if self._system_agent(assistant_id_) is not None:
+                raise FaultError(FaultCode.CONFLICT, f"Assistant {assistant_id_} already exists")
+            assistant = await self._hub.assistants.create(owner_of(request), assistant)
         except FaultError as error:
             if error.fault.code is not FaultCode.CONFLICT or body.if_exists != "do_nothing":
                 raise
-            made = await self._assistant(request, named)
-        return answer(_encode_assistant(made))
+            assistant = await self._assistant(request, assistant_id_)
+        return answer(_encode_assistant(assistant))
 
     async def change(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found, too_large."""
-        known = await self._path_assistant(request)
+        """Create the next version of an assistant. Raises invalid, not_found, too_large."""
+        current = await self._path_assistant(request)
         body = await read_body(request, w.AssistantPatch)
         if body.graph_id is not None and self._find(request, body.graph_id) is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Graph {body.graph_id[:100]!r} not found.")
         config, context = _config_of(body), body.context
-        if context is not None and config is None:  # what was configurable of it is said anew
-            config = {name: value for name, value in known.config.items() if name != "configurable"}
+        if context is not None and config is None:  # the context replaces the configurable of the configuration
+            config = {name: value for name, value in current.config.items() if name != "configurable"}
         elif config is not None and context is None:
             context = {}
         change = AssistantChange(
@@ -179,34 +181,35 @@ class Agents(Handlers):
             context=context,
             metadata=body.metadata,
         )
-        system = self._system_agent(known.assistant_id)
-        given = None if system is None else _system_assistant(system)
-        made = await self._hub.assistants.change(owner_of(request), known.assistant_id, change, given)
-        return answer(_encode_assistant(made))
+        system = self._system_agent(current.assistant_id)
+        base = None if system is None else _system_assistant(system)
+        changed = await self._hub.assistants.change(owner_of(request), current.assistant_id, change, base)
+        return answer(_encode_assistant(changed))
 
     async def use_version(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found."""
-        known = await self._path_assistant(request)
+        """Make a version of an assistant the current one. Raises invalid, not_found."""
+        current = await self._path_assistant(request)
         body = await read_body(request, w.Latest)
-        if not await self._hub.assistants.versions(owner_of(request), known.assistant_id) and body.version == 1:
-            return answer(_encode_assistant(known))
-        made = await self._hub.assistants.use_version(owner_of(request), known.assistant_id, body.version)
-        return answer(_encode_assistant(made))
+        if not await self._hub.assistants.versions(owner_of(request), current.assistant_id) and body.version == 1:
+            return answer(_encode_assistant(current))
+        changed = await self._hub.assistants.use_version(owner_of(request), current.assistant_id, body.version)
+        return answer(_encode_assistant(changed))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Of an agent's own assistant only what the caller changed of it. Raises invalid, not_found,
-        method_not_allowed."""
+        """Delete an assistant. Of an agent's own assistant only the caller's changes are deleted. Raises invalid,
+        not_found, method_not_allowed."""
         owner, with_threads = owner_of(request), flag(request, "delete_threads")
-        known = await self._path_assistant(request)
-        if not await self._hub.assistants.delete(owner, known.assistant_id):
-            words = f"The default assistant of agent {known.agent} cannot be deleted."
-            # RFC 9110, 15.5.6: 405 names what is allowed.
-            raise FaultError(FaultCode.METHOD_NOT_ALLOWED, words, allow=["GET", "PATCH"])
+        assistant = await self._path_assistant(request)
+        if not await self._hub.assistants.delete(owner, assistant.assistant_id):
+            message = f"The default assistant of agent {assistant.agent} cannot be deleted."
+            # RFC 9110, 15.5.6: a 405 names the allowed methods.
+            raise FaultError(FaultCode.METHOD_NOT_ALLOWED, message, allow=["GET", "PATCH"])
         if with_threads:
-            await self._delete_threads(owner, known.assistant_id)
+            await self._delete_threads(owner, assistant.assistant_id)
         return empty_answer(204)
 
     async def _delete_threads(self, owner: str, assistant_id: str) -> None:
+        """Delete the owner's threads whose metadata name the assistant."""
         where = ThreadFilter(metadata={"assistant_id": assistant_id})
         while (page := await self._hub.reads.threads(owner, where, limit=MAX_PAGE)).count:
             async for view in page:
@@ -222,29 +225,34 @@ class Agents(Handlers):
         order = _ORDERS[body.sort_by or "created_at"]
         descending = body.sort_order != "asc"
         query = self._query(request, body, order, limit=body.limit + 1, offset=body.offset, descending=descending)
-        found = await self._hub.assistants.search(owner_of(request), query)
-        shown = min(found.count, body.limit)
-        headers = pagination(body.offset, shown, more=found.count > shown)
-        return await list_response(b"[]", _encode_assistants(found, shown, select), headers=headers)
+        page = await self._hub.assistants.search(owner_of(request), query)
+        count = min(page.count, body.limit)
+        headers = pagination(body.offset, count, more=page.count > count)
+        return await list_response(b"[]", _encode_assistants(page, count, select), headers=headers)
 
     async def count(self, request: AnyRequest) -> Response[Any]:
         query = self._query(request, await read_optional_body(request, w.AssistantCount))
         return answer(await self._hub.assistants.count(owner_of(request), query))
 
     def _query(
-        self, request: AnyRequest, asked: w.AssistantCount, order: AssistantOrder = "created_at", **page: Any
+        self, request: AnyRequest, filter_: w.AssistantCount, order: AssistantOrder = "created_at", **page: Any
     ) -> AssistantQuery:
         infos = self._visible_agents(request)
         agents = None if len(infos) == len(self._hub.agents()) else frozenset(info.name for info in infos)
-        if asked.graph_id is not None:
-            agents = (agents or frozenset({asked.graph_id})) & {asked.graph_id}
-        # In the order of the configuration, where nothing else orders them: the last one is the oldest.
-        given = tuple(
-            _system_assistant(info).replace(created_at=-at if order == "created_at" else 0)
-            for at, info in enumerate(infos)
+        if filter_.graph_id is not None:
+            agents = (agents or frozenset({filter_.graph_id})) & {filter_.graph_id}
+        # Without another order, system assistants are in the order of the configuration: the last one is the oldest.
+        system_assistants = tuple(
+            _system_assistant(info).replace(created_at=-position if order == "created_at" else 0)
+            for position, info in enumerate(infos)
         )
         return AssistantQuery(
-            agents=agents, name=asked.name, metadata=asked.metadata or {}, given=given, order=order, **page
+            agents=agents,
+            name=filter_.name,
+            metadata=filter_.metadata or {},
+            given=system_assistants,
+            order=order,
+            **page,
         )
 
     async def get(self, request: AnyRequest) -> Response[Any]:
@@ -252,31 +260,31 @@ class Agents(Handlers):
 
     async def versions(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, w.Page)
-        known = await self._path_assistant(request)
-        numbers = await self._hub.assistants.versions(owner_of(request), known.assistant_id)
-        versions = _each_version(self._hub, owner_of(request), known, numbers)
+        assistant = await self._path_assistant(request)
+        numbers = await self._hub.assistants.versions(owner_of(request), assistant.assistant_id)
+        versions = _each_version(self._hub, owner_of(request), assistant, numbers)
         return await list_response(b"[]", _encode_versions(versions, body))
 
     async def graph(self, request: AnyRequest) -> Response[Any]:
-        """An agent that is no graph is one node."""
+        """Return the graph of an agent. An agent that is not a graph is shown as one node."""
         depth, info = _depth(request.query_params.get("xray") or "false"), await self._path_agent(request)
         agent = self._hub.introspectable_agent(info.name)
-        if agent is not None and (shown := await agent.draw(depth)) is not None:
-            return answer(shown)
+        if agent is not None and (graph := await agent.draw(depth)) is not None:
+            return answer(graph)
         path = ("__start__", info.name, "__end__")
-        drawn: JsonObject = {
+        single_node_graph: JsonObject = {
             "nodes": [{"id": name, "type": "runnable", "data": {"name": name}} for name in path],
             "edges": [{"source": source, "target": target} for source, target in pairwise(path)],
         }
-        return answer(drawn)
+        return answer(single_node_graph)
 
     async def schemas(self, request: AnyRequest) -> Response[Any]:
         info = await self._path_agent(request)
-        known = encode_schemas(info)
-        schemas = {name: known.get(name) for name in _SCHEMAS}
-        # `config_schema` is what agents here have; `context_schema` took its place in langgraph 0.6.
-        told = {"graph_id": info.name, **schemas, "context_schema": None}
-        return answer(told, headers=confirm(active=is_asked(request)))
+        own_schemas = encode_schemas(info)
+        schemas = {name: own_schemas.get(name) for name in _SCHEMAS}
+        # Agents of the gateway have a `config_schema`, which `context_schema` replaced in langgraph 0.6.
+        body = {"graph_id": info.name, **schemas, "context_schema": None}
+        return answer(body, headers=confirm(active=is_asked(request)))
 
     async def subgraphs(self, request: AnyRequest) -> Response[Any]:
         agent = self._hub.introspectable_agent((await self._path_agent(request)).name)
@@ -284,19 +292,20 @@ class Agents(Handlers):
             return answer({})
         return answer(await agent.subgraphs(request.path_params.get("namespace"), flag(request, "recurse")) or {})
 
-    # Both
+    # Both dialects
 
     def _visible_agents(self, request: AnyRequest) -> Sequence[AgentInfo]:
+        """Return the agents that the request can see: only one, if its base URL is that of one agent."""
         who, infos = caller(request), self._hub.agents()
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
             return [info for info in infos if info.name == who.agent]
         return infos
 
     def _find(self, request: AnyRequest, text: str) -> AgentInfo | None:
-        """By name, or by the UUID that follows from it. An agent that is broken is shown, too."""
-        same = (text, text.lower() if is_uuid(text) else text)
+        """Return an agent by its name or by the UUID derived from it, or None. Agents that are broken are included."""
+        names = (text, text.lower() if is_uuid(text) else text)
         infos = self._visible_agents(request)
-        return next((info for info in infos if info.name in same or assistant_id(info.name) in same), None)
+        return next((info for info in infos if info.name in names or assistant_id(info.name) in names), None)
 
     def _system_agent(self, assistant_id_: str) -> AgentInfo | None:
         return next((info for info in self._hub.agents() if assistant_id(info.name) == assistant_id_), None)
@@ -305,53 +314,55 @@ class Agents(Handlers):
         return await self._assistant(request, uuid(request.path_params["assistant_id"], "assistant"))
 
     async def _assistant(self, request: AnyRequest, assistant_id_: str) -> Assistant:
-        """By its UUID. Raises not_found."""
-        found = await self._hub.assistants.get(owner_of(request), assistant_id_)
-        if found is None and (system := self._find(request, assistant_id_)) is not None:
+        """Return an assistant by its UUID. Raises not_found."""
+        assistant = await self._hub.assistants.get(owner_of(request), assistant_id_)
+        if assistant is None and (system := self._find(request, assistant_id_)) is not None:
             return _system_assistant(system)
-        if found is None or found.agent not in [info.name for info in self._shown_agents(request, found)]:
+        if assistant is None or assistant.agent not in [info.name for info in self._shown_agents(request, assistant)]:
             raise FaultError(FaultCode.NOT_FOUND, f"Assistant with ID {assistant_id_} not found")
-        return found
+        return assistant
 
-    def _shown_agents(self, request: AnyRequest, found: Assistant) -> Sequence[AgentInfo]:
-        """Those that can be seen here, and the one that is gone from the configuration where all can."""
+    def _shown_agents(self, request: AnyRequest, assistant: Assistant) -> Sequence[AgentInfo]:
+        """Return the agents that the request can see. If it can see all agents, the assistant's agent is included even
+        after its removal from the configuration."""
         infos = self._visible_agents(request)
-        return [*infos, AgentInfo(name=found.agent)] if len(infos) == len(self._hub.agents()) else infos
+        return [*infos, AgentInfo(name=assistant.agent)] if len(infos) == len(self._hub.agents()) else infos
 
     async def _path_agent(self, request: AnyRequest) -> AgentInfo:
-        """The graph that the path names, itself or by an assistant. Raises not_found, invalid."""
+        """Return the graph in the path, which names it directly or by an assistant. Raises not_found, invalid."""
         text = request.path_params["assistant_id"]
-        found = self._find(request, text)
-        if found is None and is_uuid(text):
-            found = self._find(request, (await self._assistant(request, uuid(text, "assistant"))).agent)
-        # langgraph-api 0.16.7: 404 for an unknown UUID, 422 for what is none.
-        if found is None and is_uuid(text):
+        agent = self._find(request, text)
+        if agent is None and is_uuid(text):
+            agent = self._find(request, (await self._assistant(request, uuid(text, "assistant"))).agent)
+        # langgraph-api 0.16.7: 404 for an unknown UUID, 422 for anything that is not a UUID.
+        if agent is None and is_uuid(text):
             raise FaultError(FaultCode.NOT_FOUND, f"Assistant with ID {text[:100]} not found")
-        if found is None:
+        if agent is None:
             names = ", ".join(info.name for info in self._visible_agents(request))
-            words = f"Invalid assistant: {text[:100]!r}. It is no UUID, and none of the registered graphs: {names}"
-            raise FaultError(FaultCode.INVALID, words)
-        return found
+            message = f"Invalid assistant: {text[:100]!r}. It is no UUID, and none of the registered graphs: {names}"
+            raise FaultError(FaultCode.INVALID, message)
+        return agent
 
 
-def _config_of(words: w.AssistantWords) -> JsonObject | None:
-    """Raises the 400 of LangGraph's server where `context` is given, too."""
-    if words.config is None:
+def _config_of(settings: w.AssistantWords) -> JsonObject | None:
+    """Return the configuration in a body, or None. Raises LangGraph's 400 if it has a configurable and the body also
+    has a `context`."""
+    if settings.config is None:
         return None
-    if words.config.configurable and words.context:
-        # langgraph-api 0.16.7: 400, in these words.
+    if settings.config.configurable and settings.context:
+        # langgraph-api 0.16.7: 400, with this text.
         raise bad_request("Cannot specify both configurable and context: use one of them.")
-    return words.config.model_dump(exclude_unset=True)
+    return settings.config.model_dump(exclude_unset=True)
 
 
-def _page(found: Sequence[JsonObject], asked: w.Page) -> Response[Any]:
-    end = asked.offset + asked.limit
-    page = found[asked.offset : end]
-    return answer(page, headers=pagination(asked.offset, len(page), more=len(found) > end))
+def _page(items: Sequence[JsonObject], search: w.Page) -> Response[Any]:
+    end = search.offset + search.limit
+    page = items[search.offset : end]
+    return answer(page, headers=pagination(search.offset, len(page), more=len(items) > end))
 
 
 def _depth(text: str) -> int | bool:
-    """Of the parameter `xray`. Raises invalid."""
+    """Return the value of the parameter `xray`. Raises invalid."""
     if text in _FLAGS:
         return _FLAGS[text]
     if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
@@ -364,70 +375,75 @@ def _is_name_match(name: str, part: str | None) -> bool:
 
 
 def _system_assistant(info: AgentInfo) -> Assistant:
-    """The assistant that every agent has. Nothing records when an agent was configured, so its times are 0."""
+    """Return the assistant that every agent has. Its times are 0, because the gateway does not record when an agent was
+    configured."""
     return Assistant(
         assistant_id=assistant_id(info.name),
         agent=info.name,
         name=info.name,
         description=info.description or None,
-        # langgraph-api 0.16.7 marks the assistants of its graphs so.
+        # langgraph-api 0.16.7 marks the assistants of its graphs the same way.
         metadata={**encode_agent(info).get("metadata", {}), "created_by": "system"},
         created_at=0,
         updated_at=0,
     )
 
 
-def _encode_assistant(made: Assistant) -> JsonObject:
-    """langgraph-api 0.16.7 shows what is configurable as the context, and the context as what is configurable."""
-    context = made.context or as_object(made.config.get("configurable"))
+def _encode_assistant(assistant: Assistant) -> JsonObject:
+    """Return an assistant. Like langgraph-api 0.16.7, show the configurable as the context, and the context as the
+    configurable."""
+    context = assistant.context or as_object(assistant.config.get("configurable"))
     return {
-        "assistant_id": made.assistant_id,
-        "graph_id": made.agent,
-        "config": {**made.config, "configurable": context} if context else made.config,
+        "assistant_id": assistant.assistant_id,
+        "graph_id": assistant.agent,
+        "config": {**assistant.config, "configurable": context} if context else assistant.config,
         "context": context,
-        "created_at": format_time(max(0, made.created_at)),
-        "updated_at": format_time(made.updated_at),
-        "metadata": made.metadata,
-        "version": made.version,
-        "name": made.name,
-        "description": made.description,
+        "created_at": format_time(max(0, assistant.created_at)),
+        "updated_at": format_time(assistant.updated_at),
+        "metadata": assistant.metadata,
+        "version": assistant.version,
+        "name": assistant.name,
+        "description": assistant.description,
     }
 
 
 async def _encode_assistants(
-    found: Listed[Assistant], limit: int, select: Sequence[str] | None
+    page: Listed[Assistant], limit: int, select: Sequence[str] | None
 ) -> AsyncGenerator[bytes | LargeJson]:
-    async with aclosing(aiter(found)) as assistants:
-        async for made in assistants:
+    async with aclosing(aiter(page)) as assistants:
+        async for assistant in assistants:
             if not limit:
                 return
             limit -= 1
-            yield encode(select_members(_encode_assistant(made), select))
+            yield encode(select_members(_encode_assistant(assistant), select))
 
 
-async def _each_version(hub: Hub, owner: str, known: Assistant, numbers: Sequence[int]) -> AsyncGenerator[Assistant]:
-    """Newest first; the only one of an assistant that nobody has changed is the one that is known."""
+async def _each_version(
+    hub: Hub, owner: str, assistant: Assistant, numbers: Sequence[int]
+) -> AsyncGenerator[Assistant]:
+    """Yield the versions of an assistant, newest first. An assistant that was never changed has only its current
+    version."""
     if not numbers:
-        yield known
+        yield assistant
     for number in numbers:
-        found = await hub.assistants.version(owner, known.assistant_id, number)
-        if found is not None:
-            yield found
+        version = await hub.assistants.version(owner, assistant.assistant_id, number)
+        if version is not None:
+            yield version
 
 
-async def _encode_versions(versions: AsyncGenerator[Assistant], asked: w.Page) -> AsyncGenerator[bytes | LargeJson]:
-    skip, left = asked.offset, asked.limit
+async def _encode_versions(versions: AsyncGenerator[Assistant], search: w.Page) -> AsyncGenerator[bytes | LargeJson]:
+    skip, remaining = search.offset, search.limit
     async with aclosing(versions):
-        async for made in versions:
-            if not has_members(made.metadata, asked.metadata or {}):
+        async for version in versions:
+            if not has_members(version.metadata, search.metadata or {}):
                 continue
             if skip:
                 skip -= 1
                 continue
-            # A version has no time of change: changing an assistant makes another one.
-            body = {**_encode_assistant(made), "created_at": format_time(made.updated_at)}
+            # A version has no time of change, because changing an assistant creates another version.
+            body = {**_encode_assistant(version), "created_at": format_time(version.updated_at)}
             del body["updated_at"]
             yield encode(body)
-            left -= 1
-            if not left:
+            remaining -= 1
+            if not remaining:
                 return

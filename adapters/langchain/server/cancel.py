@@ -1,4 +1,4 @@
-"""Cancel runs (interrupt, rollback), and delete them."""
+"""Routes that cancel runs (interrupt, rollback) and delete them."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -41,28 +41,28 @@ class Cancels(Handlers):
         self._hub = hub
 
     async def cancel(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found."""
+        """Cancel the run in the path. Raises invalid, not_found."""
         owner = owner_of(request)
-        platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
-        waits, rollback = flag(request, "wait"), _rollback(request, strict=not platform)
+        is_platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
+        is_waiting, rollback = flag(request, "wait"), _rollback(request, strict=not is_platform)
         try:
             run = await find_path_run(self._hub, request)
         except FaultError as error:
             raise not_found(error, _NONE_FOUND) from error
-        cancelled = await self._cancel(owner, run.run_id, rollback=rollback)
-        if not platform:
-            if waits:
-                await self._end(owner, cancelled)
-            # OpenAPI 0.1.6, /runs/{run_id}/cancel: 204, whether or not it waits.
+        cancelled_run = await self._cancel(owner, run.run_id, rollback=rollback)
+        if not is_platform:
+            if is_waiting:
+                await self._end(owner, cancelled_run)
+            # OpenAPI 0.1.6, /runs/{run_id}/cancel: 204, with or without waiting.
             return empty_answer(204, ids(run))
-        if not waits:
+        if not is_waiting:
             # langgraph-api 0.16.7: 202, and no body.
             return empty_answer(202, ids(run))
-        pieces = keep_alive(lambda: self._end(owner, cancelled))
+        pieces = keep_alive(lambda: self._end(owner, cancelled_run))
         return Pieces(pieces, ids(run) | run_paths(run.thread_id, run.run_id, "join"))
 
     async def _end(self, owner: str, run: Run) -> JsonObject:
-        """What a run that is being cancelled leaves behind, when it has ended."""
+        """Wait for the end of a run that is being cancelled, and return the resulting values."""
         if run.removed:
             return {}
         after = run.first_seq - 1
@@ -71,6 +71,8 @@ class Cancels(Handlers):
         )
 
     async def _cancel(self, owner: str, run_id: str, *, rollback: bool) -> Run:
+        """Request the cancellation of a run. Raises not_found with the protocol's text if the run does not exist or has
+        ended."""
         try:
             return await self._hub.cancel_run(owner, run_id, rollback=rollback)
         except FaultError as error:
@@ -79,7 +81,8 @@ class Cancels(Handlers):
             raise
 
     async def cancel_many(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found."""
+        """Cancel all runs with a status, or some runs of a thread. Raises invalid, and not_found if none was
+        cancelled."""
         owner = owner_of(request)
         body = await read_body(request, RunsCancel)
         rollback = _rollback(request, strict=False)
@@ -88,7 +91,7 @@ class Cancels(Handlers):
         elif body.status is None and body.thread_id is not None and body.run_ids:
             run_ids = await self._find_runs(owner, body.thread_id, body.run_ids)
         else:
-            # langgraph-api 0.16.7 takes the one or the other.
+            # langgraph-api 0.16.7 accepts only one of the two forms.
             raise FaultError(FaultCode.INVALID, "Give either status, or thread_id and run_ids.")
         cancelled = 0
         for run_id in run_ids:
@@ -104,30 +107,32 @@ class Cancels(Handlers):
         return empty_answer(204)
 
     async def _find_runs(self, owner: str, thread_id: str, run_ids: Sequence[str]) -> Sequence[str]:
-        """Those that are there, on that thread."""
+        """Return the ids of the runs that exist on the thread. Raises invalid."""
         thread_id = uuid(thread_id, "thread")
-        there: list[str] = []
-        for run_id in dict.fromkeys(uuid(each, "run") for each in run_ids):
+        existing_ids: list[str] = []
+        for run_id in dict.fromkeys(uuid(id_, "run") for id_ in run_ids):
             try:
-                there.append((await find_run(self._hub, owner, run_id, thread_id)).run_id)
+                existing_ids.append((await find_run(self._hub, owner, run_id, thread_id)).run_id)
             except FaultError as error:
                 if error.fault.code is not FaultCode.NOT_FOUND:
                     raise
-        return there
+        return existing_ids
 
     async def _active(self, owner: str, status: str) -> Sequence[str]:
+        """Return the ids of the owner's runs that are pending, running, or both."""
         every = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
         where = RunFilter(status=every if status == "all" else frozenset({RunStatus(status)}))
-        found: dict[str, None] = {}
-        while (page := await self._hub.reads.runs(owner, where, limit=MAX_PAGE, offset=len(found))).count:
-            known = len(found)
-            found |= {run.run_id: None async for run in page}
-            if len(found) == known:  # runs ended meanwhile, and all of the page had been seen before
+        active_ids: dict[str, None] = {}
+        while (page := await self._hub.reads.runs(owner, where, limit=MAX_PAGE, offset=len(active_ids))).count:
+            count = len(active_ids)
+            active_ids |= {run.run_id: None async for run in page}
+            if len(active_ids) == count:  # runs ended in the meantime, and the whole page was seen before
                 break
-        return list(found)
+        return list(active_ids)
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """A run that has ended goes; LangGraph Platform deletes one that is at work, too. Raises conflict."""
+        """Delete a run. In LangGraph's dialect an active run is cancelled first. Raises not_found, invalid, and
+        conflict for an active run in the Agent Protocol."""
         owner = owner_of(request)
         run = await find_path_run(self._hub, request)
         if run.has_ended:
@@ -139,16 +144,17 @@ class Cancels(Handlers):
         try:
             await self._end(owner, await self._hub.cancel_run(owner, run.run_id, rollback=True))
         except FaultError as error:
-            if error.fault.code is not FaultCode.TASK_ENDED:  # it has, just now
+            if error.fault.code is not FaultCode.TASK_ENDED:  # it ended just now
                 raise not_found(error, "Run not found") from error
         run = await self._hub.reads.run(owner, run.run_id)
-        if not run.removed:  # somebody else was cancelling it already, or it was quicker
+        if not run.removed:  # another request was already cancelling it, or it ended first
             await self._remove(owner, run)
         return empty_answer(204)
 
     async def _remove(self, owner: str, run: Run) -> None:
+        """Remove a run that has ended, and cancel its task if that waits for an answer."""
         task = await self._hub.reads.task(owner, run.task_id)
-        if run.status is RunStatus.PAUSED and task.is_waiting:  # its question goes with it
+        if run.status is RunStatus.PAUSED and task.is_waiting:  # its question is removed with it
             try:
                 await self._hub.cancel(owner, task.task_id)
             except FaultError as error:
@@ -161,7 +167,8 @@ class Cancels(Handlers):
 
 
 def _rollback(request: AnyRequest, *, strict: bool) -> bool:
-    """LangGraph Platform takes any action that it does not know for an interrupt."""
+    """Return True if the request asks for a rollback. LangGraph Platform treats any unknown action as an interrupt;
+    with `strict` it is invalid. Raises invalid."""
     action = request.query_params.get("action", "interrupt")
     if strict and action not in ("interrupt", "rollback"):
         raise FaultError(FaultCode.INVALID, "action: must be interrupt or rollback")

@@ -1,7 +1,7 @@
-"""Creating runs: the body of a request → what the hub is asked for: a new input, or the answers that a paused task goes
-on with.
+"""Creation of runs. Converts the body of a request to what the hub needs: a new input, or the answers that resume a
+paused task.
 
-`prepare` finds everything that is wrong with a request and changes nothing; `PreparedRun.start` commits it.
+`prepare` detects every error in a request and changes nothing; `PreparedRun.start` commits the run.
 """
 
 import re
@@ -53,13 +53,13 @@ from babelgate.canonical.thread import Loss, next_run_id
 from babelgate.canonical.value import Json, JsonObject
 
 WEBHOOK: Final = "langgraph"
-"""The dialect of the bodies that are posted when a run ends."""
+"""Dialect of the bodies that are posted when a run ends."""
 
-_ID: Final = re.compile(r"[0-9a-f]{32}")
-"""How a graph names a question (langgraph 1.2, pregel/_utils.py, is_xxh3_128_hexdigest)."""
-_NAMES: Final = 100
-"""As many questions an answer may name."""
-_NOT_KEPT: Final = frozenset(
+_GRAPH_ID: Final = re.compile(r"[0-9a-f]{32}")
+"""Form of a graph's ids of questions (langgraph 1.2, pregel/_utils.py, is_xxh3_128_hexdigest)."""
+_MAX_NAMES: Final = 100
+"""Maximum number of questions that an answer by ids can name."""
+_NOT_IN_KWARGS: Final = frozenset(
     {
         "assistant_id",
         "agent_id",
@@ -78,13 +78,13 @@ _NOT_KEPT: Final = frozenset(
 
 
 def bad_request(message: str) -> FaultError:
-    """One of the few malformed requests that are answered 400 and not 422."""
+    """Return the fault for a malformed request that has status 400; most have 422."""
     return FaultError(FaultCode.INVALID, message, reason=BAD_REQUEST)
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A run that was committed, and how its caller wants to be told of it."""
+    """A run that was committed, and how its caller wants to follow it."""
 
     receipt: Receipt
     launch: "PreparedRun"
@@ -96,6 +96,8 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRun:
+    """A valid request for a run that is not committed yet."""
+
     hub: Hub
     owner: str
     dialect: Dialect
@@ -103,14 +105,15 @@ class PreparedRun:
     modes: tuple[str, ...]
     subgraphs: bool
     cancels: bool
-    """The run ends when its caller leaves."""
+    """True if the run is cancelled when its caller disconnects."""
     losses: tuple[Loss, ...]
     extended: bool
-    """The request says something by the Babelgate extension, which activates it."""
+    """True if the request uses the Babelgate extension, which activates it."""
     ask: Submission | tuple[Answers, ...]
+    """The new input, or the answers to resume with."""
 
     async def start(self) -> Started:
-        """Commit. Raises conflict, not_found, not_awaiting, queue_full."""
+        """Commit the run. Raises conflict, not_found, not_awaiting, queue_full."""
         if isinstance(self.ask, tuple):
             receipts = [await self._answer(answers) for answers in self.ask]
             return Started(receipts[-1], self)
@@ -130,45 +133,47 @@ class PreparedRun:
 
 
 async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: str | None = None) -> PreparedRun:
-    """Raises invalid, unsupported, not_found, conflict."""
+    """Return the run that a request asks for. Raises invalid, unsupported, not_found, conflict."""
     return await prepare_for(hub, caller(connection), dialect_of(connection), body, thread_id)
 
 
 async def prepare_for(
     hub: Hub, who: Caller, base: Dialect, body: RunCreate, thread_id: str | None = None, run_id: str | None = None
 ) -> PreparedRun:
-    """`base` = the dialect of the path; `run_id` = that of the run, where somebody has chosen one. Raises invalid,
-    unsupported, not_found, conflict."""
+    """Return the run that a body asks for. `base` is the dialect of the path; `run_id` is the id of the new run, if it
+    is chosen already. Raises invalid, unsupported, not_found, conflict."""
     extended = URI in (body.metadata or {})
-    body, told = _read_extension(body)
+    body, extension = _read_extension(body)
     dialect: Dialect = "agent-protocol"
-    # At the root both are spoken: LangGraph names an `assistant_id` and the Agent Protocol an `agent_id`, or none.
+    # The root serves both dialects: LangGraph sends an `assistant_id`, the Agent Protocol an `agent_id` or neither.
     if body.assistant_id is not None and base == "langgraph":
         dialect = "langgraph"
     if thread_id is None and body.thread_id is not None:
         thread_id = uuid(body.thread_id, "thread")
-    named = body.assistant_id if body.assistant_id is not None else body.agent_id
-    agent, own = await find_assistant(hub, who.owner, who.need_agent() if named is None else named, dialect)
+    agent_name = body.assistant_id if body.assistant_id is not None else body.agent_id
+    agent, assistant = await find_assistant(
+        hub, who.owner, who.need_agent() if agent_name is None else agent_name, dialect
+    )
     configurable = body.config.configurable if body.config is not None else None
-    # langgraph-api 0.16.7: 400, in these words.
+    # langgraph-api 0.16.7: 400, with this text.
     if configurable and body.context:
         raise bad_request("Cannot specify both configurable and context: use one of them.")
-    if own is not None:
-        body = _apply_assistant(body, own)
+    if assistant is not None:
+        body = _apply_assistant(body, assistant)
     modes = parse_modes(_modes(body.stream_mode), dialect)
     command = {name: value for name, value in (body.command or {}).items() if value is not None or name == "resume"}
-    assistant_id = state.assistant_id(agent.name) if own is None else own.assistant_id
+    assistant_id = state.assistant_id(agent.name) if assistant is None else assistant.assistant_id
     checkpoint = checkpoint_of(body.checkpoint, body.checkpoint_id, _checkpoint(configurable))
-    common = _Common(hub, who, dialect, agent, body, thread_id, named, assistant_id, run_id, told)
-    if told.answered or told.declined:
+    common = _Common(hub, who, dialect, agent, body, thread_id, agent_name, assistant_id, run_id, extension)
+    if extension.answered or extension.declined:
         ask = await _extension_answers(common)
     elif "resume" in command:
         ask = await _resume(common, command, checkpoint)
     elif command and not agent.stateful:
         raise _needs_state(command)
-    # langgraph-api 0.16.7: after interrupt_before a run without an input goes on. aegra 0.11.0 answers 422.
-    elif checkpoint is None and _is_without_input(body) and (stopped := await _breakpoints(common)):
-        ask = await _resume_answers(common, {"resume": dict.fromkeys(stopped)})
+    # langgraph-api 0.16.7: after interrupt_before, a run without an input resumes. aegra 0.11.0 responds with 422.
+    elif checkpoint is None and _is_without_input(body) and (breakpoints := await _breakpoints(common)):
+        ask = await _resume_answers(common, {"resume": dict.fromkeys(breakpoints)})
     else:
         ask = await _submission(common, checkpoint)
     return PreparedRun(
@@ -178,7 +183,7 @@ async def prepare_for(
         agent=agent,
         modes=modes,
         subgraphs=bool(body.stream_subgraphs),
-        cancels=(body.on_disconnect or _ON_DISCONNECT[dialect]) == "cancel",
+        cancels=(body.on_disconnect or _DEFAULT_ON_DISCONNECT[dialect]) == "cancel",
         losses=tuple(_losses(body, agent, resumed="resume" in command)),
         extended=extended,
         ask=ask,
@@ -186,21 +191,22 @@ async def prepare_for(
 
 
 def _read_extension(body: RunCreate) -> tuple[RunCreate, Request]:
-    """The request without what it says by the extension, and that."""
+    """Return the request without its part for the extension, and that part."""
     metadata = dict(body.metadata or {})
-    told = decode_request(metadata.pop(URI, None))
-    return body.model_copy(update={"metadata": metadata}) if body.metadata and URI in body.metadata else body, told
+    extension = decode_request(metadata.pop(URI, None))
+    return body.model_copy(update={"metadata": metadata}) if body.metadata and URI in body.metadata else body, extension
 
 
-def _apply_assistant(body: RunCreate, own: Assistant) -> RunCreate:
-    """With what the assistant says where the caller says nothing else, as langgraph-api 0.16.7 puts it together."""
-    given = {} if body.config is None else body.config.model_dump(exclude_unset=True)
-    config: JsonObject = {**own.config, **given}
-    metadata = {**own.metadata, **as_object(given.get("metadata")), **(body.metadata or {})}
-    configurable, context = as_object(given.get("configurable")), body.context or {}
-    settings = {**as_object(own.config.get("configurable")), **own.context, **configurable, **context}
-    # Each may be read under the other's name; said is only one of them.
-    as_context = bool(context) or (bool(own.context) and not configurable)
+def _apply_assistant(body: RunCreate, assistant: Assistant) -> RunCreate:
+    """Return the request, completed with the settings of its assistant. Settings in the request take precedence, as in
+    langgraph-api 0.16.7."""
+    body_config = {} if body.config is None else body.config.model_dump(exclude_unset=True)
+    config: JsonObject = {**assistant.config, **body_config}
+    metadata = {**assistant.metadata, **as_object(body_config.get("metadata")), **(body.metadata or {})}
+    configurable, context = as_object(body_config.get("configurable")), body.context or {}
+    settings = {**as_object(assistant.config.get("configurable")), **assistant.context, **configurable, **context}
+    # Graphs may read the settings under either name, but the request has only one of them.
+    as_context = bool(context) or (bool(assistant.context) and not configurable)
     config.pop("configurable", None)
     if settings and not as_context:
         config["configurable"] = settings
@@ -211,14 +217,14 @@ def _apply_assistant(body: RunCreate, own: Assistant) -> RunCreate:
 
 
 # The README's layout: cancel. langgraph-api 0.16.7: continue.
-_ON_DISCONNECT: Final[Mapping[Dialect, str]] = {"langgraph": "continue", "agent-protocol": "cancel"}
+_DEFAULT_ON_DISCONNECT: Final[Mapping[Dialect, str]] = {"langgraph": "continue", "agent-protocol": "cancel"}
 # The README's layout: reject. langgraph-api 0.16.7: enqueue.
-_MULTITASK: Final[Mapping[Dialect, Any]] = {"langgraph": "enqueue", "agent-protocol": "reject"}
+_DEFAULT_STRATEGY: Final[Mapping[Dialect, Any]] = {"langgraph": "enqueue", "agent-protocol": "reject"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """What inputs and answers are made from."""
+    """Parts of a request that inputs and answers have in common."""
 
     hub: Hub
     who: Caller
@@ -227,16 +233,17 @@ class _Common:
     body: RunCreate
     thread_id: str | None
     assistant: str | None
-    """As the caller named it."""
+    """The agent's name or the assistant's id, as the caller sent it."""
     assistant_id: str
     run_id: str | None
-    told: Request
-    """By the extension."""
+    extension: Request
+    """The request's part for the extension."""
 
     @property
     def metadata(self) -> JsonObject:
-        """The run's: what is said by the extension is as its caller said it, without what its client has added."""
-        return (self.body.metadata or {}) if self.told.metadata is None else self.told.metadata
+        """Metadata of the run. With the extension they are the original caller's, without the members that its client
+        added."""
+        return (self.body.metadata or {}) if self.extension.metadata is None else self.extension.metadata
 
     @property
     def owner(self) -> str:
@@ -244,45 +251,50 @@ class _Common:
 
     @property
     def config(self) -> JsonObject:
+        """Configuration of the run. Graphs get the options of the request in addition."""
         body = self.body
         config = body.config.model_dump(exclude_unset=True) if body.config is not None else {}
         if body.context:
             config["context"] = body.context
-        if self.told.tools is not None:
-            config["tools"] = list(self.told.tools)
+        if self.extension.tools is not None:
+            config["tools"] = list(self.extension.tools)
         if not self.agent.stateful:
             return config
-        # What a graph is told beside its configuration.
+        # Options for graphs that are not part of their configuration.
         command = {name: value for name, value in (body.command or {}).items() if name in ("update", "goto")}
         config.pop("command", None)
-        told = {
+        options = {
             "durability": body.durable,
             "interrupt_before": body.interrupt_before,
             "interrupt_after": body.interrupt_after,
             "command": command,
         }
-        return config | {name: value for name, value in told.items() if value not in (None, {}, [])}
+        return config | {name: value for name, value in options.items() if value not in (None, {}, [])}
 
     def extra(self, *, ephemeral: bool = False, messages: Sequence[Message] = ()) -> JsonObject:
-        """The request as it was said, for the run's `kwargs`. Bytes of files are kept once, and not here."""
+        """Return the request as the caller sent it, for the run's `kwargs`. Bytes of files are left out, because they
+        are stored elsewhere."""
         body = self.body
-        kept = {name: value for name, value in body.model_dump(exclude_unset=True).items() if name not in _NOT_KEPT}
+        kwargs = {
+            name: value for name, value in body.model_dump(exclude_unset=True).items() if name not in _NOT_IN_KWARGS
+        }
         if any(isinstance(part, FilePart) and part.inline for message in messages for part in message.parts):
-            kept.pop("input", None)
-            kept.pop("messages", None)
+            kwargs.pop("input", None)
+            kwargs.pop("messages", None)
         if body.stream_subgraphs is not None:
-            kept["subgraphs"] = body.stream_subgraphs
+            kwargs["subgraphs"] = body.stream_subgraphs
         if body.stream_resumable is not None:
-            kept["resumable"] = body.stream_resumable
+            kwargs["resumable"] = body.stream_resumable
         if self.dialect == "langgraph":
-            # langgraph-api 0.16.7 has it among `kwargs`.
-            kept["temporary"] = ephemeral
-        own: JsonObject = {"kwargs": kept, "dialect": self.dialect}
-        if self.told.metadata is not None and body.metadata:
-            own["metadata"] = body.metadata
-        return {"langgraph": own}
+            # langgraph-api 0.16.7 has this member in `kwargs`.
+            kwargs["temporary"] = ephemeral
+        request_extra: JsonObject = {"kwargs": kwargs, "dialect": self.dialect}
+        if self.extension.metadata is not None and body.metadata:
+            request_extra["metadata"] = body.metadata
+        return {"langgraph": request_extra}
 
     def webhook(self, run_id: str) -> Webhook | None:
+        """Return the webhook of the request for a run, or None."""
         url = self.body.webhook
         if url is None:
             return None
@@ -290,19 +302,21 @@ class _Common:
 
 
 def _is_without_input(body: RunCreate) -> bool:
+    """Return True if the request has no input and is not delayed."""
     return body.input is None and body.messages is None and not body.after_seconds
 
 
 async def _submission(common: _Common, checkpoint: str | None, resume: Json = None) -> Submission:
-    """`resume` = the answer to a question that the graph asks on its way, where no open one is answered."""
+    """Return the submission of a new input. `resume` is the answer to a question that the graph will ask during the
+    run, if no open question is answered."""
     body, thread_id = common.body, common.thread_id
-    given = state.decode_input(body.input)
-    messages = given.messages
+    decoded = state.decode_input(body.input)
+    messages = decoded.messages
     if body.messages is not None:
         messages = (*messages, *state.decode_messages(body.messages))
-    messages = with_uploads(common.told, given_messages(common.told) or messages)
+    messages = with_uploads(common.extension, given_messages(common.extension) or messages)
     messages = await resolve_own_files(common.hub, common.who, messages)
-    # langgraph-api 0.16.7 passes over the member of a run on a thread.
+    # langgraph-api 0.16.7 ignores this member for a run on a thread.
     if body.on_completion not in (None, "delete", "keep") and (thread_id is None or common.dialect == "agent-protocol"):
         raise FaultError(FaultCode.INVALID, "on_completion: must be delete or keep")
     if body.on_completion == "delete" and thread_id is not None and common.dialect == "agent-protocol":
@@ -312,16 +326,16 @@ async def _submission(common: _Common, checkpoint: str | None, resume: Json = No
         )
     if thread_id is None and checkpoint is not None:
         raise bad_request("You must provide a thread_id to start from a checkpoint.")
-    # langgraph-api 0.16.7: a graph goes on from its state, or from the checkpoint, and asks again.
-    goes_on = common.agent.stateful or checkpoint is not None
-    if thread_id is not None and not messages and given.data is None and not goes_on:
+    # langgraph-api 0.16.7: a graph continues from its state, or from the checkpoint, and asks again.
+    can_continue = common.agent.stateful or checkpoint is not None
+    if thread_id is not None and not messages and decoded.data is None and not can_continue:
         await _check_questions(common, thread_id)
     config = common.config
     if resume is not None:
         config["command"] = {**as_object(config.get("command")), "resume": resume}
-    # `on_completion` is `delete` unless the caller says otherwise, in either dialect.
+    # In both dialects, `on_completion` is `delete` by default.
     ephemeral = thread_id is None and body.on_completion != "keep"
-    # Chat front ends look for the threads of an assistant by these two names.
+    # Chat front ends find the threads of an assistant by these two names.
     marks = {"graph_id": common.agent.name, "assistant_id": common.assistant_id}
     run_id = common.run_id or (str(uuid4()) if body.webhook is not None else None)
     submission = Submission(
@@ -329,8 +343,8 @@ async def _submission(common: _Common, checkpoint: str | None, resume: Json = No
         protocol=common.dialect,
         input=RunInput(
             messages=messages,
-            uploaded=len(common.told.uploads),
-            data=given.data,
+            uploaded=len(common.extension.uploads),
+            data=decoded.data,
             checkpoint=checkpoint,
             config=config,
             metadata=common.metadata,
@@ -342,31 +356,34 @@ async def _submission(common: _Common, checkpoint: str | None, resume: Json = No
         run_id=run_id,
         thread_metadata=marks if common.dialect == "langgraph" and not ephemeral else {},
         ephemeral=ephemeral,
-        strategy=body.multitask_strategy or _MULTITASK[common.dialect],
+        strategy=body.multitask_strategy or _DEFAULT_STRATEGY[common.dialect],
         supersede=True,
         start_in=round(body.after_seconds * 1_000_000) if body.after_seconds else None,
-        # langgraph-api 0.16.7 refuses an unknown thread (404) unless it is told to create it.
+        # langgraph-api 0.16.7 refuses an unknown thread (404), unless the request asks to create it.
         if_missing="recreate" if thread_id is None or body.if_not_exists == "create" else "reject",
         webhook=None if run_id is None or body.webhook is None else common.webhook(run_id),
     )
-    return common.told.start.apply(submission)
+    return common.extension.start.apply(submission)
 
 
 async def _breakpoints(common: _Common) -> Sequence[str]:
-    """Where a graph stopped by itself on this thread: it goes on by a run without input."""
+    """Return the ids of the breakpoints at which a graph has stopped on this thread, or none if it asks anything else.
+    A run without an input resumes it."""
     if common.thread_id is None or not common.agent.stateful:
         return ()
-    asked = [question.interrupt_id for question in await open_questions(common.hub, common.owner, common.thread_id)]
-    return asked if all(each.startswith(BREAKPOINT) for each in asked) else ()
+    interrupt_ids = [
+        question.interrupt_id for question in await open_questions(common.hub, common.owner, common.thread_id)
+    ]
+    return interrupt_ids if all(id_.startswith(BREAKPOINT) for id_ in interrupt_ids) else ()
 
 
 async def _check_questions(common: _Common, thread_id: str) -> None:
-    """What the hub would not notice: an input of nothing where an answer is due."""
-    if asked := await open_questions(common.hub, common.owner, thread_id):
+    """Refuse an empty input on a thread that waits for an answer, which the hub does not check. Raises invalid."""
+    if pending := await open_questions(common.hub, common.owner, thread_id):
         raise FaultError(
             FaultCode.INVALID,
-            f"The thread waits for an answer, and neither an input nor command.resume is given. {_format_ids(asked)}",
-            interrupts=[question.interrupt_id for question in asked],
+            f"The thread waits for an answer, and neither an input nor command.resume is given. {_format_ids(pending)}",
+            interrupts=[question.interrupt_id for question in pending],
         )
 
 
@@ -374,10 +391,10 @@ async def _check_questions(common: _Common, thread_id: str) -> None:
 
 
 async def _resume(common: _Common, command: JsonObject, checkpoint: str | None) -> Submission | tuple[Answers, ...]:
-    """The answers to open questions; or a run of a graph, with the answer to what it asks on its way.
+    """Return the answers to open questions, or a run of a graph with the answer to a question that it will ask.
 
-    The latter is a run from a checkpoint that is not the newest, and one after a change of the state, which has closed
-    the questions (langgraph-api 0.16.7). `useStream` names the newest checkpoint with each answer.
+    The latter is a run from an older checkpoint, or a run after a change of the state, which has closed the questions
+    (langgraph-api 0.16.7). `useStream` sends the newest checkpoint with each answer.
     """
     hub, owner, thread_id = common.hub, common.owner, common.thread_id
     if thread_id is None or not common.agent.stateful:
@@ -396,7 +413,8 @@ async def _resume(common: _Common, command: JsonObject, checkpoint: str | None) 
 
 
 async def _resume_state(common: _Common, command: JsonObject, checkpoint: str | None) -> Submission:
-    common.told.start.check_absent()
+    """Return the submission of a run of a graph with the answer to a question that it will ask."""
+    common.extension.start.check_absent()
     if common.body.after_seconds:
         raise _cannot_resume_later()
     value: Json = command["resume"]
@@ -412,108 +430,114 @@ def _cannot_resume_later() -> FaultError:
 
 
 async def _resume_answers(common: _Common, command: JsonObject, checkpoint: str | None = None) -> tuple[Answers, ...]:
+    """Return the answers to open questions, by task. Raises invalid, unsupported, not_found, conflict."""
     body, thread_id = common.body, common.thread_id
     value: Json = command["resume"]
-    common.told.start.check_absent()
+    common.extension.start.check_absent()
     if thread_id is None:
-        # langgraph-api 0.16.7: 400, and not 422.
+        # langgraph-api 0.16.7: 400, not 422.
         raise bad_request("You must provide a thread_id when resuming.")
-    rest = {name: given for name, given in command.items() if name != "resume" and given not in ([], {})}
+    rest = {name: member for name, member in command.items() if name != "resume" and member not in ([], {})}
     if rest and not common.agent.stateful:
         raise _needs_state(rest)
     if body.after_seconds or checkpoint:
         raise _cannot_resume_later()
-    asked = await open_questions(common.hub, common.owner, thread_id)
-    if not asked:
+    questions = await open_questions(common.hub, common.owner, thread_id)
+    if not questions:
         try:
             await common.hub.reads.thread(common.owner, thread_id)
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
         raise FaultError(FaultCode.CONFLICT, "The thread has no open interrupt to resume.")
-    # aegra 0.11.0 drops the member, and runs both at once.
-    if (body.multitask_strategy or _MULTITASK[common.dialect]) == "reject":
+    # aegra 0.11.0 ignores the member, and runs both at once.
+    if (body.multitask_strategy or _DEFAULT_STRATEGY[common.dialect]) == "reject":
         view = await common.hub.reads.thread_view(common.owner, thread_id)
         if view.status == "busy":
             raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} is busy.", reason=BUSY)
-    await _check_names(common, thread_id, asked, value)
-    by_task = _match_answers(asked, value)
-    return tuple([await _answers(common, task_id, values, asked) for task_id, values in by_task.items()])
+    await _check_names(common, thread_id, questions, value)
+    by_task = _match_answers(questions, value)
+    return tuple([await _answers(common, task_id, values, questions) for task_id, values in by_task.items()])
 
 
-async def _check_names(common: _Common, thread_id: str, asked: Sequence[Interrupt], value: Json) -> None:
-    """Refuse an answer by ids of questions that are not open: one that comes twice does not answer the next question.
-
-    Raises conflict.
-    """
-    is_open = {question.interrupt_id for question in asked}
-    if not isinstance(value, dict) or not value or value.keys() <= is_open or len(value) > _NAMES:
+async def _check_names(common: _Common, thread_id: str, questions: Sequence[Interrupt], value: Json) -> None:
+    """Refuse an answer with ids of questions that are not open, so that an answer sent twice does not answer the next
+    question. Raises conflict."""
+    is_open = {question.interrupt_id for question in questions}
+    if not isinstance(value, dict) or not value or value.keys() <= is_open or len(value) > _MAX_NAMES:
         return
     names = [*value, *(f"{CALL}{key}" for key in value)]
-    # langgraph 1.2, pregel/_loop.py: what has only such keys is answers by id.
-    known = await common.hub.reads.known_interrupts(common.owner, thread_id, names)
-    if known - is_open or not (known or any(_ID.fullmatch(key) is None for key in value)):
+    # langgraph 1.2, pregel/_loop.py: an object with only such keys is answers by id.
+    known_ids = await common.hub.reads.known_interrupts(common.owner, thread_id, names)
+    if known_ids - is_open or not (known_ids or any(_GRAPH_ID.fullmatch(key) is None for key in value)):
         closed = ", ".join(key[:100] for key in value if key not in is_open)
         raise FaultError(
             FaultCode.CONFLICT,
-            f"No question is open with the id {closed}: it was answered, or never asked. {_format_ids(asked)}",
-            interrupts=[question.interrupt_id for question in asked],
+            f"No question is open with the id {closed}: it was answered, or never asked. {_format_ids(questions)}",
+            interrupts=[question.interrupt_id for question in questions],
         )
 
 
-def _match_answers(asked: Sequence[Interrupt], value: Json) -> Mapping[str, Mapping[str, Json]]:
-    """Task → question → answer. Raises invalid where it is not clear what is answered."""
-    if isinstance(value, dict) and value and value.keys() <= {question.interrupt_id for question in asked}:
+def _match_answers(pending: Sequence[Interrupt], value: Json) -> Mapping[str, Mapping[str, Json]]:
+    """Return the answers by task id and question id. Raises invalid if it is unclear which question is answered."""
+    if isinstance(value, dict) and value and value.keys() <= {question.interrupt_id for question in pending}:
         by_task: dict[str, dict[str, Json]] = {}
-        for question in asked:
+        for question in pending:
             if question.interrupt_id in value:
                 answer = decode_result(question.message, value[question.interrupt_id])
                 by_task.setdefault(question.task_id, {})[question.interrupt_id] = answer
         return by_task
-    if len(asked) > 1:
+    if len(pending) > 1:
         raise FaultError(
             FaultCode.INVALID,
-            f"Several questions are open: command.resume must hold the answers by interrupt id. {_format_ids(asked)}",
-            interrupts=[question.interrupt_id for question in asked],
+            f"Several questions are open: command.resume must hold the answers by interrupt id. {_format_ids(pending)}",
+            interrupts=[question.interrupt_id for question in pending],
         )
-    return {asked[0].task_id: {asked[0].interrupt_id: decode_result(asked[0].message, value)}}
+    return {pending[0].task_id: {pending[0].interrupt_id: decode_result(pending[0].message, value)}}
 
 
-def _format_ids(asked: Sequence[Interrupt]) -> str:
-    return f"Open interrupts: {', '.join(question.interrupt_id for question in asked)}"
+def _format_ids(questions: Sequence[Interrupt]) -> str:
+    return f"Open interrupts: {', '.join(question.interrupt_id for question in questions)}"
 
 
 async def _extension_answers(common: _Common) -> tuple[Answers, ...]:
-    """By the extension: by the ids of questions, which may be declined. Raises bad_request, conflict."""
-    told, thread_id = common.told, common.thread_id
+    """Return the answers of a request that uses the extension. They name their questions, which may be declined. Raises
+    bad_request, conflict."""
+    extension, thread_id = common.extension, common.thread_id
     if thread_id is None:
         raise bad_request("You must provide a thread_id when resuming.")
-    asked = await open_questions(common.hub, common.owner, thread_id)
+    questions = await open_questions(common.hub, common.owner, thread_id)
     by_task: dict[str, list[str]] = {}
-    for question in asked:
-        if question.interrupt_id in told.answered or question.interrupt_id in told.declined:
+    for question in questions:
+        if question.interrupt_id in extension.answered or question.interrupt_id in extension.declined:
             by_task.setdefault(question.task_id, []).append(question.interrupt_id)
     if not by_task:
         raise FaultError(FaultCode.CONFLICT, "The thread has no open interrupt of these ids.")
-    return tuple([await _answers_of_task(common, task_id, names, asked) for task_id, names in by_task.items()])
+    return tuple([await _answers_of_task(common, task_id, names, questions) for task_id, names in by_task.items()])
 
 
-async def _answers_of_task(common: _Common, task_id: str, names: Sequence[str], asked: Sequence[Interrupt]) -> Answers:
-    values = {name: common.told.answered[name] for name in names if name in common.told.answered}
-    answers = await _answers(common, task_id, values, asked)
+async def _answers_of_task(
+    common: _Common, task_id: str, names: Sequence[str], questions: Sequence[Interrupt]
+) -> Answers:
+    """Return the answers to the questions of one task. It is a refusal if none of them has a value."""
+    values = {name: common.extension.answered[name] for name in names if name in common.extension.answered}
+    answers = await _answers(common, task_id, values, questions)
     return answers if values else replace(answers, values=None, action="decline")
 
 
-async def _answers(common: _Common, task_id: str, values: Mapping[str, Json], asked: Sequence[Interrupt]) -> Answers:
+async def _answers(
+    common: _Common, task_id: str, values: Mapping[str, Json], questions: Sequence[Interrupt]
+) -> Answers:
+    """Return the answers to the questions of one task, with the settings of the request."""
     webhook = None
     if common.body.webhook is not None:
-        stopped = next(question.run_id for question in asked if question.task_id == task_id)
+        stopped = next(question.run_id for question in questions if question.task_id == task_id)
         webhook = common.webhook(await _next_run(common, stopped))
     return Answers(
         task_id=task_id,
         values=values,
         input=RunInput(
             messages=await resolve_own_files(
-                common.hub, common.who, (said for value in values.values() for said in _answer_messages(value))
+                common.hub, common.who, (message for value in values.values() for message in _answer_messages(value))
             ),
             config=common.config,
             metadata=common.metadata,
@@ -527,7 +551,7 @@ async def _answers(common: _Common, task_id: str, values: Mapping[str, Json], as
 
 
 def _answer_messages(value: Json) -> Sequence[Message]:
-    """The answer for agents that take messages. What a chat sends is one, too."""
+    """Return the answer as messages, for agents that take messages. The input of a chat is an answer, too."""
     if isinstance(value, str):
         return (Message.of(value, "user"),)
     if isinstance(value, dict) and value.keys() == {"messages"}:
@@ -537,7 +561,8 @@ def _answer_messages(value: Json) -> Sequence[Message]:
 
 
 async def _next_run(common: _Common, stopped: str) -> str:
-    """The id of the run that an answer will be: a stop with several questions may have been answered in part."""
+    """Return the id of the run that an answer will start. If a stop with several questions was answered in part, some
+    of its runs exist already."""
     run_id = next_run_id(stopped)
     while True:
         try:
@@ -550,7 +575,7 @@ async def _next_run(common: _Common, stopped: str) -> str:
 
 
 async def open_questions(hub: Hub, owner: str, thread_id: str) -> list[Interrupt]:
-    """All of the thread, oldest first."""
+    """Return all open questions of a thread, oldest first."""
     tasks: list[Task] = []
     cursor: str | None = None
     where = TaskFilter(thread_id=thread_id, states=WAITING)
@@ -560,11 +585,12 @@ async def open_questions(hub: Hub, owner: str, thread_id: str) -> list[Interrupt
         cursor = page.next_cursor
         if cursor is None:
             break
-    found = [question for task in tasks for question in await hub.reads.open_interrupts(owner, task.task_id)]
-    return sorted(found, key=lambda question: question.raised_at)
+    questions = [question for task in tasks for question in await hub.reads.open_interrupts(owner, task.task_id)]
+    return sorted(questions, key=lambda question: question.raised_at)
 
 
 def _needs_state(command: JsonObject) -> FaultError:
+    """Return the fault for a command that only agents with their own state accept."""
     names = ", ".join(sorted(f"command.{name}"[:50] for name in command))
     return FaultError(FaultCode.UNSUPPORTED, f"{names}: only an agent with a state of its own takes this.")
 
@@ -578,6 +604,7 @@ def _checkpoint(configurable: JsonObject | None) -> Any:
 
 
 def _losses(body: RunCreate, agent: AgentInfo, *, resumed: bool) -> Sequence[Loss]:
+    """Return the losses of options that have no effect."""
     losses: list[Loss] = []
     if (body.interrupt_before or body.interrupt_after) and not agent.stateful:
         losses.append(Loss(feature=Feature.QUESTION, how="interrupt_before, interrupt_after: the agent is no graph"))

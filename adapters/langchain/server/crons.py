@@ -1,4 +1,4 @@
-"""Crons of LangGraph Platform: runs by a schedule, on one thread or each on a thread of its own."""
+"""Crons of LangGraph Platform: scheduled runs, either on one thread or each on a new thread."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -79,7 +79,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 async def submit(hub: Hub, owner: str, cron: Cron, run_id: str) -> None:
-    """One run of a cron. Raises what the hub does where it takes none."""
+    """Start one run of a cron. Raises the hub's fault if it refuses the run."""
     body = {
         **cron.request,
         "assistant_id": cron.assistant_id,
@@ -96,16 +96,16 @@ class Crons(Handlers):
         self._hub = hub
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found, too_large, queue_full."""
+        """Create a cron. Raises invalid, not_found, too_large, queue_full."""
         owner = owner_of(request)
         thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
         body = await read_body(request, w.CronCreate)
         _check(body)
-        agent, own = await find_assistant(self._hub, owner, body.assistant_id)
-        made = Cron(
+        agent, assistant = await find_assistant(self._hub, owner, body.assistant_id)
+        cron = Cron(
             cron_id=str(uuid4()),
             agent=agent.name,
-            assistant_id=state.assistant_id(agent.name) if own is None else own.assistant_id,
+            assistant_id=state.assistant_id(agent.name) if assistant is None else assistant.assistant_id,
             protocol=_PROTOCOL,
             request=body.request,
             schedule=body.schedule,
@@ -117,24 +117,24 @@ class Crons(Handlers):
             metadata=body.metadata or {},
         )
         try:
-            made = await self._hub.crons.create(owner, made, body.webhook)
+            cron = await self._hub.crons.create(owner, cron, body.webhook)
         except FaultError as error:
             raise thread_not_found(error, thread_id or "") from error
-        return answer(_encode(made, owner))
+        return answer(_encode(cron, owner))
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         return answer(_encode(await self._path_cron(request), owner_of(request)))
 
     async def _path_cron(self, request: AnyRequest) -> Cron:
         cron_id = path_id(request, "cron")
-        found = await self._hub.crons.get(owner_of(request), cron_id)
-        if found is None:
+        cron = await self._hub.crons.get(owner_of(request), cron_id)
+        if cron is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Cron with ID {cron_id} not found")
-        return found
+        return cron
 
     async def change(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found, too_large."""
-        known = await self._path_cron(request)
+        """Change a cron. Raises invalid, not_found, too_large."""
+        current = await self._path_cron(request)
         body = await read_body(request, w.CronPatch)
         _check(body)
         changes: JsonObject = {
@@ -144,18 +144,18 @@ class Crons(Handlers):
         }
         if request_ := body.request:
             changes["request"] = request_
-        if "end_time" in body.model_fields_set:  # null takes it away
+        if "end_time" in body.model_fields_set:  # null removes it
             changes["end_time"] = _microseconds(body.end_time)
         if body.on_run_completed is not None:
             changes["keep"] = body.on_run_completed == "keep"
         if not changes:
             # langgraph-api 0.16.7: 400, and not 422.
             raise bad_request("There is nothing to change.")
-        made = await self._hub.crons.change(owner_of(request), known.cron_id, changes, body.webhook)
-        return answer(_encode(made, owner_of(request)))
+        cron = await self._hub.crons.change(owner_of(request), current.cron_id, changes, body.webhook)
+        return answer(_encode(cron, owner_of(request)))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found."""
+        """Delete a cron. Raises invalid, not_found."""
         cron_id = path_id(request, "cron")
         if not await self._hub.crons.delete(owner_of(request), cron_id):
             raise FaultError(FaultCode.NOT_FOUND, f"Cron with ID {cron_id} not found")
@@ -173,44 +173,45 @@ class Crons(Handlers):
             limit=body.limit + 1,
             offset=body.offset,
         )
-        found = await self._hub.crons.search(owner_of(request), query)
-        shown = min(found.count, body.limit)
-        headers = pagination(body.offset, shown, more=found.count > shown)
-        crons = _encode_crons(found, shown, select, owner_of(request))
+        page = await self._hub.crons.search(owner_of(request), query)
+        count = min(page.count, body.limit)
+        headers = pagination(body.offset, count, more=page.count > count)
+        crons = _encode_crons(page, count, select, owner_of(request))
         return await list_response(b"[]", crons, headers=headers)
 
     async def count(self, request: AnyRequest) -> Response[Any]:
         query = await self._query(request, await read_optional_body(request, w.CronCount))
         return answer(await self._hub.crons.count(owner_of(request), query))
 
-    async def _query(self, request: AnyRequest, asked: w.CronCount, **more: Any) -> CronQuery:
-        assistant_id = asked.assistant_id
+    async def _query(self, request: AnyRequest, filter_: w.CronCount, **more: Any) -> CronQuery:
+        assistant_id = filter_.assistant_id
         if assistant_id is not None:
-            agent, own = await find_assistant(self._hub, owner_of(request), assistant_id)
-            assistant_id = state.assistant_id(agent.name) if own is None else own.assistant_id
-        thread_id = None if asked.thread_id is None else uuid(asked.thread_id, "thread")
-        return CronQuery(assistant_id=assistant_id, thread_id=thread_id, metadata=asked.metadata or {}, **more)
+            agent, assistant = await find_assistant(self._hub, owner_of(request), assistant_id)
+            assistant_id = state.assistant_id(agent.name) if assistant is None else assistant.assistant_id
+        thread_id = None if filter_.thread_id is None else uuid(filter_.thread_id, "thread")
+        return CronQuery(assistant_id=assistant_id, thread_id=thread_id, metadata=filter_.metadata or {}, **more)
 
 
 def _check(body: w.CronFields) -> None:
-    """What would be wrong with each of its runs. Raises invalid."""
+    """Check settings that would make each run of the cron fail. Raises invalid."""
     if body.config is not None and body.config.configurable and body.context:
         raise bad_request("Cannot specify both configurable and context: use one of them.")
 
 
 def _microseconds(at: datetime | None) -> int | None:
+    """Return a time in microseconds since 1970, or None."""
     if at is None:
         return None
-    # Without a zone it is UTC, as the schedule is.
+    # A time without a zone is UTC, as the schedule is.
     return round(((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) / timedelta(microseconds=1))
 
 
 def _encode(cron: Cron, owner: str) -> JsonObject:
-    own: JsonObject = {"assistant_id": cron.assistant_id, "schedule": cron.schedule}
+    payload: JsonObject = {"assistant_id": cron.assistant_id, "schedule": cron.schedule}
     if cron.timezone is not None:
-        own["timezone"] = cron.timezone
+        payload["timezone"] = cron.timezone
     if cron.metadata:
-        own["metadata"] = cron.metadata
+        payload["metadata"] = cron.metadata
     return {
         "cron_id": cron.cron_id,
         "assistant_id": cron.assistant_id,
@@ -219,10 +220,10 @@ def _encode(cron: Cron, owner: str) -> JsonObject:
         "end_time": None if cron.end_time is None else format_time(cron.end_time),
         "schedule": cron.schedule,
         "timezone": cron.timezone,
-        "payload": {**own, **cron.request},
+        "payload": {**payload, **cron.request},
         "next_run_date": None if cron.next_run is None else format_time(cron.next_run),
         "metadata": cron.metadata,
-        # langgraph-api 0.16.7: null where it runs on a thread of its caller's.
+        # langgraph-api 0.16.7: null for a cron on a thread of its caller.
         "on_run_completed": None if cron.thread_id is not None else "keep" if cron.keep else "delete",
         "enabled": cron.enabled,
         "created_at": format_time(cron.created_at),
@@ -231,9 +232,9 @@ def _encode(cron: Cron, owner: str) -> JsonObject:
 
 
 async def _encode_crons(
-    found: Listed[Cron], limit: int, select: Sequence[str] | None, owner: str
+    page: Listed[Cron], limit: int, select: Sequence[str] | None, owner: str
 ) -> AsyncGenerator[bytes | LargeJson]:
-    async with aclosing(aiter(found)) as crons:
+    async with aclosing(aiter(page)) as crons:
         async for cron in crons:
             if not limit:
                 return

@@ -1,5 +1,5 @@
-"""Dialect selection by path prefix: everything below it is said in the Agent Protocol's own dialect, the rest in that
-of LangGraph Platform."""
+"""Dialect selection by path prefix: paths below the prefix use the Agent Protocol's own dialect, all others that of
+LangGraph Platform."""
 
 from typing import Any, Final
 
@@ -11,10 +11,11 @@ PREFIX: Final = "/agent-protocol"
 
 
 def both(path: str) -> list[str]:
-    """A path of both dialects."""
+    """Return the path at the root and below the prefix."""
     return [path, PREFIX + path]
 
 
 def dialect_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Dialect:
+    """Return the dialect of a connection's path."""
     path: str = connection.scope["path"]
     return "agent-protocol" if path == PREFIX or path.startswith(f"{PREFIX}/") else "langgraph"

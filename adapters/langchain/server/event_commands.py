@@ -1,7 +1,7 @@
-"""Commands of the Agent Protocol's event streaming: start a run, answer a question, look at the agent and its state
-(CDDL 0.0.13, sections 3, 4a, 7 and 10; LangGraph Platform has the first two and `agent.getTree`).
+"""Commands of the Agent Protocol's event streaming (CDDL 0.0.13, sections 3, 4a, 7 and 10).
 
-A command that is understood is answered with 200, whatever comes of it: the answer says whether it succeeded.
+They start a run, answer a question, and read the agent's places and its state. LangGraph Platform has the first two and
+`agent.getTree`. A well-formed command is answered with status 200, and the body tells whether it succeeded.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,11 +27,11 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 _MODES: Final = ["values", "updates", "messages-tuple", "custom"]
-"""Of runs that are started here, for readers who join them by the other streams."""
+"""Stream modes of runs that are started here, for readers who join them by the other streams."""
 _STRATEGIES: Final = frozenset({"reject", "rollback", "interrupt", "enqueue"})
 _PAGE: Final = 10
-"""Checkpoints that are listed where no limit is named. Chosen: CDDL 0.0.13, ListCheckpointsParams, has no default, and
-OpenAPI 0.1.6 has 10 for the history of a thread."""
+"""Number of checkpoints listed without a limit. Chosen: CDDL 0.0.13, ListCheckpointsParams, has no default, and OpenAPI
+0.1.6 has 10 for the history of a thread."""
 
 _CODES: Final[Mapping[FaultCode, str]] = {
     FaultCode.INVALID: "invalid_argument",
@@ -40,10 +40,11 @@ _CODES: Final[Mapping[FaultCode, str]] = {
     FaultCode.UNAUTHENTICATED: "permission_denied",
     FaultCode.NOT_FOUND: "no_such_run",
 }
+"""Error code of the protocol by fault code."""
 
 
 class Refused(Exception):
-    """An error of a command. `code` = one of the protocol's."""
+    """Error of a command, with one of the protocol's codes."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -51,7 +52,8 @@ class Refused(Exception):
 
 
 def success(command_id: int, result: JsonObject, seq: int = 0, *, camel: bool) -> JsonObject:
-    """`seq` = up to where the thread's events are older than what the command did."""
+    """Return the response to a successful command. `seq` is the last event of the thread that is older than the effect
+    of the command."""
     meta = {"applied_through_seq": seq}
     return {
         "type": "success",
@@ -62,16 +64,17 @@ def success(command_id: int, result: JsonObject, seq: int = 0, *, camel: bool) -
 
 
 def error_reply(command_id: Any, code: str, message: str) -> JsonObject:
+    """Return the response to a failed command."""
     return {"type": "error", "id": command_id if _is_id(command_id) else None, "error": code, "message": message}
 
 
 def _is_id(value: Any) -> TypeGuard[int]:
-    """A js-uint (CDDL, section 1)."""
+    """Return True if the value is a js-uint (CDDL, section 1)."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
 class Commands:
-    """Of one caller to one thread."""
+    """Commands of one caller for one thread."""
 
     def __init__(self, hub: Hub, connection: Connection, thread_id: str) -> None:
         self._hub = hub
@@ -79,7 +82,7 @@ class Commands:
         self._owner = owner_of(connection)
         self._thread_id = thread_id
         self.camel = dialect_of(connection) == "agent-protocol"
-        self._known: Mapping[str, Callable[[JsonObject], Awaitable[tuple[JsonObject, int]]]] = {
+        self._handlers: Mapping[str, Callable[[JsonObject], Awaitable[tuple[JsonObject, int]]]] = {
             "run.start": self._start,
             "input.respond": self._respond,
             "input.inject": self._inject,
@@ -90,12 +93,13 @@ class Commands:
         }
 
     async def answer(self, command: Json, others: Mapping[str, Any] | None = None) -> JsonObject:
-        """`others` = further commands, as a transport has them. Raises Refused for what is no command at all."""
+        """Execute a command and return its response. `others` are further commands of the transport. Raises Refused for
+        a malformed command."""
         wire = as_object(command)
         command_id, method = wire.get("id"), wire.get("method")
         if not _is_id(command_id) or not isinstance(method, str):
             raise Refused("invalid_argument", "Protocol commands must include an integer id and string method.")
-        run = {**self._known, **(others or {})}.get(method)
+        run = {**self._handlers, **(others or {})}.get(method)
         try:
             if run is None:
                 raise Refused("unknown_command", f"Unknown protocol command: {method[:100]}")
@@ -110,16 +114,19 @@ class Commands:
     # Runs
 
     async def _start(self, params: JsonObject) -> tuple[JsonObject, int]:
-        """An input that comes while a question is open is its answer. One that comes while a run is at work waits
-        behind it, as on LangGraph Platform: the CDDL would put it into the run, which few agents can take."""
+        """Start a run, or answer the open question.
+
+        An input that arrives during an active run waits behind it, as on LangGraph Platform. The CDDL would put it into
+        the run, which few agents support.
+        """
         assistant = get_member(params, "assistant_id")
         if not isinstance(assistant, str) or not assistant:
             raise Refused("invalid_argument", "run.start requires an assistant_id.")
         value: Json = params.get("input")
         strategy: Any = get_member(params, "multitask_strategy")
-        known = isinstance(strategy, str) and strategy in _STRATEGIES
-        # CDDL 0.0.13 has an input go into the run that is active; langgraph-api 0.16.7 has it wait behind it.
-        body: JsonObject = {"multitask_strategy": strategy if known else "enqueue"}
+        is_known = isinstance(strategy, str) and strategy in _STRATEGIES
+        # CDDL 0.0.13 puts an input into the active run; in langgraph-api 0.16.7 it waits behind the run.
+        body: JsonObject = {"multitask_strategy": strategy if is_known else "enqueue"}
         # langgraph-api 0.16.7: run.start on a thread that is interrupted resumes it.
         if value is not None and await open_questions(self._hub, self._owner, self._thread_id):
             body["command"] = {"resume": value}
@@ -128,10 +135,11 @@ class Commands:
         return await self._launch(assistant, params, body)
 
     async def _launch(self, assistant: str, params: JsonObject, body: JsonObject) -> tuple[JsonObject, int]:
+        """Start a run, and return the result of the command and its `seq`."""
         for name in ("config", "metadata"):
             if params.get(name) is not None:
                 body[name] = params[name]
-        asked = validate(
+        request = validate(
             RunCreate,
             {
                 "assistant_id": assistant,
@@ -143,23 +151,23 @@ class Commands:
                 **body,
             },
         )
-        # Behind another run it begins after events that are yet to be told.
-        waits = await self._is_busy()
-        launch = await prepare(self._hub, self._connection, asked, self._thread_id)
+        # A run behind another one begins after events that are not sent yet.
+        is_waiting = await self._is_busy()
+        launch = await prepare(self._hub, self._connection, request, self._thread_id)
         receipt = (await launch.start()).receipt
-        return {"run_id": receipt.run_id}, 0 if waits else (receipt.seq + 1) * EVENTS_PER_RECORD - 1
+        return {"run_id": receipt.run_id}, 0 if is_waiting else (receipt.seq + 1) * EVENTS_PER_RECORD - 1
 
     async def _is_busy(self) -> bool:
         try:
             return (await self._hub.reads.thread_view(self._owner, self._thread_id)).status == "busy"
-        except FaultError:  # there is no such thread yet
+        except FaultError:  # the thread does not exist yet
             return False
 
     async def _respond(self, params: JsonObject) -> tuple[JsonObject, int]:
-        asked = await open_questions(self._hub, self._owner, self._thread_id)
-        answers = dict(_answer(each, asked) for each in _entries(params))
-        agent = next(question for question in asked if question.interrupt_id in answers)
-        task = await self._hub.reads.task(self._owner, agent.task_id)
+        questions = await open_questions(self._hub, self._owner, self._thread_id)
+        answers = dict(_decode_response(entry, questions) for entry in _entries(params))
+        first = next(question for question in questions if question.interrupt_id in answers)
+        task = await self._hub.reads.task(self._owner, first.task_id)
         command: JsonObject = {"resume": answers}
         command.update((name, params[name]) for name in ("update", "goto") if params.get(name) is not None)
         _, seq = await self._launch(task.agent, params, {"command": command})
@@ -170,16 +178,17 @@ class Commands:
             "not_supported", "A message cannot be put into a run. Send run.start: its input waits behind the run."
         )
 
-    # Looking
+    # Reading
 
     async def _tree(self, params: JsonObject) -> tuple[JsonObject, int]:
-        """Of a run that has begun, from its own records. Which others wait is in those before them."""
+        """Return the places of a run that has started. They come from the run's own records; earlier records show which
+        other questions are open."""
         run = await self._run_to_show(get_member(params, "run_id"))
-        former = await self._hub.reads.last_begun(self._owner, self._thread_id, ended_before=run.last_seq)
-        begins = max(run.first_seq - 1, 0 if former is None else former.last_seq)
+        previous = await self._hub.reads.last_begun(self._owner, self._thread_id, ended_before=run.last_seq)
+        begins = max(run.first_seq - 1, 0 if previous is None else previous.last_seq)
         view = View(thread_id=self._thread_id, owner=self._owner, run_id=run.run_id, modes=())
         history = await read_history(self._hub, self._owner, self._thread_id, begins)
-        events = ThreadEvents(view, _nobody, history)
+        events = ThreadEvents(view, _no_event, history)
         async with aclosing(self._hub.reads.log(self._owner, Scope(self._thread_id), begins)) as batches:
             async for records in batches:
                 for record in records:
@@ -189,7 +198,7 @@ class Commands:
         return {"tree": events.places.tree}, 0
 
     async def _run_to_show(self, run_id: Any) -> Run:
-        """The newest, where none is named. Raises Refused."""
+        """Return the run with an id, or the newest one. Raises Refused if it does not exist or has not started."""
         try:
             if run_id is None:
                 run = await self._hub.reads.last_begun(self._owner, self._thread_id)
@@ -223,18 +232,19 @@ class Commands:
             raise Refused("invalid_argument", "limit: must be a positive integer")
         history = await read_history(self._hub, self._owner, self._thread_id)
         before: Any = params.get("before")
-        known = history.get(before) if isinstance(before, str) else None
-        if before is not None and (known is None or known.ns != ns):
+        start = history.get(before) if isinstance(before, str) else None
+        if before is not None and (start is None or start.ns != ns):
             raise Refused("no_such_checkpoint", f"Checkpoint {str(before)[:100]!r} not found")
-        found, turns = history.newest(ns, None if known is None else known.seq), Turns()
+        revisions, turns = history.newest(ns, None if start is None else start.seq), Turns()
         summaries: list[JsonObject] = []
-        for revision in islice(found, min(limit, MAX_PAGE)):
+        for revision in islice(revisions, min(limit, MAX_PAGE)):
             summaries.append(_summary(self._thread_id, revision))
             if turns.is_over:
                 await turns.give()
         return {"checkpoints": summaries}, 0
 
     async def _fork(self, params: JsonObject) -> tuple[JsonObject, int]:
+        """Start a run of the thread's last agent from a checkpoint."""
         checkpoint: Any = get_member(params, "checkpoint_id")
         history = await read_history(self._hub, self._owner, self._thread_id)
         if not isinstance(checkpoint, str) or history.get(checkpoint) is None:
@@ -247,26 +257,27 @@ class Commands:
         return {**result, "thread_id": self._thread_id}, seq
 
 
-def _nobody(*_: object) -> bool:
+def _no_event(*_: object) -> bool:
     return False
 
 
 def _entries(params: JsonObject) -> list[JsonObject]:
-    """`InputRespondOne` or `InputRespondMany`."""
+    """Return the responses in an `InputRespondOne` or `InputRespondMany`."""
     many: Any = params.get("responses")
     if many is None:
         return [params]
-    if not isinstance(many, list) or not many or not all(isinstance(each, dict) for each in many):  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(many, list) or not many or not all(isinstance(entry, dict) for entry in many):  # pyright: ignore[reportUnknownVariableType]
         raise Refused("invalid_argument", "input.respond requires at least one response, and each is an object.")
-    return [as_object(each) for each in many]  # pyright: ignore[reportUnknownVariableType]
+    return [as_object(entry) for entry in many]  # pyright: ignore[reportUnknownVariableType]
 
 
-def _answer(entry: JsonObject, asked: list[Interrupt]) -> tuple[str, Json]:
+def _decode_response(entry: JsonObject, questions: list[Interrupt]) -> tuple[str, Json]:
+    """Return the interrupt id and the value of a response. Raises Refused if no such question is open."""
     wire_id: Any = get_member(entry, "interrupt_id")
     if not isinstance(wire_id, str):
         raise Refused("invalid_argument", "input.respond requires an interrupt_id.")
     ns = strings(get_member(entry, "namespace") or [], "namespace")
-    question = next((question for question in asked if question.interrupt_id == wire_id), None)
+    question = next((question for question in questions if question.interrupt_id == wire_id), None)
     if question is None:
         raise Refused("no_such_interrupt", f"Unknown or already-consumed interrupt: {wire_id[:100]}")
     if ns not in ((), question.ns):

@@ -1,8 +1,8 @@
-"""Event streaming of a thread, over one connection: Server-Sent Events, or a WebSocket that takes commands, too.
+"""Event streaming of a thread over one connection: Server-Sent Events, or a WebSocket that also accepts commands.
 
-A stream of a thread that there is not yet is silent until there is one: the first `run.start` makes it (CDDL 0.0.13,
-section 4). A thread goes on from run to run, and so do its streams: they end when the reader leaves, when the thread is
-erased, and when the gateway stops.
+The stream of a thread that does not exist yet is silent until the first `run.start` creates the thread (CDDL 0.0.13,
+section 4). A stream continues from run to run. It ends when the reader disconnects, when the thread is erased, and when
+the gateway stops.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ from babelgate.canonical.value import JsonObject
 
 log = logging.getLogger("babelgate.langchain")
 
-_SUBSCRIPTIONS: Final = 100
-"""Of one connection: every event is held against each."""
+_MAX_SUBSCRIPTIONS: Final = 100
+"""Maximum number of subscriptions of one connection. Every event is compared with each of them."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -58,11 +58,11 @@ class Events(Handlers):
         self._hub = hub
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
-        """The connection is the subscription. Raises invalid."""
-        view, asked = _view(request), await read_json(request)
+        """Stream the events of a thread. The body is the subscription. Raises invalid."""
+        view, body = _view(request), await read_json(request)
         try:
-            # langgraph-api 0.16.7 answers 400 here, and 422 elsewhere.
-            subscription = parse_subscription(as_object(None if asked is ABSENT else asked))
+            # langgraph-api 0.16.7 responds with 400 here, and with 422 elsewhere.
+            subscription = parse_subscription(as_object(None if body is ABSENT else body))
         except FaultError as error:
             raise error if view.dialect == "agent-protocol" else bad_request(error.fault.message) from error
         return stream_response(self._frames(view, subscription), {"Babelgate-Thread": view.thread_id})
@@ -88,15 +88,17 @@ class Events(Handlers):
                         yield piece
 
     async def command(self, request: AnyRequest) -> Response[Any]:
-        asked = await read_json(request)
+        """Execute one command, and return its response."""
+        body = await read_json(request)
         commands = Commands(self._hub, request, path_id(request, "thread"))
         try:
-            return answer(await commands.answer(None if asked is ABSENT else asked, _HELD_BY_CONNECTIONS))
+            return answer(await commands.answer(None if body is ABSENT else body, _WEBSOCKET_COMMANDS))
         except Refused as error:
             status = 422 if commands.camel else 400
-            return answer(error_reply(as_object(asked).get("id"), error.code, str(error)), status=status)
+            return answer(error_reply(as_object(body).get("id"), error.code, str(error)), status=status)
 
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
+        """Serve a WebSocket."""
         try:
             view = _view(socket)
         except FaultError as error:
@@ -104,20 +106,22 @@ class Events(Handlers):
             return
         await socket.accept()
         try:
-            await _Talk(self._hub, socket, view).run()
-        except Exception:  # nobody above tells of it
+            await _Conversation(self._hub, socket, view).run()
+        except Exception:  # no caller of this method logs it
             log.exception("a WebSocket failed")
             with suppress(Left), detect_leaving():
                 await socket.close(FAILED, "The gateway failed.")
 
 
 async def _refuse_over_http(_: JsonObject) -> tuple[JsonObject, int]:
+    """Refuse a command about subscriptions. Raises Refused."""
     raise Refused("not_supported", "Over HTTP a stream is its own subscription: POST to /threads/{thread_id}/stream.")
 
 
-_HELD_BY_CONNECTIONS: Final = {
+_WEBSOCKET_COMMANDS: Final = {
     f"subscription.{name}": _refuse_over_http for name in ("subscribe", "unsubscribe", "reconnect")
 }
+"""Commands that are only available on a WebSocket."""
 
 
 def _view(connection: Connection) -> View:
@@ -132,42 +136,44 @@ def _view(connection: Connection) -> View:
 
 
 async def _history_before(hub: Hub, view: View, since: int | None) -> StateHistory:
-    """The thread as it was at the end of the last run before the event `since`, or before the newest run: what comes
-    after it can be told from there on. Empty at the thread's start, and where the thread is too large to be held at
-    once."""
-    begins = StateHistory(view.thread_id, view.owner)
+    """Return the thread as it was at the end of the last run before the event `since`, or before the newest run.
+
+    The events after it can be derived from there. The history is empty at the thread's start, and for a thread that is
+    too large to be held in memory.
+    """
+    empty = StateHistory(view.thread_id, view.owner)
     try:
         newest = await hub.reads.last_begun(view.owner, view.thread_id)
         if newest is None:
-            return begins
+            return empty
         before = newest.last_seq if since is None else min(since // EVENTS_PER_RECORD, newest.last_seq)
         run = await hub.reads.last_begun(view.owner, view.thread_id, ended_before=before)
-        return begins if run is None else await read_history(hub, view.owner, view.thread_id, run.last_seq)
+        return empty if run is None else await read_history(hub, view.owner, view.thread_id, run.last_seq)
     except FaultError as error:
         if error.fault.code not in (FaultCode.NOT_FOUND, FaultCode.TOO_LARGE):
             raise
-        return begins
+        return empty
 
 
 async def _batches(hub: Hub, view: View, after: int) -> AsyncGenerator[Sequence[Record]]:
-    """The records of the thread after a seq."""
+    """Yield the records of the thread after a seq."""
     async with aclosing(hub.reads.follow(view.owner, Scope(view.thread_id), after, inline=True)) as batches:
         try:
             async for batch in batches:
                 yield batch
         except FaultError as error:
-            if error.fault.code is not FaultCode.NOT_FOUND:  # it was erased before the first look
+            if error.fault.code is not FaultCode.NOT_FOUND:  # the thread was erased before the first read
                 raise
 
 
-async def _text(event: ThreadEvent) -> str:
-    """Of one message of a WebSocket, which is sent whole."""
+async def _text_of(event: ThreadEvent) -> str:
+    """Return an event as one message of a WebSocket. Such a message is sent whole."""
     return (await as_bytes(event.data)).decode()
 
 
-class _Talk:
-    """One WebSocket: commands in, their answers and events out. An event goes out once, however many subscriptions
-    take it; a new subscription is told what was before it."""
+class _Conversation:
+    """One WebSocket: receives commands, and sends their responses and events. An event is sent once, even if several
+    subscriptions include it. A new subscription receives the earlier events."""
 
     def __init__(self, hub: Hub, socket: WebSocket[Any, Any, Any], view: View) -> None:
         self._hub = hub
@@ -175,33 +181,37 @@ class _Talk:
         self._view = view
         self._commands = Commands(hub, socket, view.thread_id)
         self._subscriptions: dict[str, Subscription] = {}
-        self._events = ThreadEvents(view, self._takes)
-        self._read = 0
-        """The seq up to which a new subscription is told again what was: what comes later is told when it is read."""
-        self._turn = asyncio.Lock()
-        """Of telling: what is told again to a new subscription comes in between two records."""
+        self._events = ThreadEvents(view, self._is_subscribed)
+        self._sent_seq = 0
+        """Seq up to which a new subscription replays earlier events. Later events are sent when their records are
+        read."""
+        self._send_lock = asyncio.Lock()
+        """Lock for sending. A new subscription is replayed between two records."""
 
     async def run(self) -> None:
-        # Nobody has subscribed yet: what was said before the newest run is read by those who ask for it.
+        # No subscription exists yet, so the events before the newest run are read only by subscriptions that request
+        # them.
+        """Serve the WebSocket until either side closes it."""
         history = await _history_before(self._hub, self._view, None)
-        self._events, self._read = ThreadEvents(self._view, self._takes, history), history.seq
+        self._events, self._sent_seq = ThreadEvents(self._view, self._is_subscribed, history), history.seq
         async with asyncio.TaskGroup() as tasks:
-            telling = tasks.create_task(self._tell())
+            sending = tasks.create_task(self._send_events())
             with suppress(Left, WebSocketDisconnect):
                 while True:
                     await self._answer((await self._socket.receive_data(mode="text")).encode())
-            telling.cancel()
+            sending.cancel()
 
-    async def _tell(self) -> None:
+    async def _send_events(self) -> None:
+        """Send the events of the thread as they are committed. Close the WebSocket at the end."""
         with suppress(Left):
             if await self._hub.reads.await_thread(self._view.owner, self._view.thread_id):
-                async with aclosing(_batches(self._hub, self._view, self._read)) as batches:
+                async with aclosing(_batches(self._hub, self._view, self._sent_seq)) as batches:
                     async for batch in batches:
-                        async with self._turn:
+                        async with self._send_lock:
                             for record in batch:
                                 for event in self._events.tell(record):
-                                    await self._send(await _text(event))
-                                self._read = record.seq
+                                    await self._send(await _text_of(event))
+                                self._sent_seq = record.seq
             with detect_leaving():
                 await self._socket.close(GOING_AWAY, "The thread was deleted, or the gateway stops.")
 
@@ -209,10 +219,12 @@ class _Talk:
         with detect_leaving():
             await self._socket.send_data(text)
 
-    def _takes(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:
-        return any(each.is_subscribed(seq, channel, ns, name) for each in self._subscriptions.values())
+    def _is_subscribed(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:
+        """Return True if any subscription includes an event."""
+        return any(subscription.is_subscribed(seq, channel, ns, name) for subscription in self._subscriptions.values())
 
     async def _answer(self, raw: bytes) -> None:
+        """Execute a command, send its response, and then replay the events of a new subscription."""
         command: Any = None
         replays: list[Subscription] = []
 
@@ -222,7 +234,7 @@ class _Talk:
         async def reconnect(params: JsonObject) -> tuple[JsonObject, int]:
             return await self._reconnect(params, replays)
 
-        async with self._turn:
+        async with self._send_lock:
             try:
                 command = await parse(raw, most_values(self._socket))
                 others = {
@@ -230,15 +242,17 @@ class _Talk:
                     "subscription.unsubscribe": self._unsubscribe,
                     "subscription.reconnect": reconnect,
                 }
-                told = await self._commands.answer(command, others)
+                response = await self._commands.answer(command, others)
             except FaultError:
-                told = error_reply(None, "invalid_argument", "Protocol commands must be valid JSON.")
+                response = error_reply(None, "invalid_argument", "Protocol commands must be valid JSON.")
             except Refused as error:
-                told = error_reply(as_object(command).get("id"), error.code, str(error))
-            except Exception:  # over HTTP it would be a 500: the conversation goes on
+                response = error_reply(as_object(command).get("id"), error.code, str(error))
+            except Exception:  # over HTTP it would be a 500; here the connection stays open
                 log.exception("a command over a WebSocket failed")
-                told = error_reply(as_object(command).get("id"), "unknown_error", "The gateway failed to answer this.")
-            await self._send((await as_bytes(encode(told))).decode())
+                response = error_reply(
+                    as_object(command).get("id"), "unknown_error", "The gateway failed to answer this."
+                )
+            await self._send((await as_bytes(encode(response))).decode())
             for subscription in replays:
                 async with aclosing(self._replay_events(subscription)) as texts:
                     async for text in texts:
@@ -247,12 +261,13 @@ class _Talk:
     # Subscriptions
 
     async def _subscribe(self, params: JsonObject, replays: list[Subscription]) -> tuple[JsonObject, int]:
+        """Add a subscription. Raises Refused, invalid."""
         subscription = parse_subscription(params)
-        wanted: Any = get_member(params, "subscription_id")
-        subscription_id = wanted if isinstance(wanted, str) and wanted else str(uuid4())
-        if subscription_id not in self._subscriptions and len(self._subscriptions) == _SUBSCRIPTIONS:
-            raise Refused("invalid_argument", f"A connection has at most {_SUBSCRIPTIONS} subscriptions.")
-        # The answer says how many there are, and comes before them.
+        requested_id: Any = get_member(params, "subscription_id")
+        subscription_id = requested_id if isinstance(requested_id, str) and requested_id else str(uuid4())
+        if subscription_id not in self._subscriptions and len(self._subscriptions) == _MAX_SUBSCRIPTIONS:
+            raise Refused("invalid_argument", f"A connection has at most {_MAX_SUBSCRIPTIONS} subscriptions.")
+        # The response contains the number of replayed events, and precedes them.
         async with aclosing(self._replay_events(subscription)) as texts:
             count = len([None async for _ in texts])
         replays.append(subscription)
@@ -260,8 +275,8 @@ class _Talk:
         return {"subscription_id": subscription_id, "replayed_events": count}, 0
 
     async def _reconnect(self, params: JsonObject, replays: list[Subscription]) -> tuple[JsonObject, int]:
-        """As LangGraph Platform has it: to subscribe from `since` on. A new connection has no subscriptions that it
-        could restore by id, as the CDDL would."""
+        """Subscribe from `since` on, as LangGraph Platform does. The CDDL would restore subscriptions by id, but a new
+        connection has none to restore. Raises Refused, invalid."""
         if not isinstance(params.get("since"), int):
             raise Refused("invalid_argument", "subscription.reconnect requires since, the last seq that was received.")
         result, seq = await self._subscribe(params, replays)
@@ -276,7 +291,8 @@ class _Talk:
         return {}, 0
 
     async def _replay_events(self, subscription: Subscription) -> AsyncGenerator[str]:
-        if not self._read:
+        """Yield the earlier events that a subscription includes."""
+        if not self._sent_seq:
             return
         history, turns = await _history_before(self._hub, self._view, subscription.since), Turns()
         events = ThreadEvents(self._view, subscription.is_subscribed, history)
@@ -285,10 +301,10 @@ class _Talk:
             async with aclosing(log) as batches:
                 async for batch in batches:
                     for record in batch:
-                        if record.seq > self._read:
+                        if record.seq > self._sent_seq:
                             return
                         for event in events.tell(record):
-                            yield await _text(event)
+                            yield await _text_of(event)
                         if turns.is_over:
                             await turns.give()
         except FaultError as error:

@@ -1,4 +1,5 @@
-"""Join a run (`/join`, `/stream`): wait for its end, follow its stream; and follow a thread from run to run."""
+"""Routes that join a run (`/join`, `/stream`): they wait for its end, or follow its stream. Also follows a thread over
+its runs."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -52,30 +53,32 @@ class Joins(Handlers):
         self._lines = lines
 
     async def join(self, request: AnyRequest) -> Response[Any]:
-        """The final values. An unknown run is told in the body, as LangGraph Platform does."""
+        """Wait for the end of a run, and return its final values. LangGraph Platform reports an unknown run in the
+        body."""
         try:
             run = await find_path_run(self._hub, request)
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND or dialect_of(request) == "agent-protocol":
                 raise
-            # langgraph-api 0.16.7: the status is 200, and the body says it.
+            # langgraph-api 0.16.7: the status is 200, and the error is in the body.
             return answer(error_body("HTTPException", "404: Run not found"))
         return await self._join_run(request, run, dialect_of(request), "join")
 
     async def wait(self, request: AnyRequest) -> Response[Any]:
-        """A path of the Agent Protocol, so answered in its form everywhere."""
+        """Wait for the end of a run. Only the Agent Protocol has this path, so the response always has its form. Raises
+        not_found, invalid."""
         return await self._join_run(request, await find_path_run(self._hub, request), "agent-protocol", "wait")
 
     async def _join_run(self, request: AnyRequest, run: Run, dialect: Dialect, below: str) -> Response[Any]:
         owner, extended = owner_of(request), is_asked(request)
         paths = {**run_paths(run.thread_id, run.run_id, below), **confirm(active=extended)}
         if run.has_ended:
-            # In one piece, with headers that are known by now: nobody waits.
-            body, unsaid = await self._wait_for_run(owner, run, dialect, extended=extended)
-            return answer(body, headers=ids(run.replace(loss=(*run.loss, *unsaid))) | paths)
-        left = canceller(self._hub, owner, run.run_id, _cancels(request))
+            # Nothing to wait for: one response, whose headers include the losses.
+            body, losses = await self._wait_for_run(owner, run, dialect, extended=extended)
+            return answer(body, headers=ids(run.replace(loss=(*run.loss, *losses))) | paths)
+        on_disconnect = canceller(self._hub, owner, run.run_id, _cancels(request))
         pieces = keep_alive(lambda: body_of(self._wait_for_run(owner, run, dialect, extended=extended)))
-        return Pieces(DisconnectNotifier(pieces, left), ids(run) | paths)
+        return Pieces(DisconnectNotifier(pieces, on_disconnect), ids(run) | paths)
 
     async def _wait_for_run(
         self, owner: str, run: Run, dialect: Dialect, *, extended: bool
@@ -84,40 +87,40 @@ class Joins(Handlers):
         return await outcome(self._hub, run.thread_id, run.run_id, owner, dialect, after=after, extended=extended)
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
-        """Join a run's stream. What was asked for when the run was made is shown, unless the caller says otherwise."""
+        """Join a run's stream, in the modes that the run was created with, unless the request names others."""
         owner = owner_of(request)
         cancels = _cancels(request)
         try:
             run = await find_path_run(self._hub, request)
         except FaultError as error:
-            platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
-            if error.fault.code is not FaultCode.NOT_FOUND or not platform:
+            is_platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
+            if error.fault.code is not FaultCode.NOT_FOUND or not is_platform:
                 raise
-            # langgraph-api 0.16.7: a stream with one event; langgraph-sdk 0.4.14 raises for it.
+            # langgraph-api 0.16.7: a stream with one event, for which langgraph-sdk 0.4.14 raises an error.
             return Response(_NOT_FOUND, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         view = await self._view(request, run)
-        reading, after = RunStream(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
-        frames, begins = await reading.enter(after)
-        leaving = DisconnectNotifier(frames, canceller(self._hub, owner, run.run_id, cancels))
-        paths = run_paths(run.thread_id, run.run_id, _again(begins))
+        run_stream, after = RunStream(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
+        frames, begins = await run_stream.enter(after)
+        cancelling_frames = DisconnectNotifier(frames, canceller(self._hub, owner, run.run_id, cancels))
+        paths = run_paths(run.thread_id, run.run_id, _reconnect_path(begins))
         headers = {**ids(run), **paths, **confirm(active=view.extended)}
-        return stream_response(leaving, headers)
+        return stream_response(cancelling_frames, headers)
 
     async def _view(self, request: AnyRequest, run: Run) -> View:
         owner, dialect = owner_of(request), dialect_of(request)
         created = await self._hub.reads.run_input(owner, run)
-        own: JsonObject = created.extra.get("langgraph") or {}
-        kwargs: JsonObject = own.get("kwargs") or {}
-        asked: Any = words(request, "stream_mode") or None
-        if asked is None:
-            # A client that was cut off comes back to the path without its parameters, for the same frames.
-            asked = kwargs.get("stream_mode")
-            dialect = own.get("dialect") or dialect
+        request_extra: JsonObject = created.extra.get("langgraph") or {}
+        kwargs: JsonObject = request_extra.get("kwargs") or {}
+        modes: Any = words(request, "stream_mode") or None
+        if modes is None:
+            # A client that reconnects requests the path without its parameters, and expects the same frames.
+            modes = kwargs.get("stream_mode")
+            dialect = request_extra.get("dialect") or dialect
         return View(
             thread_id=run.thread_id,
             owner=owner,
             run_id=run.run_id,
-            modes=parse_modes(asked, dialect),
+            modes=parse_modes(modes, dialect),
             created_at=run.created_at,
             dialect=dialect,
             subgraphs=bool(kwargs.get("subgraphs")),
@@ -125,7 +128,7 @@ class Joins(Handlers):
         )
 
     async def stream_thread(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid."""
+        """Follow a thread from run to run. Raises invalid, not_found."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
         # The parameter's documented name, and the one that langgraph-sdk 0.4.14 sends.
         modes = parse_thread_modes([*words(request, "stream_modes"), *words(request, "stream_mode")])
@@ -147,25 +150,27 @@ class Joins(Handlers):
         )
         path = f"/threads/{thread_id}"
         frames, begins = await RunStream(self._hub, view, self._lines).enter(after)
-        location = f"{path}/{_again(begins)}"
+        location = f"{path}/{_reconnect_path(begins)}"
         headers = {"Babelgate-Thread": thread_id, "Location": location, "Content-Location": path}
         return stream_response(frames, headers)
 
 
 def _cancels(request: AnyRequest) -> bool:
-    """Whether the run ends with the request, as `cancel_on_disconnect` of langgraph-sdk 0.4.14 asks for."""
+    """Return True if the run is to be cancelled when the request ends, as `cancel_on_disconnect` of langgraph-sdk
+    0.4.14 requests."""
     return flag(request, "cancel_on_disconnect") and not caller(request).reads_only
 
 
-def _again(begins: EventId) -> str:
-    """The path by which a client whose connection is lost before the first event gets the same stream: langgraph-sdk
-    0.4.14 then connects to `Location` without a Last-Event-ID, which means from now on."""
+def _reconnect_path(begins: EventId) -> str:
+    """Return the path of the same stream, for a client that loses its connection before the first event. langgraph-sdk
+    0.4.14 then connects to `Location` without a Last-Event-ID, which means only future frames."""
     seq, n = begins
     return "stream?last-event-id=" + ("-1" if n < 0 else f"{seq}-{n}")
 
 
 def _last_event_id(request: AnyRequest) -> EventId | None:
-    """None = from now on: without the header, and with one that is no id of ours."""
+    """Return the id to continue after. None, if the header is missing or is not an id of the gateway, means only future
+    frames."""
     text = request.headers.get("last-event-id") or request.query_params.get("last-event-id")
-    # Without it langgraph-api 0.16.7 shows what is new alone, and of a run that has ended nothing.
+    # Without the header, langgraph-api 0.16.7 sends only new frames, and none of a run that has ended.
     return None if not text else parse_event_id(text)

@@ -1,4 +1,4 @@
-"""Finding what a request names: agents, threads and runs, and in the protocol's words that they are not there."""
+"""Lookup of the agents, assistants, threads and runs that a request names. Errors have the protocol's texts."""
 
 from functools import partial
 from uuid import UUID
@@ -21,31 +21,33 @@ from babelgate.canonical.value import is_uuid
 
 
 def not_found(error: FaultError, message: str) -> FaultError:
-    """A not-found in the protocol's words."""
+    """Return the error with another text if it is not_found; return any other error unchanged."""
     return FaultError(FaultCode.NOT_FOUND, message) if error.fault.code is FaultCode.NOT_FOUND else error
 
 
 def thread_not_found(error: FaultError, thread_id: str) -> FaultError:
+    """Return not_found with the protocol's text for a thread; return any other error unchanged."""
     return not_found(error, f"Thread with ID {thread_id} not found")
 
 
 def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo:
-    """By name, or by the UUID that follows from it. Raises not_found, invalid."""
+    """Return an agent by its name, or by the UUID derived from it. Raises not_found, and invalid for an unknown name in
+    LangGraph's dialect."""
     try:
         return hub.agent(text)
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise
-        if dialect == "agent-protocol":  # OpenAPI 0.1.6 has 404 where a run is created
+        if dialect == "agent-protocol":  # OpenAPI 0.1.6 has 404 for the creation of a run
             raise FaultError(FaultCode.NOT_FOUND, f"Agent {text[:100]!r} not found") from error
         if is_uuid(text):
-            # langgraph-api 0.16.7: 404 for an unknown UUID, 422 for a name of no graph; the words are its own.
+            # langgraph-api 0.16.7: 404 for an unknown UUID, 422 for an unknown name. The texts are its own.
             raise FaultError(FaultCode.NOT_FOUND, "Thread or assistant not found.") from error
         names = ", ".join(info.name for info in hub.agents())
-        shown = text if len(text) <= 100 else f"{text[:100]}…"
+        excerpt = text if len(text) <= 100 else f"{text[:100]}…"
         raise FaultError(
             FaultCode.INVALID,
-            f"Invalid assistant: {shown!r}. Must be either:\n- A valid assistant UUID, or\n"
+            f"Invalid assistant: {excerpt!r}. Must be either:\n- A valid assistant UUID, or\n"
             f"- One of the registered graphs: {names}",
         ) from error
 
@@ -53,15 +55,15 @@ def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo
 async def find_assistant(
     hub: Hub, owner: str, text: str, dialect: Dialect = "langgraph"
 ) -> tuple[AgentInfo, Assistant | None]:
-    """An agent by its name or by the UUID of one of its assistants, and the assistant if the owner has configured it.
-    Raises not_found, invalid."""
-    known = str(UUID(text)) if is_uuid(text) else assistant_id(text)
-    own = await hub.assistants.get(owner, known)
-    return find_agent(hub, text if own is None else own.agent, dialect), own
+    """Return an agent by its name or by the UUID of one of its assistants. Also return the assistant, if the owner has
+    configured it. Raises not_found, invalid."""
+    assistant_id_ = str(UUID(text)) if is_uuid(text) else assistant_id(text)
+    assistant = await hub.assistants.get(owner, assistant_id_)
+    return find_agent(hub, text if assistant is None else assistant.agent, dialect), assistant
 
 
 async def find_run(hub: Hub, owner: str, run_id: str, thread_id: str | None = None) -> Run:
-    """A run that is there, on the thread where the caller looks for it. Raises not_found."""
+    """Return a run that was not removed, from a certain thread or from any. Raises not_found."""
     try:
         run = await hub.reads.run(owner, run_id)
     except FaultError as error:
@@ -72,26 +74,26 @@ async def find_run(hub: Hub, owner: str, run_id: str, thread_id: str | None = No
 
 
 async def find_path_run(hub: Hub, request: AnyRequest) -> Run:
-    """The run that the path names."""
+    """Return the run in the path of a request. Raises not_found, invalid."""
     run_id = path_id(request, "run")
     thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
     return await find_run(hub, owner_of(request), run_id, thread_id)
 
 
 async def apply_task_cancel(hub: Hub, owner: str, run: Run) -> Run:
-    """A run whose questions nobody will answer any more, because its task was cancelled since, was cancelled itself:
-    this protocol knows runs and no tasks."""
+    """Return the run as cancelled if it stopped for a question and its task was cancelled since. This protocol has runs
+    but no tasks, so the run shows that its questions cannot be answered any more."""
     if run.status is not RunStatus.PAUSED:
         return run
     try:
         task = await hub.reads.task(owner, run.task_id)
-    except FaultError:  # its thread was erased meanwhile
+    except FaultError:  # the thread has been erased
         return run
     return run.replace(status=RunStatus.CANCELLED) if task.state is TaskState.CANCELLED else run
 
 
 async def read_history(hub: Hub, owner: str, thread_id: str, until: int | None = None) -> StateHistory:
-    """The thread's state and all that led to it, or as it was at a seq. Raises not_found."""
+    """Return the revisions of a thread, up to now or up to a seq. Raises not_found."""
     try:
         return await hub.reads.snapshot(
             owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner), until=until, inline=True

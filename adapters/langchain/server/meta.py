@@ -1,4 +1,4 @@
-"""Health and version (`/ok`, `/info`): what clients ask of a server before they use it."""
+"""Health and version (`/ok`, `/info`), which clients check before they use a server."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -16,21 +16,22 @@ from babelgate.canonical.value import JsonObject
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     @get("/ok")
     async def ok(request: AnyRequest) -> Response[Any]:
-        """With `check_db`, only if the database can be read: what cannot be read is raised. (`/readyz` says more.)"""
+        """Respond that the gateway is healthy. With `check_db` the database is read first, and a failure is raised.
+        `/readyz` checks more."""
         if flag(request, "check_db"):
             await hub.store.get("", ("ok",), "ok", refresh=False)
-        # As langgraph-api 0.16.7 answers.
+        # The response of langgraph-api 0.16.7.
         return answer({"ok": True, "services": {}})
 
     @get("/info")
     async def info() -> Response[Any]:
-        """The version is the gateway's own, and no version of LangGraph is named: there is none inside. The flags say
-        what a client may show: assistants to choose from, crons, no traces at LangSmith."""
-        found: JsonObject = {
+        """Return the version and the features. The version is the gateway's own, because it does not contain LangGraph.
+        The flags tell clients what to show: assistants and crons, but no traces at LangSmith."""
+        body: JsonObject = {
             "version": version("babelgate"),
             "flags": {"assistants": True, "crons": True, "langsmith": False},
             "host": {"kind": "self-hosted"},
         }
-        return answer(found)
+        return answer(body)
 
     return [ok, info]

@@ -1,4 +1,4 @@
-"""What a request says, checked: who calls, the parameters in its path and query, and its body."""
+"""Validated parts of a request: its caller, the parameters in its path and query, and its body."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -22,23 +22,25 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def owner_of(connection: Connection) -> str:
+    """Return the owner whose data the caller can access."""
     return caller(connection).owner
 
 
 def uuid(text: object, what: str) -> str:
-    """As the hub keeps it. Raises invalid."""
-    # OpenAPI 0.1.6 (`format: uuid`) and langgraph-api 0.16.7, whose words these are; aegra 0.11.0 takes any string.
+    """Return a UUID in its canonical form. `what` names it in the error. Raises invalid."""
+    # OpenAPI 0.1.6 (`format: uuid`) and langgraph-api 0.16.7, which has this text. aegra 0.11.0 accepts any string.
     if not isinstance(text, str) or not is_uuid(text):
         raise FaultError(FaultCode.INVALID, f"Invalid {what} ID: must be a UUID")
     return str(UUID(text))
 
 
 def path_id(connection: Connection, what: str) -> str:
+    """Return the id of a thread, a run and the like in the path. Raises invalid if it is not a UUID."""
     return uuid(connection.path_params[f"{what}_id"], what)
 
 
 def number(request: AnyRequest, name: str, default: int, least: int, most: int | None = None) -> int:
-    """Raises invalid."""
+    """Return an integer query parameter within its limits, or the default. Raises invalid."""
     text = request.query_params.get(name)
     if text is None:
         return default
@@ -49,44 +51,45 @@ def number(request: AnyRequest, name: str, default: int, least: int, most: int |
 
 
 def flag(request: AnyRequest, name: str) -> bool:
-    """Raises invalid."""
+    """Return a boolean query parameter; False if it is missing. Raises invalid."""
     text = str(request.query_params.get(name, "")).lower()
     if text not in ("", "0", "1", "true", "false"):
         raise FaultError(FaultCode.INVALID, f"{name}: must be true or false")
-    # langgraph-api 0.16.7 takes `wait=1` and `wait=true`.
+    # langgraph-api 0.16.7 accepts `wait=1` and `wait=true`.
     return text in ("1", "true")
 
 
 def words(request: AnyRequest, name: str) -> list[str]:
-    """A query parameter that may be given several times, or once with commas."""
-    given: list[str] = request.query_params.getall(name, [])
-    return [word for text in given for word in text.split(",") if word]
+    """Return the values of a query parameter that is repeated, or has a list separated by commas."""
+    texts: list[str] = request.query_params.getall(name, [])
+    return [word for text in texts for word in text.split(",") if word]
 
 
-def check_selection(names: Iterable[str], known: frozenset[str], what: str) -> list[str]:
-    """A selection of members by name. Raises invalid for one that there is not."""
-    found = list(names)
-    for name in found:
-        if name not in known:
-            raise FaultError(FaultCode.INVALID, f"{what}: {name[:100]!r} is not one of {', '.join(sorted(known))}")
-    return found
+def check_selection(names: Iterable[str], allowed: frozenset[str], what: str) -> list[str]:
+    """Return the names of selected members as a list. Raises invalid for an unknown name."""
+    selection = list(names)
+    for name in selection:
+        if name not in allowed:
+            raise FaultError(FaultCode.INVALID, f"{what}: {name[:100]!r} is not one of {', '.join(sorted(allowed))}")
+    return selection
 
 
 async def read_body(request: AnyRequest, model: type[M]) -> M:
-    """Raises invalid, too_large."""
+    """Return the body of a request as a model. Raises invalid, too_large."""
     return validate(model, await read_json(request))
 
 
 async def read_optional_body(request: AnyRequest, model: type[M]) -> M:
-    """The same, of a model in which every member has a default: then the body has one, too. Raises invalid,
-    too_large."""
-    given = await read_json(request)
-    return validate(model, {} if given is ABSENT else given)
+    """Return the body of a request as a model whose members all have defaults. A missing body means all defaults.
+    Raises invalid, too_large."""
+    body = await read_json(request)
+    return validate(model, {} if body is ABSENT else body)
 
 
 def checkpoint_of(checkpoint: Checkpoint | None, checkpoint_id: str | None = None, config: Any = None) -> str | None:
-    """The id of a revision, from wherever the caller says it. Raises invalid where it is said in two ways."""
-    said = [given for given in (checkpoint_id, checkpoint and checkpoint.checkpoint_id, config) if given]
-    if any(given != said[0] or not isinstance(given, str) for given in said):
+    """Return the checkpoint id of a request, which has several places for it, or None. Raises invalid if different ids
+    are given."""
+    checkpoint_ids = [id_ for id_ in (checkpoint_id, checkpoint and checkpoint.checkpoint_id, config) if id_]
+    if any(id_ != checkpoint_ids[0] or not isinstance(id_, str) for id_ in checkpoint_ids):
         raise FaultError(FaultCode.INVALID, "checkpoint: must be one id; several different ones were given")
-    return said[0] if said else None
+    return checkpoint_ids[0] if checkpoint_ids else None

@@ -1,7 +1,7 @@
-"""Runs: create them and look at them.
+"""Routes that create runs and read them.
 
-Under a thread as LangGraph Platform and the README of the Agent Protocol have them, and without one as the Agent
-Protocol's OpenAPI 0.1.6 has them.
+LangGraph Platform and the README of the Agent Protocol have them below a thread, OpenAPI 0.1.6 of the Agent Protocol
+has them without one.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -96,7 +96,7 @@ class Runs(Handlers):
     async def create(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         receipt = started.receipt
-        # The run as it was created, `pending`, as langgraph-api 0.16.7 answers.
+        # langgraph-api 0.16.7 responds with the run as it was created, `pending`.
         return answer(await self._new(started), headers=started.headers | run_paths(receipt.thread_id, receipt.run_id))
 
     async def _new(self, started: Started) -> JsonObject:
@@ -109,9 +109,9 @@ class Runs(Handlers):
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
         extended = launch.extended or is_asked(request)
-        waited = partial(outcome, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
-        pieces = keep_alive(lambda: body_of(waited(after=receipt.seq, extended=extended)))
-        # langgraph-sdk 0.4.14 asks again where `Location` leads when its connection breaks.
+        wait = partial(outcome, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
+        pieces = keep_alive(lambda: body_of(wait(after=receipt.seq, extended=extended)))
+        # langgraph-sdk 0.4.14 requests `Location` when its connection breaks.
         below = "wait" if launch.dialect == "agent-protocol" else "join"
         paths = run_paths(receipt.thread_id, receipt.run_id, below)
         headers = {**started.headers, **paths, **confirm(active=extended)}
@@ -134,14 +134,16 @@ class Runs(Handlers):
             extended=extended,
         )
         frames = await RunStream(self._hub, view, self._lines, receipt.seq).after((0, -1), started_run=True)
-        leaving = DisconnectNotifier(frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels))
+        cancelling_frames = DisconnectNotifier(
+            frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels)
+        )
         headers = {**started.headers, **run_paths(receipt.thread_id, receipt.run_id, "stream")}
-        return stream_response(leaving, {**headers, **confirm(active=extended)})
+        return stream_response(cancelling_frames, {**headers, **confirm(active=extended)})
 
     async def create_batch(self, request: AnyRequest) -> Response[Any]:
-        """All or none of them is well-formed; which is looked at before the first is begun. Raises invalid."""
+        """Create several runs. All of them are validated before the first one starts. Raises invalid."""
         bodies = validate(_BATCH, await read_json(request))
-        # langgraph-api 0.16.7 refuses an empty list, too (422).
+        # langgraph-api 0.16.7 refuses an empty list as well (422).
         if not 1 <= len(bodies) <= MAX_PAGE:
             raise FaultError(FaultCode.INVALID, f"A batch has 1 to {MAX_PAGE} runs.")
         if dialect_of(request) == "langgraph" and any(body.assistant_id is None for body in bodies):
@@ -149,7 +151,7 @@ class Runs(Handlers):
         launches = [await prepare(self._hub, request, body) for body in bodies]
         return answer([await self._new(await launch.start()) for launch in launches])
 
-    # Looking
+    # Reading
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         run = await find_path_run(self._hub, request)
@@ -162,12 +164,12 @@ class Runs(Handlers):
         if dialect_of(request) == "agent-protocol":
             return _encode_run(run, created, "agent-protocol")
         body = _encode_run(run, created, "langgraph")
-        if "thread_id" not in request.path_params:  # a path that only the Agent Protocol has
+        if "thread_id" not in request.path_params:  # only the Agent Protocol has this path
             return _encode_run(run, created, "agent-protocol") | body
         return body
 
     async def list_runs(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found."""
+        """Return a page of a thread's runs. Raises invalid, not_found."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
         limit, offset = number(request, "limit", 10, 1, MAX_PAGE), number(request, "offset", 0, 0)
         names = check_selection(words(request, "select"), _FIELDS, "select")
@@ -197,26 +199,26 @@ class Runs(Handlers):
         names: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
     ) -> Response[Any]:
-        found = await self._hub.reads.runs(owner_of(request), where, limit=limit + 1, offset=offset)
-        told = pagination(offset, min(found.count, limit), more=found.count > limit)
+        page = await self._hub.reads.runs(owner_of(request), where, limit=limit + 1, offset=offset)
+        pagination_headers = pagination(offset, min(page.count, limit), more=page.count > limit)
         return await list_response(
-            b"[]", self._encode_runs(request, found, limit, names), headers={**(headers or {}), **told}
+            b"[]", self._encode_runs(request, page, limit, names), headers={**(headers or {}), **pagination_headers}
         )
 
     async def _encode_runs(
-        self, request: AnyRequest, found: Listed[Run], limit: int, names: Sequence[str]
+        self, request: AnyRequest, page: Listed[Run], limit: int, names: Sequence[str]
     ) -> AsyncGenerator[bytes | LargeJson]:
-        left = limit
-        async with aclosing(aiter(found)) as runs:
+        remaining = limit
+        async with aclosing(aiter(page)) as runs:
             async for run in runs:
-                if not left:
+                if not remaining:
                     return
-                left -= 1
+                remaining -= 1
                 yield encode(select_members(await self._run_body(request, run), names))
 
 
 def _as_created(run: Run, created: RunCreated) -> Run:
-    """The run as it was when the call that made it was answered, however fast it has been since."""
+    """Return the run as it was when it was created, even if it has made progress since."""
     return Run(
         run_id=run.run_id,
         task_id=run.task_id,
@@ -241,22 +243,23 @@ def _encode_run(run: Run, created: RunCreated, dialect: Dialect) -> JsonObject:
 
 
 def _statuses(request: AnyRequest, text: str | None) -> frozenset[RunStatus] | None:
+    """Return the canonical statuses that a status in a request includes; None means all. Raises invalid."""
     if text is None:
         return None
-    found = _by_status(dialect_of(request)).get(text)
-    if found is None:
+    statuses = _by_status(dialect_of(request)).get(text)
+    if statuses is None:
         raise FaultError(
             FaultCode.INVALID, f"status: {text[:50]!r} is not one of {', '.join(_by_status(dialect_of(request)))}"
         )
-    return found
+    return statuses
 
 
 @lru_cache(2)
 def _by_status(dialect: Dialect) -> Mapping[str, frozenset[RunStatus]]:
-    """Which of ours a status of theirs is: the codec's table, read the other way."""
-    named = agent_protocol.run_status if dialect == "agent-protocol" else state.run_status
+    """Return the canonical statuses for each status of a dialect: the inverse of the codec's table."""
+    encode_status = agent_protocol.run_status if dialect == "agent-protocol" else state.run_status
     table: dict[str, frozenset[RunStatus]] = {}
     for status in RunStatus:
         probe = Run(run_id="", task_id="", status=status, cause="input", created_at=0, first_seq=0, last_seq=0)
-        table[named(probe)] = table.get(named(probe), frozenset()) | {status}
+        table[encode_status(probe)] = table.get(encode_status(probe), frozenset()) | {status}
     return table

@@ -1,4 +1,4 @@
-"""The state of a thread and its revisions: look at them, make one."""
+"""Routes for the state of a thread and its revisions: read them, create one."""
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any, Final
@@ -50,8 +50,8 @@ _FIELDS: Final = frozenset(
     }
 )
 
-_DEPTH: Final = 16
-"""Levels of graphs within each other that are shown."""
+_MAX_DEPTH: Final = 16
+"""Maximum number of nested levels of graphs that are shown."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -105,7 +105,7 @@ class States(Handlers):
         return answer(select_members(body, names), headers={"Babelgate-Thread": thread_id})
 
     async def update(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found, conflict."""
+        """Create a revision of the thread's state. Raises invalid, not_found, conflict."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
         body = await read_body(request, StateUpdate)
         history = await read_history(self._hub, owner, thread_id)
@@ -114,16 +114,16 @@ class States(Handlers):
             checkpoint_id = await self._hub.update_state(owner, decode_update(thread, history, body))
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
-        # Three times the same, as langgraph-api 0.16.7 answers.
-        made = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
+        # The same checkpoint in three members, as in langgraph-api 0.16.7.
+        checkpoint = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
         return answer(
-            {"checkpoint": made, "configurable": made, "checkpoint_id": checkpoint_id},
+            {"checkpoint": checkpoint, "configurable": checkpoint, "checkpoint_id": checkpoint_id},
             headers={"Babelgate-Thread": thread_id},
         )
 
     async def list_history(self, request: AnyRequest) -> Response[Any]:
         thread_id = path_id(request, "thread")
-        # OpenAPI 0.1.6: 10. langgraph-api 0.16.7 documents 10 and takes 1; its SDK always sends a limit.
+        # OpenAPI 0.1.6: 10. langgraph-api 0.16.7 documents 10 but uses 1; its SDK always sends a limit.
         limit = number(request, "limit", 10, 1, MAX_PAGE)
         search = HistorySearch(limit=limit, before=request.query_params.get("before") or None)
         return await self._history(request, thread_id, search)
@@ -136,71 +136,75 @@ class States(Handlers):
         names = check_selection(search.select or (), _FIELDS, "select")
         before = _before(search.before)
         history = await read_history(self._hub, owner_of(request), thread_id)
-        exactly = checkpoint_of(search.checkpoint)
+        checkpoint_id = checkpoint_of(search.checkpoint)
         seq = None if before is None else _revision(history, before).seq
         revisions = history.newest(_ns(search.checkpoint), seq)
-        if exactly is not None:
-            revisions = (revision for revision in revisions if revision.checkpoint_id == exactly)
+        if checkpoint_id is not None:
+            revisions = (revision for revision in revisions if revision.checkpoint_id == checkpoint_id)
 
-        def tell(revision: Revision, values: JsonObject | None = None) -> JsonObject:
+        def encode_revision(revision: Revision, values: JsonObject | None = None) -> JsonObject:
             return _encode_state(request, thread_id, revision, history, values=values)
 
-        shown = _encode_history(revisions, tell, search.metadata or {}, search.limit, names)
-        return await list_response(b"[]", shown, headers={"Babelgate-Thread": thread_id})
+        items = _encode_history(revisions, encode_revision, search.metadata or {}, search.limit, names)
+        return await list_response(b"[]", items, headers={"Babelgate-Thread": thread_id})
 
 
 class _Messages:
-    """Those of a thread's states, each encoded once."""
+    """The messages of a thread's states, each encoded only once."""
 
     def __init__(self) -> None:
-        self._said = SharedList(encode_message)
-        self._held = SharedList[Any](lambda message: message)
-        """Of agents with a state of their own."""
+        self._log_messages = SharedList(encode_message)
+        """Messages in the log."""
+        self._state_messages = SharedList[Any](lambda message: message)
+        """Messages in the values of agents that have their own state."""
 
     @staticmethod
     def mark(revision: Revision) -> JsonObject | None:
-        """Its values, with `MARK` in the place of the messages. None where there are none, or some of both kinds."""
+        """Return the values of a revision with `MARK` instead of the messages. Return None if it has no messages, or
+        messages of both kinds."""
         if bool(revision.messages) == isinstance(revision.values.get("messages"), list):
             return None
         return {**revision.values, "messages": MARK}
 
     async def encode(self, revision: Revision) -> Sequence[bytes | LargeJson]:
+        """Return the encoded messages of a revision that has messages of one kind."""
         if revision.messages:
-            return await self._said.encode(revision.messages)
-        return await self._held.encode(revision.values["messages"])
+            return await self._log_messages.encode(revision.messages)
+        return await self._state_messages.encode(revision.values["messages"])
 
 
 async def _encode_history(
     revisions: Iterator[Revision],
-    tell: Callable[[Revision, JsonObject | None], JsonObject],
+    encode_revision: Callable[[Revision, JsonObject | None], JsonObject],
     metadata: JsonObject,
     limit: int,
     names: Sequence[str],
 ) -> AsyncGenerator[bytes | Large]:
+    """Yield the encoded states of revisions whose metadata match, up to the limit."""
     turns, messages = Turns(), _Messages()
     for revision in revisions:
         values = messages.mark(revision)
-        body = tell(revision, values)
+        body = encode_revision(revision, values)
         if has_members(body.get("metadata") or {}, metadata):
-            body, told = select_members(body, names), None
+            body, item = select_members(body, names), None
             if values is not None and body.get("values") is values:
-                told = with_list(body, await messages.encode(revision))
-                body = body if told is not None else select_members(tell(revision, None), names)
-            yield encode(body) if told is None else told
+                item = with_list(body, await messages.encode(revision))
+                body = body if item is not None else select_members(encode_revision(revision, None), names)
+            yield encode(body) if item is None else item
             limit -= 1
         if not limit:
             return
-        if turns.is_over:  # where many are looked at and few are shown
+        if turns.is_over:  # many revisions may be examined and few sent
             await turns.give()
 
 
-def decode_update(thread: Thread, history: StateHistory, ask: StateUpdate) -> HubStateUpdate:
-    """A revision that a caller makes, on top of the one that it names. Raises invalid, not_found."""
-    checkpoint_id = checkpoint_of(ask.checkpoint, ask.checkpoint_id)
+def decode_update(thread: Thread, history: StateHistory, body: StateUpdate) -> HubStateUpdate:
+    """Return a caller's new revision, on top of the revision that it names. Raises invalid, not_found."""
+    checkpoint_id = checkpoint_of(body.checkpoint, body.checkpoint_id)
     base = history.head if checkpoint_id is None else _revision(history, checkpoint_id)
-    said: list[Any] = codec.encode_values(base).get("messages") or []
-    known = [str(as_object(message)["id"]) for message in said if "id" in as_object(message)]
-    update = codec.decode_update(ask.values, known)
+    messages: list[Any] = codec.encode_values(base).get("messages") or []
+    message_ids = [str(as_object(message)["id"]) for message in messages if "id" in as_object(message)]
+    update = codec.decode_update(body.values, message_ids)
     graph = thread.metadata.get("graph_id")
     return HubStateUpdate(
         thread_id=thread.thread_id,
@@ -208,17 +212,18 @@ def decode_update(thread: Thread, history: StateHistory, ask: StateUpdate) -> Hu
         messages=update.messages,
         removed_ids=update.removed_ids,
         checkpoint=checkpoint_id,
-        as_node=ask.as_node,
-        # langgraph-sdk 0.4.14 marks with it for which graph a thread is made (`threads.create`, graph_id).
+        as_node=body.as_node,
+        # langgraph-sdk 0.4.14 stores there which graph the thread is for (`threads.create`, graph_id).
         agent=graph if isinstance(graph, str) else None,
     )
 
 
 def _revision(history: StateHistory, checkpoint_id: str) -> Revision:
-    found = history.get(checkpoint_id)
-    if found is None:
+    """Return the revision of a checkpoint. Raises not_found."""
+    revision = history.get(checkpoint_id)
+    if revision is None:
         raise FaultError(FaultCode.NOT_FOUND, f"Checkpoint {checkpoint_id[:100]!r} not found")
-    return found
+    return revision
 
 
 def _encode_state(
@@ -230,7 +235,7 @@ def _encode_state(
     subgraphs: bool = False,
     values: JsonObject | None = None,
 ) -> JsonObject:
-    """`values` = what LangGraph's own dialect tells of them, where that is not all."""
+    """Return a state in the request's dialect. `values` replaces the values in LangGraph's own dialect."""
     if dialect_of(request) == "agent-protocol" and revision is not None:
         return agent_protocol.encode_state(thread_id, revision)
     then = history.then(revision) if revision is not None and revision.next else ()
@@ -239,31 +244,35 @@ def _encode_state(
 
 
 def _inner(thread_id: str, outer: Revision, history: StateHistory, *, whole: bool) -> codec.Inner:
-    """As langgraph 1.2 has it: where the state within is, or with `whole` that state in its place."""
+    """Return the function that describes the graph inside a node, as langgraph 1.2 does: the place of its state or,
+    with `whole`, the state itself."""
 
-    def tell(node: str) -> JsonObject:
-        found = history.inner(outer, node)
-        if found is None or len(found.ns) > _DEPTH:
+    def describe(node: str) -> JsonObject:
+        revision = history.inner(outer, node)
+        if revision is None or len(revision.ns) > _MAX_DEPTH:
             return {}
         if not whole:
-            return {"checkpoint": {"thread_id": thread_id, "checkpoint_ns": "|".join(found.ns)}}
-        then = history.then(found) if found.next else ()
-        return {"state": codec.encode_state(thread_id, found, then, _inner(thread_id, found, history, whole=True))}
+            return {"checkpoint": {"thread_id": thread_id, "checkpoint_ns": "|".join(revision.ns)}}
+        then = history.then(revision) if revision.next else ()
+        return {
+            "state": codec.encode_state(thread_id, revision, then, _inner(thread_id, revision, history, whole=True))
+        }
 
-    return tell
+    return describe
 
 
 def _ns(checkpoint: Checkpoint | None) -> tuple[str, ...]:
+    """Return the namespace of a checkpoint."""
     text = checkpoint.checkpoint_ns if checkpoint is not None else None
     return tuple(text.split("|")) if text else ()
 
 
 def _before(value: str | JsonObject | None) -> str | None:
-    """An id, a checkpoint, or a config that holds one."""
+    """Return the checkpoint id in the member `before`: an id, a checkpoint, or a config with one. Raises invalid."""
     if isinstance(value, dict):
         inner = value.get("configurable")
-        held: JsonObject = inner if isinstance(inner, dict) else value  # pyright: ignore[reportUnknownVariableType]
-        value = held.get("checkpoint_id")
+        checkpoint: JsonObject = inner if isinstance(inner, dict) else value  # pyright: ignore[reportUnknownVariableType]
+        value = checkpoint.get("checkpoint_id")
         if not isinstance(value, str):
             raise FaultError(FaultCode.INVALID, "before: must hold a checkpoint_id")
     return value

@@ -1,4 +1,4 @@
-"""Store API (long-term memory): items under namespaces and keys, and the namespaces that there are."""
+"""Store API (long-term memory): items by namespace and key, and the list of namespaces."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -20,7 +20,8 @@ from babelgate.canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Lis
 from babelgate.canonical.value import JsonObject
 
 _AT: Final = "/store/{labels:str}/{key:str}"
-"""One item, by its namespace with dots between the labels, and its key. No server of the family has this path."""
+"""Path of one item: its namespace, with dots between the labels, and its key. No server of this protocol family has
+this path."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -43,17 +44,18 @@ class Memory(Handlers):
 
     async def put(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, w.Put)
-        # Minutes in LangGraph.
+        # Minutes in LangGraph, seconds in the gateway.
         ttl = None if body.ttl is None else ceil(body.ttl * 60)
         await self._hub.store.put(owner_of(request), tuple(body.namespace), body.key, body.value, ttl)
         return empty_answer(204)
 
     async def get(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found."""
+        """Return an item. Raises invalid, not_found."""
         key = request.query_params.get("key")
         if not key:
             raise FaultError(FaultCode.INVALID, "key: required query parameter")
-        # Whoever reads an item keeps it, unless they say otherwise: `refresh_on_read` of langgraph 1.2's stores.
+        # Reading an item restarts its ttl, unless the request says otherwise: `refresh_on_read` of langgraph 1.2's
+        # stores.
         refresh = "refresh_ttl" not in request.query_params or flag(request, "refresh_ttl")
         item = await self._hub.store.get(owner_of(request), _namespace(request), key, refresh=refresh)
         # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 200 and null.
@@ -62,39 +64,39 @@ class Memory(Handlers):
         return answer(None if item is None else _encode(item))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Delete an item. Raises not_found in the Agent Protocol."""
         body = await read_body(request, w.Delete)
-        there = await self._hub.store.delete(owner_of(request), tuple(body.namespace or ()), body.key)
-        # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 204, whatever there was.
-        if not there and dialect_of(request) == "agent-protocol":
+        existed = await self._hub.store.delete(owner_of(request), tuple(body.namespace or ()), body.key)
+        # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 204, even if there was no item.
+        if not existed and dialect_of(request) == "agent-protocol":
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return empty_answer(204)
 
     async def get_at(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found."""
+        """Return the item in the path. Raises invalid, not_found."""
         return answer(_encode(await self._item_at(request)))
 
     async def _item_at(self, request: AnyRequest) -> Item:
-        found = await self._hub.store.get(owner_of(request), _labels(request), request.path_params["key"])
-        if found is None:
+        item = await self._hub.store.get(owner_of(request), _labels(request), request.path_params["key"])
+        if item is None:
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
-        return found
+        return item
 
     async def put_at(self, request: AnyRequest) -> Response[Any]:
-        """The body is the value. Raises invalid, too_large."""
+        """Store the body as the value of the item in the path. Raises invalid, too_large."""
         body = await read_body(request, w.Value)
         await self._hub.store.put(owner_of(request), _labels(request), request.path_params["key"], body.root)
         return answer(_encode(await self._item_at(request)))
 
     async def delete_at(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found."""
+        """Delete the item in the path. Raises invalid, not_found."""
         if not await self._hub.store.delete(owner_of(request), _labels(request), request.path_params["key"]):
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return empty_answer(204)
 
     async def search(self, request: AnyRequest) -> Response[Any]:
         owner, body = owner_of(request), await read_optional_body(request, w.Search)
-        found = await self._hub.store.search(
+        page = await self._hub.store.search(
             owner,
             ItemQuery(
                 prefix=tuple(body.namespace_prefix or ()),
@@ -105,12 +107,12 @@ class Memory(Handlers):
                 refresh=body.refresh_ttl is not False,
             ),
         )
-        # OpenAPI 0.1.6, components.schemas.SearchItemsResponse, as everybody has it.
-        return await list_response(b'{"items":[]}', _encode_items(found), name="items")
+        # OpenAPI 0.1.6, components.schemas.SearchItemsResponse, as in all servers.
+        return await list_response(b'{"items":[]}', _encode_items(page), name="items")
 
     async def namespaces(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, w.Namespaces)
-        found = await self._hub.store.namespaces(
+        namespaces = await self._hub.store.namespaces(
             owner_of(request),
             NamespaceQuery(
                 prefix=tuple(body.prefix or ()),
@@ -121,23 +123,23 @@ class Memory(Handlers):
             ),
         )
         if dialect_of(request) == "agent-protocol":
-            return answer(found)  # components.schemas.ListNamespaceResponse is the bare list
+            return answer(namespaces)  # components.schemas.ListNamespaceResponse is the bare list
         # langgraph-api 0.16.7, aegra 0.11.0 and langgraph-sdk 0.4.14.
-        listed: JsonObject = {"namespaces": found}
+        listed: JsonObject = {"namespaces": namespaces}
         return answer(listed)
 
 
-async def _encode_items(found: Listed[Item]) -> AsyncGenerator[bytes | LargeJson]:
-    async with aclosing(aiter(found)) as items:
+async def _encode_items(page: Listed[Item]) -> AsyncGenerator[bytes | LargeJson]:
+    async with aclosing(aiter(page)) as items:
         async for item in items:
             yield encode(_encode(item))
 
 
 def _namespace(request: AnyRequest) -> tuple[str, ...]:
-    """`namespace=a&namespace=b` of the Agent Protocol, or `namespace=a.b` of LangGraph: as no label holds a dot, the
-    one is never taken for the other."""
-    given: list[str] = request.query_params.getall("namespace", [])
-    return tuple(label for text in given if text for label in text.split("."))
+    """Return the namespace in a query. The Agent Protocol sends `namespace=a&namespace=b`, LangGraph `namespace=a.b`.
+    No label contains a dot, so the forms are distinct."""
+    texts: list[str] = request.query_params.getall("namespace", [])
+    return tuple(label for text in texts if text for label in text.split("."))
 
 
 def _labels(request: AnyRequest) -> tuple[str, ...]:

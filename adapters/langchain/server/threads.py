@@ -1,4 +1,4 @@
-"""Threads: create, find, change, copy, delete."""
+"""Routes that create, find, change, copy and delete threads."""
 
 import re
 import sys
@@ -60,9 +60,10 @@ _FIELDS: Final = frozenset(
         "ttl",
     }
 )
-_OF_STATE: Final = frozenset({"values", "messages", "interrupts", "error", "state_updated_at"})
-"""What is not known without the thread's log."""
-_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(-?\d{1,9})\]")
+_STATE_MEMBERS: Final = frozenset({"values", "messages", "interrupts", "error", "state_updated_at"})
+"""Members that require the thread's log."""
+_PATH_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(-?\d{1,9})\]")
+"""One step of a path such as `values.messages[-1]`."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
@@ -131,9 +132,11 @@ class Threads(Handlers):
         return state.encode_thread(view, history)
 
     async def change(self, request: AnyRequest) -> Response[Any]:
-        """With values or messages a new revision, which a checkpoint says where to branch off; the metadata is merged.
-        (Agent Protocol: a checkpoint is "ignored for metadata-only patches".) Raises invalid, unsupported, not_found,
-        conflict."""
+        """Change a thread. Raises invalid, unsupported, not_found, conflict.
+
+        Values or messages create a new revision; a checkpoint tells which revision it follows. The metadata are merged.
+        The Agent Protocol: a checkpoint is "ignored for metadata-only patches".
+        """
         owner, thread_id = owner_of(request), path_id(request, "thread")
         body = await read_body(request, ThreadPatch)
         ttl = _seconds(body.ttl)
@@ -147,21 +150,21 @@ class Threads(Handlers):
                 await self._hub.change_thread(owner, thread_id, change)
             except FaultError as error:
                 raise thread_not_found(error, thread_id) from error
-        # RFC 7240, 4.2, as langgraph-api 0.16.7 answers it.
+        # RFC 7240, 4.2, like langgraph-api 0.16.7.
         if preferences(read_line(request.scope["headers"], "prefer")).get("return") == "minimal":
             return empty_answer(204, {"Preference-Applied": "return=minimal"})
         return await self._thread_response(request, thread_id)
 
     async def _revise(self, owner: str, thread_id: str, update: StateUpdate, messages: Any = None) -> None:
         history = await read_history(self._hub, owner, thread_id)
-        revise = decode_update(await self._hub.reads.thread(owner, thread_id), history, update)
+        hub_update = decode_update(await self._hub.reads.thread(owner, thread_id), history, update)
         if messages is not None:
-            said = state.decode_messages(messages)
-            revise = replace(revise, messages=(*revise.messages, *said))
-        await self._hub.update_state(owner, revise)
+            decoded = state.decode_messages(messages)
+            hub_update = replace(hub_update, messages=(*hub_update.messages, *decoded))
+        await self._hub.update_state(owner, hub_update)
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found."""
+        """Delete a thread. Raises invalid, not_found."""
         thread_id = path_id(request, "thread")
         try:
             await self._hub.delete_thread(owner_of(request), thread_id)
@@ -170,21 +173,21 @@ class Threads(Handlers):
         return empty_answer(204)
 
     async def copy(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found."""
+        """Copy a thread. Raises invalid, not_found."""
         thread_id = path_id(request, "thread")
         try:
-            made = await self._hub.copy_thread(owner_of(request), thread_id)
+            thread = await self._hub.copy_thread(owner_of(request), thread_id)
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
-        return await self._thread_response(request, made.thread_id)
+        return await self._thread_response(request, thread.thread_id)
 
     async def prune(self, request: AnyRequest) -> Response[Any]:
-        """Threads that are not there are left out, as langgraph-api 0.16.7 has it; and of those that are to go on,
-        those where a run is active."""
+        """Delete or prune threads. As in langgraph-api 0.16.7, threads that do not exist are skipped. With
+        `keep_latest`, threads with an active run are skipped, too."""
         body = await read_body(request, ThreadsPrune)
         prune = self._hub.delete_thread if body.strategy == "delete" else self._hub.prune_thread
         pruned = 0
-        for thread_id in dict.fromkeys(uuid(each, "thread") for each in body.thread_ids):
+        for thread_id in dict.fromkeys(uuid(id_, "thread") for id_ in body.thread_ids):
             try:
                 await prune(owner_of(request), thread_id)
             except FaultError as error:
@@ -202,14 +205,16 @@ class Threads(Handlers):
         paths = {name: _path(path) for name, path in (body.extract or {}).items()}
         where = _thread_filter(body, body.ids)
         if _asks_for_messages(body):
-            found = await self._find_by_values(request, where, body, most=body.limit + 1)
-            count, views = len(found), self._again(owner_of(request), found[: body.limit])
+            thread_ids = await self._find_by_values(request, where, body, most=body.limit + 1)
+            count, views = len(thread_ids), self._read_views(owner_of(request), thread_ids[: body.limit])
         else:
             page = await self._page(request, where, body, body.limit + 1, body.offset)
             count, views = page.count, aiter(page)
-        shown = min(count, body.limit)
-        headers = pagination(body.offset, shown, more=count > shown)
-        return await list_response(b"[]", self._each(request, views, shown, select, paths), headers=headers)
+        count_shown = min(count, body.limit)
+        headers = pagination(body.offset, count_shown, more=count > count_shown)
+        return await list_response(
+            b"[]", self._encode_threads(request, views, count_shown, select, paths), headers=headers
+        )
 
     async def _page(
         self, request: AnyRequest, where: ThreadFilter, body: ThreadSearch, limit: int, offset: int
@@ -222,33 +227,35 @@ class Threads(Handlers):
     async def _find_by_values(
         self, request: AnyRequest, where: ThreadFilter, body: ThreadSearch, *, most: int
     ) -> Sequence[str]:
-        """Threads that have the values, from the page's offset on. Messages are in no row: threads are looked into, one
-        by one."""
-        found: list[str] = []
+        """Return the ids of threads that have the values, from the page's offset on, at most `most`. Messages are in no
+        row of the database, so each thread is read."""
+        thread_ids: list[str] = []
         skip, offset = body.offset, 0
         while (page := await self._page(request, where, body, MAX_PAGE, offset)).count:
             offset += page.count
             async for view in page:
-                if not await self._holds(owner_of(request), view.thread.thread_id, body.values or {}):
+                if not await self._has_values(owner_of(request), view.thread.thread_id, body.values or {}):
                     continue
                 if skip:
                     skip -= 1
                     continue
-                found.append(view.thread.thread_id)
-                if len(found) == most:
-                    return found
-        return found
+                thread_ids.append(view.thread.thread_id)
+                if len(thread_ids) == most:
+                    return thread_ids
+        return thread_ids
 
-    async def _holds(self, owner: str, thread_id: str, values: JsonObject) -> bool:
+    async def _has_values(self, owner: str, thread_id: str, values: JsonObject) -> bool:
+        """Return True if the thread's newest state has the values."""
         try:
             history = await read_history(self._hub, owner, thread_id)
         except FaultError as error:
-            if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
+            if error.fault.code is not FaultCode.NOT_FOUND:  # deleted in the meantime
                 raise
             return False
         return has_members(state.encode_values(history.head), values)
 
-    async def _again(self, owner: str, thread_ids: Sequence[str]) -> AsyncGenerator[ThreadView]:
+    async def _read_views(self, owner: str, thread_ids: Sequence[str]) -> AsyncGenerator[ThreadView]:
+        """Yield the threads that still exist."""
         for thread_id in thread_ids:
             try:
                 yield await self._hub.reads.thread_view(owner, thread_id)
@@ -256,7 +263,7 @@ class Threads(Handlers):
                 if error.fault.code is not FaultCode.NOT_FOUND:
                     raise
 
-    async def _each(
+    async def _encode_threads(
         self,
         request: AnyRequest,
         views: AsyncGenerator[ThreadView],
@@ -284,15 +291,18 @@ class Threads(Handlers):
         select: Sequence[str],
         paths: Mapping[str, Sequence[str | int]],
     ) -> JsonObject:
-        if select and not paths and not _OF_STATE.intersection(select):
+        """Return the selected members of a thread, and what is extracted from it."""
+        if select and not paths and not _STATE_MEMBERS.intersection(select):
             whole = state.encode_thread(view, None)
         else:
             whole = await self._encode_thread(request, view)
-        # Shown to those who ask for it, as langgraph-api 0.16.7 does (`include=ttl`).
+        # Only on request, as in langgraph-api 0.16.7 (`include=ttl`).
         if "ttl" in select and view.thread.ttl is not None:
             whole["ttl"] = _encode_ttl(view)
         body = select_members(whole, select)
-        return body | {"extracted": {name: _at(whole, path) for name, path in paths.items()}} if paths else body
+        return (
+            body | {"extracted": {name: _follow_path(whole, path) for name, path in paths.items()}} if paths else body
+        )
 
     async def count(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, ThreadCount)
@@ -303,17 +313,18 @@ class Threads(Handlers):
 
 
 def _thread_filter(body: ThreadCount, ids: list[str] | None = None) -> ThreadFilter:
-    known = None if ids is None else tuple(uuid(thread_id, "thread") for thread_id in ids)
+    thread_ids = None if ids is None else tuple(uuid(thread_id, "thread") for thread_id in ids)
     values = {} if _asks_for_messages(body) else body.values or {}
-    return ThreadFilter(ids=known, metadata=body.metadata or {}, values=values, status=body.status)
+    return ThreadFilter(ids=thread_ids, metadata=body.metadata or {}, values=values, status=body.status)
 
 
 def _asks_for_messages(body: ThreadCount) -> bool:
+    """Return True if a search is for messages."""
     return "messages" in (body.values or {})
 
 
 def _seconds(ttl: Ttl | float | None) -> int | None:
-    """Minutes as the hub counts."""
+    """Return a ttl, which is in minutes, in seconds."""
     if isinstance(ttl, Ttl):
         ttl = ttl.ttl
     return None if ttl is None else max(1, round(ttl * 60))
@@ -333,6 +344,7 @@ def _encode_ttl(view: ThreadView) -> JsonObject:
 
 
 def _supersteps(body: ThreadCreate) -> list[StateUpdate]:
+    """Return the updates of the state with which a thread is created. Raises unsupported for a command."""
     updates = [update for step in body.supersteps or () for update in step.updates]
     if any(update.command for update in updates):
         raise FaultError(FaultCode.UNSUPPORTED, "supersteps: a command needs an agent with a state of its own")
@@ -340,20 +352,20 @@ def _supersteps(body: ThreadCreate) -> list[StateUpdate]:
 
 
 def _path(text: str) -> Sequence[str | int]:
-    """`values.messages[-1].content` as its steps."""
+    """Return a path such as `values.messages[-1].content` as its steps. Raises invalid."""
     steps: list[str | int] = []
-    at = 0
-    while at < len(text):
-        step = _STEP.match(text, at)
+    position = 0
+    while position < len(text):
+        step = _PATH_STEP.match(text, position)
         if step is None:
             raise FaultError(FaultCode.INVALID, f"extract: {text[:100]!r} is not a path such as values.messages[-1]")
         steps.append(step[1] if step[1] is not None else int(step[2]))
-        at = step.end()
+        position = step.end()
     return steps
 
 
-def _at(value: Any, path: Sequence[str | int]) -> Any:
-    """None where the path leads nowhere."""
+def _follow_path(value: Any, path: Sequence[str | int]) -> Any:
+    """Return the value at a path, or None if there is no value."""
     for step in path:
         if isinstance(step, int) and isinstance(value, list) and -len(value) <= step < len(value):  # pyright: ignore[reportUnknownArgumentType]
             value = value[step]  # pyright: ignore[reportUnknownVariableType]

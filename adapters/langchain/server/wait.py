@@ -1,5 +1,5 @@
-"""Keep-alive while a caller waits (`/wait`): a JSON body that begins at once, with a line feed every five seconds, so
-that nothing on the way takes the connection for dead, and ends with the result."""
+"""Keep-alive while a caller waits (`/wait`). The JSON body begins immediately with a line feed every five seconds, so
+that no proxy closes the connection as idle, and ends with the result."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -30,31 +30,32 @@ from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
 
 KEEP_ALIVE: Final = 5.0
-"""Seconds, as langgraph-api 0.16.7 has it (api/runs.py)."""
+"""Seconds between line feeds, as in langgraph-api 0.16.7 (api/runs.py)."""
 _STREAMED: Final[Mapping[type[object], Feature]] = {
     ArtifactAdded: Feature.ARTIFACT,
     Custom: Feature.CUSTOM,
     StepStarted: Feature.STEP,
     ToolStarted: Feature.TOOL_ACTIVITY,
 }
-"""Events that have a form in streams, and none in a state."""
-_HOW: Final = "in streams only"
+"""Features of events that appear in streams, but not in a state."""
+_STREAMS_ONLY: Final = "in streams only"
+"""Description of the loss of such a feature."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A run when nothing more is to come from it: because it has ended, or because the gateway has."""
+    """A run from which nothing more will come, because it has ended or the gateway is shutting down."""
 
     history: StateHistory
     run: Run | None
     created: RunCreated | None
     unsaid: tuple[Loss, ...]
-    """What the run said, and its state does not show."""
+    """Losses: output of the run that its state does not show."""
 
 
 async def _wait_for_end(hub: Hub, thread_id: str, run_id: str, owner: str, after: int, *, removed: bool) -> _Ended:
-    """Wait for the end of a run that begins after a seq, and with `removed` until it is gone from the thread if that is
-    what follows. The state is that of the end, whatever came later."""
+    """Wait for the end of a run that begins after a seq. With `removed`, also wait until the run is removed from the
+    thread, if a rollback follows. The returned history ends there, even if the thread has continued since."""
     history = await read_history(hub, owner, thread_id, after)
     created: RunCreated | None = None
     unsaid: dict[Feature, None] = {}
@@ -68,25 +69,31 @@ async def _wait_for_end(hub: Hub, thread_id: str, run_id: str, owner: str, after
                 if record.run_id == run_id and (feature := _streamed_feature(event)) is not None:
                     unsaid[feature] = None
                 if _is_last(record, run_id, removed=removed):
-                    return _stands(history, run_id, created, unsaid)
-    return _stands(history, run_id, created, unsaid)
+                    return _result(history, run_id, created, unsaid)
+    return _result(history, run_id, created, unsaid)
 
 
 def _streamed_feature(event: Event) -> Feature | None:
+    """Return the feature of an event that appears only in streams, or None."""
     if isinstance(event, MessageStarted):
         return Feature.PROGRESS if event.phase == "progress" else None
     return _STREAMED.get(type(event))
 
 
-def _stands(history: StateHistory, run_id: str, created: RunCreated | None, unsaid: Mapping[Feature, None]) -> _Ended:
+def _result(history: StateHistory, run_id: str, created: RunCreated | None, unsaid: Mapping[Feature, None]) -> _Ended:
+    """Return the run as the history shows it."""
     run = history.fold.runs.get(run_id)
     task = None if run is None else history.task(run.task_id)
-    # A graph's own callers expect nothing else than its state.
-    lost = () if task is None or task.stateful else tuple(Loss(feature=feature, how=_HOW) for feature in unsaid)
+    # Callers of a graph expect only its state.
+    lost = (
+        () if task is None or task.stateful else tuple(Loss(feature=feature, how=_STREAMS_ONLY) for feature in unsaid)
+    )
     return _Ended(history, run, created, lost)
 
 
 def _is_last(record: Record, run_id: str, *, removed: bool) -> bool:
+    """Return True if nothing more of the run follows a record. With `removed`, a rolled-back run ends with its
+    removal."""
     event = record.event
     if isinstance(event, RunRemoved):
         return event.run_id == run_id
@@ -106,8 +113,11 @@ async def outcome(
     removed: bool = False,
     extended: bool = False,
 ) -> tuple[JsonObject, Sequence[Loss]]:
-    """What a wait ends with, for a run that begins after the seq `after`, and what the run said that is not in it. The
-    status was sent long ago, so what goes wrong is said in the body, too. `extended` = with the records of the run."""
+    """Return the body of a wait for a run that begins after the seq `after`, and the losses that are not in it.
+
+    The status of the response was sent long before, so errors are in the body, too. `extended` adds the records of the
+    run.
+    """
     try:
         ended = await _wait_for_end(hub, thread_id, run_id, owner, after, removed=removed)
         body = await _encode_result(hub, owner, ended, dialect)
@@ -120,45 +130,46 @@ async def outcome(
         return {"__error__": encode_error(error.fault)}, ()
 
 
-async def body_of(waiting: Awaitable[tuple[JsonObject, object]]) -> JsonObject:
-    """Of an `outcome`, for whom headers are gone in which losses could be told."""
-    body, _ = await waiting
+async def body_of(pending: Awaitable[tuple[JsonObject, object]]) -> JsonObject:
+    """Return the body of an `outcome` for a response whose headers, which would report the losses, are already sent."""
+    body, _ = await pending
     return body
 
 
 async def _read_records(hub: Hub, owner: str, thread_id: str, run_id: str) -> JsonObject:
-    """An envelope of the Babelgate extension: those from the first one on, as far as they fit."""
-    told = Slice()
+    """Return an envelope of the Babelgate extension with the first records of the run, as many as fit."""
+    envelope = Slice()
     log = hub.reads.log(owner, Scope(thread_id, "run", run_id), 0)
     async with aclosing(tell_states_whole(hub, owner, thread_id, log)) as batches:
         async for batch in batches:
             for record in batch:
-                told.add(record)
-            if told.is_full:
+                envelope.add(record)
+            if envelope.is_full:
                 break
-    return told.envelope()
+    return envelope.envelope()
 
 
-async def _encode_result(hub: Hub, owner: str, found: _Ended, dialect: Dialect) -> JsonObject:
-    run = None if found.run is None else await apply_task_cancel(hub, owner, found.run)
-    created = found.created
+async def _encode_result(hub: Hub, owner: str, ended: _Ended, dialect: Dialect) -> JsonObject:
+    """Return the result of a run. A run that does not exist is an error in the body."""
+    run = None if ended.run is None else await apply_task_cancel(hub, owner, ended.run)
+    created = ended.created
     if run is not None and run.removed:
         return {}
     # langgraph-api 0.16.7: the status is 200 by now.
-    if run is None or created is None or (not run.has_ended and not await _is_there(hub, owner, run)):
+    if run is None or created is None or (not run.has_ended and not await _exists(hub, owner, run)):
         return error_body("HTTPException", "404: Run not found")
     if dialect == "agent-protocol":
-        told = run.replace(loss=(*run.loss, *found.unsaid))
-        return agent_protocol.encode_wait(found.history, told, created)
+        run_with_losses = run.replace(loss=(*run.loss, *ended.unsaid))
+        return agent_protocol.encode_wait(ended.history, run_with_losses, created)
     if run.has_ended:
-        return state.wait_result(found.history, run)
-    # The gateway is shutting down. What there is by now must not be taken for the result.
-    # With an error beside it: langgraph-sdk 0.4.14 raises, and does not take it for the end.
-    values = state.encode_values(found.history.head)
+        return state.wait_result(ended.history, run)
+    # The gateway is shutting down. The values so far must not be taken for the result, so an error is added:
+    # langgraph-sdk 0.4.14 raises it.
+    values = state.encode_values(ended.history.head)
     return values | error_body("ShuttingDown", f"The gateway is shutting down, and the run is {run.status}: join it.")
 
 
-async def _is_there(hub: Hub, owner: str, run: Run) -> bool:
+async def _exists(hub: Hub, owner: str, run: Run) -> bool:
     try:
         await hub.reads.run(owner, run.run_id)
     except FaultError as error:
@@ -167,21 +178,22 @@ async def _is_there(hub: Hub, owner: str, run: Run) -> bool:
 
 
 def error_body(kind: str, message: str) -> JsonObject:
+    """Return the body of a failed wait."""
     return {"__error__": {"error": kind, "message": message}}
 
 
 async def keep_alive(result: Callable[[], Any]) -> AsyncGenerator[bytes]:
-    """Line feeds until there is a result, and the result."""
-    waiting: asyncio.Future[Any] = asyncio.ensure_future(result())
+    """Yield line feeds until there is a result, then yield the result."""
+    pending: asyncio.Future[Any] = asyncio.ensure_future(result())
     try:
         while True:
-            done, _ = await asyncio.wait((waiting,), timeout=KEEP_ALIVE)
+            done, _ = await asyncio.wait((pending,), timeout=KEEP_ALIVE)
             if done:
                 break
-            # As langgraph-api 0.16.7 does every five seconds; JSON may begin with white space.
+            # langgraph-api 0.16.7 does the same. JSON may begin with white space.
             yield b"\n"
-        async with aclosing(encode_in_pieces(waiting.result())) as pieces:
+        async with aclosing(encode_in_pieces(pending.result())) as pieces:
             async for piece in pieces:
                 yield piece
     finally:
-        waiting.cancel()
+        pending.cancel()

@@ -1,4 +1,4 @@
-"""What callers ask of agents and assistants, names verbatim."""
+"""Request bodies for agents and assistants, with their wire names."""
 
 from typing import Annotated, Literal
 
@@ -25,7 +25,7 @@ class AssistantCount(BaseModel):
 
 
 class AssistantWords(BaseModel):
-    """What is said of an assistant when it is made, and of its next version."""
+    """Settings of an assistant, sent when it is created and for each new version."""
 
     config: Config | None = None
     context: JsonObject | None = None

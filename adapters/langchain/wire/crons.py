@@ -1,4 +1,4 @@
-"""What callers ask of crons, names verbatim (LangGraph Platform)."""
+"""Request bodies for crons, with their wire names (LangGraph Platform)."""
 
 from datetime import datetime
 from typing import Final, Literal
@@ -8,14 +8,14 @@ from pydantic import BaseModel, ConfigDict
 from babelgate.adapters.langchain.wire.requests import Config, Durability, Limit, Multitask, Offset, WebhookUrl
 from babelgate.canonical.value import Json, JsonObject
 
-_OF_CRON: Final = frozenset(
+_CRON_MEMBERS: Final = frozenset(
     {"assistant_id", "schedule", "timezone", "end_time", "enabled", "on_run_completed", "metadata"}
 )
-"""Members of a request that are the cron's; all others are its runs'."""
+"""Members of a request that configure the cron. All others belong to its runs."""
 
 
 class CronFields(BaseModel):
-    """Of a cron and of its runs; None = not said."""
+    """Members that configure a cron and its runs. None means that the caller did not send the member."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -39,9 +39,9 @@ class CronFields(BaseModel):
 
     @property
     def request(self) -> JsonObject:
-        """Of its runs."""
-        given = self.model_dump(mode="json", exclude_unset=True, exclude=set(_OF_CRON))
-        return {name: value for name, value in given.items() if value is not None or name == "input"}
+        """The request that creates each run of the cron."""
+        members = self.model_dump(mode="json", exclude_unset=True, exclude=set(_CRON_MEMBERS))
+        return {name: value for name, value in members.items() if value is not None or name == "input"}
 
 
 class CronCreate(CronFields):

@@ -1,5 +1,5 @@
-"""What servers of the family answer, as far as it is read here: names verbatim, and nothing is refused for what it has
-besides."""
+"""Responses of upstream servers, with their wire names and only the members that the gateway reads. Unknown members are
+accepted."""
 
 from typing import Any
 
@@ -49,13 +49,13 @@ class State(_Reply):
 class Interrupt(_Reply):
     id: str | None = None
     interrupt_id: str | None = None
-    """Its name in LangGraph before 0.6."""
+    """The name of `id` in LangGraph before 0.6."""
     value: Json = None
     response_schema: JsonObject | None = None
     message: str | None = None
-    """The text beside data, of a gateway like this one."""
+    """Text in addition to data, sent by another Babelgate."""
     kind: str | None = None
-    """Of its questions that are no plain ones: approval, auth."""
+    """`approval` or `auth`, sent by another Babelgate for questions that are not plain."""
     ns: list[str] | None = None
 
 

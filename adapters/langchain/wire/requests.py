@@ -1,5 +1,5 @@
-"""What callers ask: the bodies of requests, names verbatim. Both dialects in one, because at the root only the body
-says which is spoken."""
+"""Request bodies of both dialects, with their wire names. They share models because at the root only the body decides
+which dialect the caller speaks."""
 
 from typing import Annotated, Final, Literal
 
@@ -9,7 +9,7 @@ from babelgate.canonical.hub import ThreadOrder
 from babelgate.canonical.value import Json, JsonObject
 
 MAX_PAGE: Final = 1000
-"""OpenAPI 0.1.6, RunSearchRequest.limit and kin."""
+"""Maximum number of items in a page (OpenAPI 0.1.6, RunSearchRequest.limit and similar)."""
 
 Limit = Annotated[int, Field(strict=True, ge=1, le=MAX_PAGE)]
 Offset = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
@@ -79,6 +79,7 @@ class ThreadSearch(ThreadCount):
 
     @property
     def order(self) -> ThreadOrder:
+        """The canonical sort order."""
         if self.sort_by is None:
             return "created_at"
         return "updated_at" if self.sort_by == "state_updated_at" else self.sort_by
@@ -119,7 +120,7 @@ class Config(BaseModel):
 
 
 class RunCreate(BaseModel):
-    """A run of either dialect. What it has no field for is kept, too."""
+    """A new run in either dialect. Members without a field are kept in `model_extra`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -145,14 +146,15 @@ class RunCreate(BaseModel):
     if_not_exists: Literal["create", "reject"] | None = None
     on_disconnect: Literal["cancel", "continue"] | None = None
     on_completion: Json = None
-    """`delete` or `keep` of a run without a thread. The type of @langchain/langgraph-sdk 1.15 has other values."""
+    """`delete` or `keep`, for a run without a thread. The type of @langchain/langgraph-sdk 1.15 has other values."""
     after_seconds: Annotated[float, Field(ge=0, le=10**9, strict=True)] | None = None
     durability: Durability | None = None
     checkpoint_during: bool | None = None
-    """What was before `durability`."""
+    """The predecessor of `durability`."""
 
     @property
     def durable(self) -> str | None:
+        """The durability of the run, also if the caller sent it as `checkpoint_during`."""
         if self.durability is None and self.checkpoint_during is not None:
             return "async" if self.checkpoint_during else "exit"
         return self.durability

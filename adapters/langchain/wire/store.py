@@ -1,4 +1,4 @@
-"""What callers ask of the store, names verbatim."""
+"""Request bodies for the store, with their wire names."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from babelgate.canonical.value import JsonObject
 
 
 class Put(BaseModel):
-    """`index` is taken and has no use: there is no index of meanings."""
+    """An item to store. `index` is accepted and ignored, because the store has no semantic index."""
 
     namespace: list[str]
     key: str
@@ -18,7 +18,7 @@ class Put(BaseModel):
 
 
 class Value(RootModel[JsonObject]):
-    """Of an item that its path names."""
+    """Value of an item whose key is in the path."""
 
 
 class Delete(BaseModel):

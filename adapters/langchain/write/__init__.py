@@ -1,1 +1,1 @@
-"""Records → what callers see: frames of streams, chunks, content blocks, webhooks."""
+"""Records → what callers receive: frames of streams, message chunks, content blocks, webhooks."""

@@ -1,5 +1,5 @@
-"""Content blocks of streamed messages, one after the other, as the Agent Protocol's event streaming sends them (CDDL
-0.0.13, section 8)."""
+"""Content blocks of streamed messages, one after the other, as in the Agent Protocol's event streaming (CDDL 0.0.13,
+section 8)."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -9,31 +9,35 @@ from babelgate.canonical import DataPart, FilePart, Part, ReasoningPart, Refusal
 from babelgate.canonical.event import PartAdded, PartDelta, PartEnded
 from babelgate.canonical.value import JsonObject
 
-_GROWS: Final = (TextPart, ReasoningPart, ToolCallPart)
-"""Parts that are told piece by piece."""
+_STREAMED_PARTS: Final = (TextPart, ReasoningPart, ToolCallPart)
+"""Parts that are sent piece by piece."""
 
 
 @dataclass(slots=True)
 class _Block:
+    """One content block."""
+
     part: Part
     ended: bool
     begun: bool = False
-    said: str = ""
-    untold: str = ""
+    text: str = ""
+    """All of its text so far."""
+    unsent: str = ""
+    """Text that is not sent yet."""
 
     def take(self, text: str) -> None:
-        self.said += text
-        self.untold += text
+        self.text += text
+        self.unsent += text
 
 
 @dataclass(slots=True)
 class Blocks:
-    """Of one open message. Parts may be open side by side, blocks may not: what is said of a later one is held back
-    until the one before has finished."""
+    """Content blocks of one open message. Several parts may be open at once, but only one block. So a later block is
+    held back until the block before it has ended."""
 
     _blocks: list[_Block] = field(default_factory=list[_Block])
-    _at: int = 0
-    """The block that is being told."""
+    _current: int = 0
+    """Index of the block that is being sent."""
 
     def add(self, event: PartAdded) -> list[JsonObject]:
         block = _Block(event.part, ended=not event.open)
@@ -61,20 +65,21 @@ class Blocks:
         return self._blocks[place] if 0 <= place < len(self._blocks) else None
 
     def _write_blocks(self) -> list[JsonObject]:
-        told: list[JsonObject] = []
-        while self._at < len(self._blocks):
-            block = self._blocks[self._at]
+        """Return the events that can be sent now."""
+        events: list[JsonObject] = []
+        while self._current < len(self._blocks):
+            block = self._blocks[self._current]
             if not block.begun:
                 block.begun = True
-                told.append({"event": "content-block-start", "index": self._at, "content": _first(block.part)})
-            if block.untold and isinstance(block.part, _GROWS):
-                told.append({"event": "content-block-delta", "index": self._at, "delta": _delta(block)})
-                block.untold = ""
+                events.append({"event": "content-block-start", "index": self._current, "content": _first(block.part)})
+            if block.unsent and isinstance(block.part, _STREAMED_PARTS):
+                events.append({"event": "content-block-delta", "index": self._current, "delta": _delta(block)})
+                block.unsent = ""
             if not block.ended:
                 break
-            told.append({"event": "content-block-finish", "index": self._at, "content": _last(block)})
-            self._at += 1
-        return told
+            events.append({"event": "content-block-finish", "index": self._current, "content": _last(block)})
+            self._current += 1
+        return events
 
 
 def _text(part: Part) -> str:
@@ -101,7 +106,7 @@ def _first(part: Part) -> JsonObject:
     if isinstance(part, ToolCallPart):
         return {"type": "tool_call_chunk", "id": part.call_id or None, "name": part.name, "args": ""}
     block = _standard(_with_text(part, ""))
-    if isinstance(part, FilePart):  # its bytes come once, with the end
+    if isinstance(part, FilePart):  # its bytes are sent once, with the end of the block
         block.pop("base64", None)
     return block
 
@@ -109,26 +114,27 @@ def _first(part: Part) -> JsonObject:
 def _delta(block: _Block) -> JsonObject:
     match block.part:
         case ReasoningPart():
-            return {"type": "reasoning-delta", "reasoning": block.untold}
+            return {"type": "reasoning-delta", "reasoning": block.unsent}
         case ToolCallPart():
-            # It takes the place of what was there: for arguments, that is all of them.
-            return {"type": "block-delta", "fields": {"type": "tool_call_chunk", "args": block.said}}
+            # The arguments replace those sent before, so all of them are repeated.
+            return {"type": "block-delta", "fields": {"type": "tool_call_chunk", "args": block.text}}
         case _:
-            return {"type": "text-delta", "text": block.untold}
+            return {"type": "text-delta", "text": block.unsent}
 
 
 def _last(block: _Block) -> JsonObject:
     part = block.part
     if not isinstance(part, ToolCallPart):
-        return _standard(_with_text(part, block.said))
-    args, call_id = decode_arguments(block.said), part.call_id or None
+        return _standard(_with_text(part, block.text))
+    args, call_id = decode_arguments(block.text), part.call_id or None
     if args is None:
-        return {"type": "invalid_tool_call", "id": call_id, "name": part.name, "args": block.said, "error": None}
+        return {"type": "invalid_tool_call", "id": call_id, "name": part.name, "args": block.text, "error": None}
     return {"type": "tool_call", "id": call_id, "name": part.name, "args": args}
 
 
 def _standard(part: Part) -> JsonObject:
-    """As everybody reads it, whatever the agent's own form was. Data and refusals have no block of their own."""
+    """Return a part in the standard form, even if the agent used another one. Data and refusals have no standard
+    block."""
     if isinstance(part, DataPart):
         return {"type": "non_standard", "value": part.data}
     if isinstance(part, RefusalPart):

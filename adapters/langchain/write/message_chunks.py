@@ -1,4 +1,4 @@
-"""Message chunks (stream mode `messages-tuple`): a message while it is said, in chunks that a client adds up."""
+"""Message chunks (stream mode `messages-tuple`): pieces of a message that a client adds up."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,46 +13,49 @@ from babelgate.canonical.value import JsonObject
 
 @dataclass(slots=True)
 class Chunks:
-    """Of one open message. Text is a plain string until something else was said; from then on it is a block with the
-    index of its part, so that what is added up keeps its order."""
+    """Chunks of one open message. Text is a plain string until a part of another kind follows. From then on it is a
+    block with the index of its part, so that the sum keeps the order of parts."""
 
     started: MessageStarted
     node: str
     parts: list[Part] = field(default_factory=list[Part])
-    """As they began."""
+    """The parts as they started."""
     blocks: bool = False
+    """True if content is sent as blocks."""
     cited: int | None = None
-    """The index of the text block that citations belong to."""
+    """Index of the text block that citations belong to."""
 
     template: tuple[int, TextFrames] | None = None
-    """Of a chunk of plain text, with its metadata at a step of the run."""
+    """Frames of plain-text chunks, with the step of the run that their metadata contain."""
 
     @property
     def is_chunked(self) -> bool:
+        """True if the message is sent in chunks; other messages are sent whole."""
         return self.started.role == "agent"
 
     def part(self, event: PartAdded) -> Callable[[], JsonObject]:
-        """Takes note of a part; what it returns encodes it, if anybody asks."""
+        """Add a part, and return a function that encodes its chunk when it is called."""
         part, index = event.part, len(self.parts)
         self.parts.append(part)
         if isinstance(part, ToolCallPart):
-            number = sum(isinstance(each, ToolCallPart) for each in self.parts) - 1
+            number = sum(isinstance(earlier, ToolCallPart) for earlier in self.parts) - 1
             return lambda: self._call(part.arguments, number, of=part, whole=not event.open)
         self.blocks = self.blocks or not is_plain(part)
         if isinstance(part, AnnotationPart):
             self.cited = index if self.cited is None else self.cited
-            cited: JsonObject = {"type": "text", "text": "", "index": self.cited}
-            return lambda: self._message_chunk([{**cited, "annotations": [encode_citation(part)]}])
+            block: JsonObject = {"type": "text", "text": "", "index": self.cited}
+            return lambda: self._message_chunk([{**block, "annotations": [encode_citation(part)]}])
         self.cited = index if self.blocks and isinstance(part, TextPart) else None
         if self.blocks:
             return lambda: self._message_chunk([{**encode_block(part), "index": index}])
         return lambda: self._message_chunk(part.text if isinstance(part, TextPart) else "")
 
     def is_plain(self, event: PartDelta) -> bool:
-        """Whether its chunk is the text as a plain string."""
+        """Return True if the chunk of a delta is a plain string."""
         return self.is_chunked and not self.blocks and isinstance(self._part_of(event), TextPart)
 
     def text(self, text: str) -> JsonObject:
+        """Return the chunk of a plain text."""
         return self._message_chunk(text)
 
     def _part_of(self, event: PartDelta) -> Part:
@@ -60,11 +63,12 @@ class Chunks:
         return self.parts[index] if 0 <= index < len(self.parts) else TextPart(text="")
 
     def delta(self, event: PartDelta) -> JsonObject:
+        """Return the chunk of a delta."""
         index = len(self.parts) - 1 if event.index is None else event.index
         part = self._part_of(event)
         match part:
             case ToolCallPart():
-                number = sum(isinstance(each, ToolCallPart) for each in self.parts[:index])
+                number = sum(isinstance(earlier, ToolCallPart) for earlier in self.parts[:index])
                 return self._call(event.text, number)
             case ReasoningPart():
                 return self._message_chunk([{"type": "reasoning", "reasoning": event.text, "index": index}])
@@ -76,13 +80,14 @@ class Chunks:
                 return self._message_chunk(event.text)
 
     def end(self, event: MessageEnded) -> JsonObject:
-        # Metadata is added up, too: strings that come with each chunk would be said again and again.
+        # A client adds up metadata, too: it would repeat strings that are in every chunk.
+        """Return the last chunk."""
         last = {"response_metadata": self.started.metadata, "usage_metadata": encode_usage(event.usage)}
-        # langchain-core 1: `chunk_position` says that nothing is to be added.
+        # langchain-core 1: `chunk_position` marks the last chunk.
         return {**self._message_chunk(""), **last, "chunk_position": "last"}
 
     def _call(self, arguments: str, number: int, *, of: ToolCallPart | None = None, whole: bool = False) -> JsonObject:
-        """`of` = the call, with its first piece."""
+        """Return the chunk of a piece of a tool call. `of` is the call, for its first piece."""
         name, call_id = (None, None) if of is None else (of.name, of.call_id)
         piece = {"name": name, "args": arguments, "id": call_id, "index": number, "type": "tool_call_chunk"}
         args = decode_arguments(arguments) if whole else None

@@ -1,8 +1,8 @@
 """Records → the frames of a run's stream, or of a thread's.
 
-Every record has its frames in all modes, in one order, and each frame its number among them; only those that were asked
-for are encoded. So a frame's id does not depend on what else was asked for, and a mode that nobody asked for costs
-nothing.
+Every record has its frames in all modes, in one order, and each frame has its number among them. Only frames of the
+requested modes are encoded. So the id of a frame does not depend on the other modes, and a mode that is not requested
+costs nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,97 +50,109 @@ from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import JsonObject
 
 _ALWAYS: Final = ""
-"""The mode of frames that all get."""
+"""The mode of frames that all readers receive."""
 _CHUNKS: Final = "messages-tuple"
 
 Payload = Callable[[], Any]
+"""Function that returns the data of a frame. Called only if the frame is sent."""
 
 
 class EventWriter:
-    """Fed with every record of a thread: from its first one on, or from where a history of it ends, as long as none of
-    the runs that are shown had begun by then."""
+    """Writer of the frames of a run or a thread.
+
+    It receives every record of the thread, from the first one, or from the end of a history. None of the runs that are
+    shown may have begun before that end.
+    """
 
     def __init__(self, view: View, history: StateHistory | None = None) -> None:
         self.view = view
         self.done = False
-        """The run's end has been written. Never so of a whole thread."""
+        """True once the end of the run was written. Always False for a whole thread."""
         self._history = StateHistory(view.thread_id, view.owner) if history is None else history
         self._modes = frozenset(view.modes)
-        self._shown = self._translate_modes(self._modes)
-        self._own_modes = view.run_id is None and "run_modes" in view.modes
-        """Whether each run of the thread is also shown in the modes that it was created with."""
-        self._asked: dict[str, frozenset[str]] = {}
-        """By run, these."""
+        self._shown_modes = self._translate_modes(self._modes)
+        """The modes of the view, in the dialect's terms."""
+        self._shows_run_modes = view.run_id is None and "run_modes" in view.modes
+        """True if each run of the thread is also shown in the modes that it was created with."""
+        self._run_modes: dict[str, frozenset[str]] = {}
+        """Modes that each run of the thread was created with, by run id."""
         self._record = Record(0, 0, None, None, 0, Native(protocol="", event=""))
         self._frames: list[tuple[int, bytes | LargeFrame]] = []
         self._n = 0
+        """Number of the next frame of the record."""
         self._task_id: str | None = None
-        """Of the record that was shown last."""
-        self._told = 0
-        """The seq of the last record of the run, for the extension."""
+        """Task of the last record that was shown."""
+        self._sent_seq = 0
+        """Seq of the last record that the extension has sent."""
         self._run: _Run | None = None
+        """The active run."""
         self._tools: dict[str, ToolStarted] = {}
 
     def write(self, record: Record) -> list[tuple[int, bytes | LargeFrame]]:
-        """The frames that the record becomes, each with its number."""
-        made = self._history.apply(record)
+        """Return the frames of a record, each with its number."""
+        checkpoint_id = self._history.apply(record)
         self._record, self._frames, self._n = record, [], 0
         event = record.event
         if type(event) is PartDelta:  # most events of a long answer
             if record.run_id is not None and self.view.run_id in (None, record.run_id):
                 self._delta(event)
-                self._record_beside()
+                self._add_envelope()
             return self._frames
         if isinstance(event, RunCreated) and self.view.run_id is None:
-            self._asked[event.run_id] = self._translate_modes(_modes_of(event))
+            self._run_modes[event.run_id] = self._translate_modes(_modes_of(event))
         if record.run_id is None:
             if isinstance(event, StateSaved) and self.view.run_id is None and not event.pruned:
-                self._frame("state_update", "values", lambda: self._values(self._find_revision(made)))
+                self._frame("state_update", "values", lambda: self._values(self._find_revision(checkpoint_id)))
             elif (
                 isinstance(event, TaskChanged)
                 and event.state is TaskState.CANCELLING
                 and record.task_id == self._task_id
             ):
-                self._record_beside()
+                self._add_envelope()
         elif self.view.run_id is None or record.run_id == self.view.run_id:
             self._task_id = record.task_id
-            self._write(record, self._find_revision(made))
-            self._record_beside()
+            self._write(record, self._find_revision(checkpoint_id))
+            self._add_envelope()
         return self._frames
 
     def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
-        """A frame for each record of a passage (`babelgate.adapters.kit.server.passages`). None where not each has
-        one frame, with a chunk of plain text: then nothing is done, and they are written one by one."""
+        """Return one frame for each record of a passage (`babelgate.adapters.kit.server.passages`).
+
+        Return None, and change nothing, unless each record has exactly one frame with a chunk of plain text. The caller
+        then writes the records one by one.
+        """
         first, event = passage[0], passage[0].event
         self._record = first
-        said = None if self._run is None or type(event) is not PartDelta else self._run.open.get(event.message_id or "")
+        chunks = (
+            None if self._run is None or type(event) is not PartDelta else self._run.open.get(event.message_id or "")
+        )
         if (
-            said is None
+            chunks is None
             or type(event) is not PartDelta
             or self.view.extended
             or first.run_id is None
             or self.view.run_id not in (None, first.run_id)
-            or self._is_aside(said.started)
-            or not said.is_plain(event)
-            or (said.started.ns and not self.view.subgraphs)
+            or self._is_progress(chunks.started)
+            or not chunks.is_plain(event)
+            or (chunks.started.ns and not self.view.subgraphs)
             or self._shows("messages")
             or not self._shows(_CHUNKS)
         ):
             return None
         self._history.add_texts(event, texts, passage[-1].seq)
-        # Behind the frame of the mode `messages`, which is counted.
-        return self._text_frames(said).write(
-            texts, ids=[f"{record.seq}-1" for record in passage], event=_name("messages", said.started.ns)
+        # After the frame of the mode `messages`, which is counted.
+        return self._text_frames(chunks).write(
+            texts, ids=[f"{record.seq}-1" for record in passage], event=_name("messages", chunks.started.ns)
         )
 
-    def _record_beside(self) -> None:
-        """By the extension."""
+    def _add_envelope(self) -> None:
+        """Add the envelope of the record, if the extension is active."""
         if self.view.extended:
-            self._add(RECORDS, {URI: envelope(self._told, (self._record,))})
-            self._told = self._record.seq
+            self._add(RECORDS, {URI: envelope(self._sent_seq, (self._record,))})
+            self._sent_seq = self._record.seq
 
-    def _find_revision(self, made: str | None) -> Revision | None:
-        return None if made is None else self._history.get(made)
+    def _find_revision(self, checkpoint_id: str | None) -> Revision | None:
+        return None if checkpoint_id is None else self._history.get(checkpoint_id)
 
     def _write(self, record: Record, revision: Revision | None) -> None:
         event = record.event
@@ -153,13 +165,13 @@ class EventWriter:
                 if self._run is not None:
                     self._run.step = event.step
             case Native(data=None, change=None):
-                pass  # a state that was pruned
+                pass  # a pruned state
             case StateSaved():
-                self._revision(revision, event.ns, shows_values=_is_shown(event))
+                self._write_revision(revision, event.ns, shows_values=_shows_values(event))
             case MessageStarted() | PartAdded() | MessageEnded():
                 self._write_message(event)
             case StepStarted() | StepEnded() | ToolStarted() | ToolEnded():
-                self._work(event)
+                self._write_activity(event)
             case ArtifactAdded():
                 self._artifact(event)
             case Custom():
@@ -177,6 +189,7 @@ class EventWriter:
     # Frames
 
     def _frame(self, mode: str, event: str, payload: Payload, ns: Sequence[str] = ()) -> None:
+        """Add a frame if its mode and its place are shown, and count it in any case."""
         if self._shows(mode) and (not ns or self.view.subgraphs):
             self._add(event, payload(), ns)
         self._n += 1
@@ -184,13 +197,13 @@ class EventWriter:
     def _shows(self, mode: str) -> bool:
         if mode == _ALWAYS:
             return self.view.run_id is not None or bool(self._modes & {"run_modes", "lifecycle"})
-        return mode in (self._wanted_modes() if self._own_modes else self._shown)
+        return mode in (self._wanted_modes() if self._shows_run_modes else self._shown_modes)
 
     def _wanted_modes(self) -> frozenset[str]:
-        return self._shown | self._asked.get(self._record.run_id or "", frozenset())
+        return self._shown_modes | self._run_modes.get(self._record.run_id or "", frozenset())
 
     def _translate_modes(self, modes: frozenset[str]) -> frozenset[str]:
-        """In the Agent Protocol, messages come in chunks."""
+        """Return the modes in the dialect's terms: in the Agent Protocol, the mode `messages` has chunks."""
         if self.view.dialect == "agent-protocol" and "messages" in modes:
             return modes - {"messages"} | {_CHUNKS}
         return modes
@@ -199,9 +212,9 @@ class EventWriter:
         self._append(event, encode(data), ns)
 
     def _append(self, event: str, data: bytes | LargeJson, ns: Sequence[str]) -> None:
-        # With an id always: langgraph-api 0.16.7 sends them only where `stream_resumable` was said.
-        made = frame_of(data, id=f"{self._record.seq}-{self._n}", event=_name(event, ns))
-        self._frames.append((self._n, made))
+        # Always with an id; langgraph-api 0.16.7 sends ids only for runs created with `stream_resumable`.
+        frame = frame_of(data, id=f"{self._record.seq}-{self._n}", event=_name(event, ns))
+        self._frames.append((self._n, frame))
 
     # What frames hold
 
@@ -213,9 +226,9 @@ class EventWriter:
         if (
             self.view.dialect == "agent-protocol"
             and revision is not None
-            and (said := state_messages(revision)) is not None
+            and (messages := state_messages(revision)) is not None
         ):
-            values["messages"] = said
+            values["messages"] = messages
         return values
 
     def _checkpoint(self, revision: Revision) -> JsonObject:
@@ -237,7 +250,7 @@ class EventWriter:
         step = 0 if self._run is None else self._run.step
         self._frame("debug", "debug", lambda: {"step": step, "timestamp": time, "type": kind, "payload": payload()}, ns)
 
-    def _revision(
+    def _write_revision(
         self,
         revision: Revision | None,
         ns: tuple[str, ...] = (),
@@ -245,15 +258,15 @@ class EventWriter:
         *,
         shows_values: bool = True,
     ) -> None:
-        """The three frames of a state; they are counted also where it has none."""
+        """Add the three frames of a state. They are counted even if there is no state."""
         if revision is not None and self._run is not None:
             self._run.step = revision.step
-        made = (lambda: None) if revision is None else (lambda: self._checkpoint(revision))
+        checkpoint = (lambda: None) if revision is None else (lambda: self._checkpoint(revision))
         if revision is None:
             self._n += 2
         else:
-            self._frame("checkpoints", "checkpoints", made, ns)
-            self._debug("checkpoint", made, ns)
+            self._frame("checkpoints", "checkpoints", checkpoint, ns)
+            self._debug("checkpoint", checkpoint, ns)
         if shows_values:
             self._frame("values", "values", values or (lambda: self._values(revision)), ns)
         else:
@@ -269,91 +282,91 @@ class EventWriter:
     # Runs
 
     def _start(self, event: RunStarted, revision: Revision | None) -> None:
-        """Not of an attempt that goes on: whoever follows the run is told of no new one. One that starts over is shown
-        as LangGraph shows a run that it tries again."""
+        """Write the start of an attempt. A restart is shown like LangGraph's retry of a run. An attempt that resumes
+        does not come here: readers see no new attempt."""
         record, task = self._record, self._history.task(self._record.task_id)
         node = event.node or ("" if task is None else task.agent)
-        stateful = task is not None and task.stateful
+        is_stateful = task is not None and task.stateful
         self._tools.clear()
-        former = self._run if event.void is not None else None
-        self._run = _Run(record.run_id or "", node, event.attempt, stateful)
-        if former is not None:
-            self._run.step = former.step
-            self._run.open = {name: chunks for name, chunks in former.open.items() if not event.is_void(name)}
-        # Always the first (langgraph-api 0.16.7), whatever modes were asked for.
+        previous = self._run if event.void is not None else None
+        self._run = _Run(record.run_id or "", node, event.attempt, is_stateful)
+        if previous is not None:
+            self._run.step = previous.step
+            self._run.open = {name: chunks for name, chunks in previous.open.items() if not event.is_void(name)}
+        # Always the first frame (langgraph-api 0.16.7), in all modes.
         self._frame(_ALWAYS, "metadata", lambda: {"run_id": record.run_id, "attempt": event.attempt})
-        if stateful:  # it tells of its states and nodes itself
+        if is_stateful:  # the agent reports its states and nodes itself
             return
         before = revision or self._history.head
         self._run.before = before
-        self._revision(revision, values=lambda: self._values(before))
+        self._write_revision(revision, values=lambda: self._values(before))
         self._run.task = graph_task_id(record.run_id or "" if before is None else before.checkpoint_id, node)
         self._task(self._run.task, node, lambda: self._values(before))
 
     def _end(self, event: RunEnded, revision: Revision | None) -> None:
-        at_work, record = self._run, self._record
-        if at_work is not None and at_work.run_id == record.run_id:
-            run, at_work = at_work, None
-        else:  # it never started: it was cancelled while it waited, for another one perhaps
+        active, record = self._run, self._record
+        if active is not None and active.run_id == record.run_id:
+            run, active = active, None
+        else:  # the run never started: it was cancelled while it waited, perhaps for another run
             run = self._run = _Run(record.run_id or "", "", 1, True)
             self._frame(_ALWAYS, "metadata", lambda: {"run_id": record.run_id, "attempt": 1})
         questions = self._history.fold.open_interrupts(record.task_id) if event.status is RunStatus.PAUSED else []
-        failed = event.status in (RunStatus.ERROR, RunStatus.TIMEOUT)
+        has_failed = event.status in (RunStatus.ERROR, RunStatus.TIMEOUT)
         if not run.stateful:
-            error = encode_error(event.fault)["message"] if failed else None
-            wrote = (lambda: None) if revision is None or failed else (lambda: result_of(run.before, revision))
-            self._result(run.task, run.node, wrote, error, questions)
+            error = encode_error(event.fault)["message"] if has_failed else None
+            written = (lambda: None) if revision is None or has_failed else (lambda: result_of(run.before, revision))
+            self._task_result(run.task, run.node, written, error, questions)
         if event.status is RunStatus.PAUSED:
             self._write_interrupts(revision, questions)
-        elif failed:
-            # The end of a stream is its closing: langgraph-api 0.16.7 sends no `end` (aegra 0.11.0 does).
+        elif has_failed:
+            # The stream ends without a last event: langgraph-api 0.16.7 sends no `end` (aegra 0.11.0 does).
             self._frame(_ALWAYS, "error", lambda: encode_error(event.fault))
         elif not run.stateful:
-            self._revision(revision)
+            self._write_revision(revision)
         if self.view.run_id is None:
-            # langgraph-api 0.16.7, on the stream of a thread alone.
+            # langgraph-api 0.16.7 sends it only on the stream of a thread.
             self._frame(_ALWAYS, "metadata", lambda: {"status": "run_done", "run_id": record.run_id})
         else:
             self.done = True
-        self._run = at_work
+        self._run = active
 
     def _write_interrupts(self, revision: Revision | None, questions: Sequence[Interrupt]) -> None:
-        """Whoever asked for neither values nor updates is told all the same."""
-        told = encode_asked(questions) if self.view.dialect == "langgraph" else encode_interrupts(questions)
-        # langgraph-api 0.16.7 and aegra 0.11.0 tell it in both modes; @langchain/langgraph-api 0.0.40 in `updates`
-        # alone.
-        asked = {"__interrupt__": told}
-        self._frame("updates", "updates", lambda: asked)
-        if questions and not told:  # it was told to stop there
-            self._revision(revision, shows_values=revision is not None)
+        """Write the questions of a run. They are sent even to readers that requested neither values nor updates."""
+        interrupts = encode_asked(questions) if self.view.dialect == "langgraph" else encode_interrupts(questions)
+        # langgraph-api 0.16.7 and aegra 0.11.0 send them in both modes, @langchain/langgraph-api 0.0.40 only in
+        # `updates`.
+        payload = {"__interrupt__": interrupts}
+        self._frame("updates", "updates", lambda: payload)
+        if questions and not interrupts:  # a breakpoint
+            self._write_revision(revision, shows_values=revision is not None)
             return
         state = revision or self._history.head
-        self._revision(revision, values=lambda: {**self._values(state), **asked})
+        self._write_revision(revision, values=lambda: {**self._values(state), **payload})
         if not self._wanted_modes() & {"updates", "values"} and self._shows(_ALWAYS) and not self._is_lifecycle:
             self._n -= 1
-            self._add("values", asked)
+            self._add("values", payload)
             self._n += 1
 
     @property
     def _is_lifecycle(self) -> bool:
         return self.view.run_id is None and "run_modes" not in self._modes
 
-    # Tasks: what LangGraph calls the activation of a node
+    # Tasks: LangGraph's term for the activation of a node
 
     def _task(
-        self, task_id: str, name: str, given: Payload, ns: Sequence[str] = (), own: JsonObject | None = None
+        self, task_id: str, name: str, task_input: Payload, ns: Sequence[str] = (), reported: JsonObject | None = None
     ) -> None:
-        """`own` = its `triggers` and `metadata`, of a graph that tells of them."""
-        # What langgraph 1.2 has for a node that another one leads to.
-        about: JsonObject = {"triggers": [f"branch:to:{name}"], "metadata": {}, **(own or {})}
+        """Write the start of a task. `reported` are the `triggers` and `metadata` that a graph has reported."""
+        # langgraph 1.2 has these triggers for a node that follows another one.
+        members: JsonObject = {"triggers": [f"branch:to:{name}"], "metadata": {}, **(reported or {})}
 
         def task_payload() -> JsonObject:
-            return {"id": task_id, "name": name, "input": given(), **about}
+            return {"id": task_id, "name": name, "input": task_input(), **members}
 
         self._frame("tasks", "tasks", task_payload, ns)
         self._debug("task", task_payload, ns)
 
-    def _result(
+    def _task_result(
         self,
         task_id: str,
         name: str,
@@ -362,57 +375,57 @@ class EventWriter:
         questions: Sequence[Interrupt] | Sequence[JsonObject] = (),
         ns: Sequence[str] = (),
     ) -> None:
-        """`questions`, or what a graph told of them."""
+        """Write the end of a task. `questions` are canonical questions, or a graph's own interrupts."""
 
         def result_payload() -> JsonObject:
-            told: JsonObject = {"id": task_id, "name": name, "error": error, "result": result()}
-            asked = [q for q in questions if isinstance(q, Interrupt)]
-            return {**told, "interrupts": encode_interrupts(asked) if asked else list(questions)}
+            members: JsonObject = {"id": task_id, "name": name, "error": error, "result": result()}
+            interrupts = [q for q in questions if isinstance(q, Interrupt)]
+            return {**members, "interrupts": encode_interrupts(interrupts) if interrupts else list(questions)}
 
         self._frame("tasks", "tasks", result_payload, ns)
         self._debug("task_result", result_payload, ns)
 
-    def _work(self, event: StepStarted | StepEnded | ToolStarted | ToolEnded) -> None:
+    def _write_activity(self, event: StepStarted | StepEnded | ToolStarted | ToolEnded) -> None:
         key = event.step_id if isinstance(event, StepStarted | StepEnded) else event.call_id
-        stateful = self._run is not None and self._run.stateful
-        # A graph's tasks have ids of their own.
-        task_id = key if stateful and key else graph_task_id(self._record.run_id or "", key or event.name)
-        own = as_object(event.extra.get("langgraph"))
+        is_stateful = self._run is not None and self._run.stateful
+        # A graph's tasks have their own ids.
+        task_id = key if is_stateful and key else graph_task_id(self._record.run_id or "", key or event.name)
+        graph_extra = as_object(event.extra.get("langgraph"))
         match event:
             case StepStarted():
-                told = {name: own[name] for name in ("triggers", "metadata") if own.get(name)}
+                reported = {name: graph_extra[name] for name in ("triggers", "metadata") if graph_extra.get(name)}
 
                 def step_input() -> Any:
                     return self._history.resolve(event.input_change, event.input)
 
-                self._task(task_id, _node(event, stateful), step_input, event.ns, told)
+                self._task(task_id, _node(event, is_stateful), step_input, event.ns, reported)
             case StepEnded():
-                node = _node(event, stateful)
+                node = _node(event, is_stateful)
                 error = None if event.fault is None else event.fault.message
-                result = own.get("result", event.update)
-                self._result(task_id, node, lambda: result, error, own.get("interrupts", ()), ns=event.ns)
-                if own.get("interrupts") or (stateful and error is not None):
-                    self._n += 1  # it wrote nothing
+                result = graph_extra.get("result", event.update)
+                self._task_result(task_id, node, lambda: result, error, graph_extra.get("interrupts", ()), ns=event.ns)
+                if graph_extra.get("interrupts") or (is_stateful and error is not None):
+                    self._n += 1  # the task wrote nothing
                 else:
                     self._frame("updates", "updates", lambda: {node: event.update}, event.ns)
             case ToolStarted():
-                self._task(task_id, event.name, lambda: event.input, own={"triggers": ["tool"]})
+                self._task(task_id, event.name, lambda: event.input, reported={"triggers": ["tool"]})
             case ToolEnded():
                 error = None if event.fault is None else event.fault.message
-                self._result(task_id, event.name, lambda: event.output, error)
+                self._task_result(task_id, event.name, lambda: event.output, error)
 
     # Messages
 
     def _delta(self, event: PartDelta) -> None:
-        said = None if self._run is None else self._run.open.get(event.message_id or "")
-        if said is None or self._is_aside(said.started):
+        chunks = None if self._run is None else self._run.open.get(event.message_id or "")
+        if chunks is None or self._is_progress(chunks.started):
             return
-        ns = said.started.ns
+        ns = chunks.started.ns
         self._frame("messages", "messages/partial", lambda: [self._whole(event.message_id or "")], ns)
-        if said.is_plain(event):
-            self._token(said, event.text, ns)
+        if chunks.is_plain(event):
+            self._token(chunks, event.text, ns)
         else:
-            self._chunk(said, lambda: said.delta(event), ns)
+            self._chunk(chunks, lambda: chunks.delta(event), ns)
 
     def _write_message(self, event: MessageStarted | PartAdded | MessageEnded) -> None:
         run = self._run
@@ -421,80 +434,84 @@ class EventWriter:
         message_id = event.message_id or ""
         if isinstance(event, MessageStarted) and not as_object(event.extra.get("langgraph")).get("derived"):
             run.open[message_id] = Chunks(event, event.node or run.node)
-        said = run.open.get(message_id)
-        if said is None:
+        chunks = run.open.get(message_id)
+        if chunks is None:
             return
-        if self._is_aside(said.started):
-            self._progress(event, said)
+        if self._is_progress(chunks.started):
+            self._progress(event, chunks)
             return
-        ns = said.started.ns
+        ns = chunks.started.ns
         match event:
             case MessageStarted():
-                about = self._about(said)
-                self._frame("messages", "messages/metadata", lambda: {message_id: {"metadata": about}}, ns)
+                metadata = self._message_metadata(chunks)
+                self._frame("messages", "messages/metadata", lambda: {message_id: {"metadata": metadata}}, ns)
             case PartAdded():
-                chunk = said.part(event)
+                chunk = chunks.part(event)
                 self._frame("messages", "messages/partial", lambda: [self._whole(message_id)], ns)
-                self._chunk(said, chunk, ns)
+                self._chunk(chunks, chunk, ns)
             case MessageEnded():
                 del run.open[message_id]
                 whole = self._whole_with_usage(message_id, event)
                 self._frame("messages", "messages/complete", lambda: [whole()], ns)
-                self._chunk(said, lambda: said.end(event) if said.is_chunked else whole(), ns, last=True)
-                if run.stateful:  # it tells of its updates itself
+                self._chunk(chunks, lambda: chunks.end(event) if chunks.is_chunked else whole(), ns, last=True)
+                if run.stateful:  # the agent reports its updates itself
                     self._n += 1
                 else:
-                    self._frame("updates", "updates", lambda: {said.node: {"messages": [whole()]}}, ns)
+                    self._frame("updates", "updates", lambda: {chunks.node: {"messages": [whole()]}}, ns)
 
-    def _is_aside(self, started: MessageStarted) -> bool:
-        """Said on the way. But what a graph's nodes put into its conversation is part of it, also where it is no
-        answer."""
-        stateful = self._run is not None and self._run.stateful
-        return started.phase == "progress" and not (stateful and started.role != "agent")
+    def _is_progress(self, started: MessageStarted) -> bool:
+        """Return True if the message is progress, which is not part of the conversation. What a graph's nodes add to
+        the conversation is part of it, even if it is not an answer."""
+        is_stateful = self._run is not None and self._run.stateful
+        return started.phase == "progress" and not (is_stateful and started.role != "agent")
 
-    def _chunk(self, said: Chunks, chunk: Payload, ns: Sequence[str], *, last: bool = False) -> None:
-        """What an agent says comes in chunks; what it repeats of others, when it is whole."""
-        if said.is_chunked or last:
-            self._frame(_CHUNKS, "messages", lambda: [self._shape_chunk(chunk(), said), self._about(said)], ns)
+    def _chunk(self, chunks: Chunks, chunk: Payload, ns: Sequence[str], *, last: bool = False) -> None:
+        """Write a chunk of a message. Only the agent's messages are sent in pieces; all others are sent once they are
+        whole."""
+        if chunks.is_chunked or last:
+            self._frame(
+                _CHUNKS, "messages", lambda: [self._shape_chunk(chunk(), chunks), self._message_metadata(chunks)], ns
+            )
         else:
             self._n += 1
 
-    def _token(self, said: Chunks, text: str, ns: Sequence[str]) -> None:
-        """A chunk of plain text."""
+    def _token(self, chunks: Chunks, text: str, ns: Sequence[str]) -> None:
+        """Write a chunk of plain text."""
         if self._shows(_CHUNKS) and (not ns or self.view.subgraphs):
             ids = (f"{self._record.seq}-{self._n}",)
-            (made,) = self._text_frames(said).write((text,), ids=ids, event=_name("messages", ns))
-            self._frames.append((self._n, made))
+            (frame,) = self._text_frames(chunks).write((text,), ids=ids, event=_name("messages", ns))
+            self._frames.append((self._n, frame))
         self._n += 1
 
-    def _text_frames(self, said: Chunks) -> TextFrames:
-        """What is around the text stays the same as long as the run is at the same step."""
+    def _text_frames(self, chunks: Chunks) -> TextFrames:
+        """Return the template of plain-text chunks. It does not change while the run is at the same step."""
         step = 0 if self._run is None else self._run.step
-        if said.template is None or said.template[0] != step:
-            about = self._about(said)
-            said.template = (step, TextFrames(lambda text: [self._shape_chunk(said.text(text), said), about]))
-        return said.template[1]
+        if chunks.template is None or chunks.template[0] != step:
+            metadata = self._message_metadata(chunks)
+            chunks.template = (step, TextFrames(lambda text: [self._shape_chunk(chunks.text(text), chunks), metadata]))
+        return chunks.template[1]
 
-    def _shape_chunk(self, chunk: JsonObject, said: Chunks) -> JsonObject:
-        if self.view.dialect == "langgraph" or not said.is_chunked:
+    def _shape_chunk(self, chunk: JsonObject, chunks: Chunks) -> JsonObject:
+        """Return a chunk in the dialect's form."""
+        if self.view.dialect == "langgraph" or not chunks.is_chunked:
             return chunk
-        made = {"role": "assistant", "content": chunk["content"], "id": chunk["id"] or ""}
+        wire = {"role": "assistant", "content": chunk["content"], "id": chunk["id"] or ""}
         calls = chunk["tool_call_chunks"]
-        return {**made, "metadata": chunk["response_metadata"], **({"tool_call_chunks": calls} if calls else {})}
+        return {**wire, "metadata": chunk["response_metadata"], **({"tool_call_chunks": calls} if calls else {})}
 
-    def _about(self, said: Chunks) -> JsonObject:
-        """The metadata of a message: where it comes from."""
+    def _message_metadata(self, chunks: Chunks) -> JsonObject:
+        """Return the metadata of a message, which tell its place in the graph."""
         run, task = self._run, self._history.task(self._record.task_id)
         return {
-            "langgraph_node": said.node,
+            "langgraph_node": chunks.node,
             "langgraph_step": 0 if run is None else run.step,
-            "langgraph_checkpoint_ns": "|".join(said.started.ns),
+            "langgraph_checkpoint_ns": "|".join(chunks.started.ns),
             "graph_id": "" if task is None else task.agent,
             "thread_id": self.view.thread_id,
             "run_id": self._record.run_id,
             "run_attempt": self._record.attempt if run is None else run.attempt,
             "tags": [],
-            **as_object(said.started.extra.get("langgraph")),
+            **as_object(chunks.started.extra.get("langgraph")),
         }
 
     def _whole(self, message_id: str) -> JsonObject:
@@ -507,16 +524,19 @@ class EventWriter:
 
         return message_with_usage
 
-    def _progress(self, event: MessageStarted | PartAdded | MessageEnded, said: Chunks) -> None:
-        """No message of the conversation: LangGraph's agents, too, tell of their progress in events of their own."""
+    def _progress(self, event: MessageStarted | PartAdded | MessageEnded, chunks: Chunks) -> None:
+        """Write progress as a custom event, at the end of its message. LangGraph's own agents report progress the same
+        way."""
         if isinstance(event, MessageEnded) and self._run is not None:
             del self._run.open[event.message_id or ""]
-            found = self._history.fold.message(event.message_id or "")
-            self._frame("custom", "custom", lambda: {"progress": "" if found is None else found.text}, said.started.ns)
+            message = self._history.fold.message(event.message_id or "")
+            self._frame(
+                "custom", "custom", lambda: {"progress": "" if message is None else message.text}, chunks.started.ns
+            )
 
 
 class _Run:
-    """The run that is at work."""
+    """The active run."""
 
     def __init__(self, run_id: str, node: str, attempt: int, stateful: bool) -> None:
         self.run_id = run_id
@@ -524,22 +544,26 @@ class _Run:
         self.attempt = attempt
         self.stateful = stateful
         self.task = ""
+        """Id of the task of an agent without its own state."""
         self.step = 0
         self.before: Revision | None = None
+        """The state from which the run started."""
         self.open: dict[str, Chunks] = {}
+        """Open messages, by id."""
 
 
 def _name(event: str, ns: Sequence[str]) -> str:
-    """langgraph-api 0.16.7: `<mode>|<node>:<task id>|…` of a subgraph."""
+    """Return the name of an event in a subgraph: `<mode>|<node>:<task id>|…` (langgraph-api 0.16.7)."""
     return "|".join((event, *ns)) if ns else event
 
 
-def _node(event: StepStarted | StepEnded, stateful: bool) -> str:
-    """A step is shown as a node of its name. Only a graph's own nodes may be called otherwise."""
-    return (event.node if stateful else "") or event.name
+def _node(event: StepStarted | StepEnded, is_stateful: bool) -> str:
+    """Return the node of a step. It has the name of the step, except in graphs, whose nodes may have another name."""
+    return (event.node if is_stateful else "") or event.name
 
 
 def _modes_of(created: RunCreated) -> frozenset[str]:
+    """Return the stream modes that a run was created with."""
     kwargs = as_object(as_object(created.extra.get("langgraph")).get("kwargs"))
     try:
         return frozenset(parse_modes(kwargs.get("stream_mode")))
@@ -547,12 +571,14 @@ def _modes_of(created: RunCreated) -> frozenset[str]:
         return frozenset(parse_modes(None))
 
 
-def _is_shown(event: StateSaved) -> bool:
-    """A graph tells its values where a step has changed them, and not of each checkpoint."""
+def _shows_values(event: StateSaved) -> bool:
+    """Return True if the values of a state are sent. A graph sends them only if a step has changed them, and not with
+    each checkpoint."""
     return as_object(event.extra.get("langgraph")).get("shown") is not False
 
 
 def encode_artifact(event: ArtifactAdded) -> JsonObject:
-    told: JsonObject = {"id": event.artifact_id, "name": event.name, "description": event.description}
-    told |= {"content": [encode_block(event.part)], "append": event.append, "last": event.last}
-    return {**told, "metadata": event.metadata} if event.metadata else told
+    """Return an artifact, or a piece of it, as custom data."""
+    wire: JsonObject = {"id": event.artifact_id, "name": event.name, "description": event.description}
+    wire |= {"content": [encode_block(event.part)], "append": event.append, "last": event.last}
+    return {**wire, "metadata": event.metadata} if event.metadata else wire

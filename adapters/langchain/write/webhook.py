@@ -1,5 +1,4 @@
-"""Webhook bodies: what is posted when a run has ended: the run as LangGraph Platform shows it, and the thread's
-values."""
+"""Bodies of webhooks, posted when a run has ended: the run as LangGraph Platform shows it, and the thread's values."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -13,10 +12,10 @@ from babelgate.canonical.value import JsonObject
 
 
 class Writer:
-    """One body, at the end of the run that the config names."""
+    """Writer of one body, at the end of the run that the webhook's config names."""
 
     scope: Literal["task", "thread"] = "thread"
-    """Values are the thread's: the writer is fed with all of its records."""
+    """The writer receives all records of the thread, because the values are the thread's."""
     once = True
 
     def __init__(self, webhook: Webhook, task: Task, name: str) -> None:
