@@ -101,9 +101,8 @@ def _with(valid: Mapping[str, Json], name: str, strange: str) -> bytes:
 async def test_a_mutated_json_rpc_call_is_answered(gateway: Running, method: Rpc) -> None:
     slots = await there(gateway, "/a2a/{agent}")
     names = {"task": slots["task_id"], "open": slots["task_id"]}
-    if (
-        "resubscribe" in method.name or method.name == "SubscribeToTask"
-    ):  # a subscription to a task that waits never ends
+    # A subscription to a task that waits never ends.
+    if "resubscribe" in method.name or method.name == "SubscribeToTask":
         names = dict.fromkeys(names, "nobody")
     whole = rpc(method.name, filled(method.valid, names))
     headers = {} if method.old else dict(V1)

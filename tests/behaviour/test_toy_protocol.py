@@ -123,8 +123,8 @@ def test_the_pair_suite_includes_the_protocol() -> None:
         "test_an_answer_arrives[toy-a2a-1.0]",
         "test_an_answer_arrives[acp-toy]",
         "test_an_answer_arrives[toy-toy]",
-        "test_a_failure_brings_the_agents_own_words[langgraph-toy]",
-        "test_what_a_protocol_cannot_show_is_named_as_lost_and_nothing_else_is[toy-graph]",
-        "test_every_protocol_has_a_caller_and_every_kind_of_agent_a_house_with_all_that_it_can_show",
+        "test_a_failure_has_the_agents_error_message[langgraph-toy]",
+        "test_exactly_the_lost_features_are_reported[toy-graph]",
+        "test_every_protocol_has_a_caller_and_a_house",
     ):
         assert f"{test} PASSED" in report, test
