@@ -1,4 +1,4 @@
-"""Agents in process that ask: how they pause, go on, and start over."""
+"""Agents in process that ask questions: how they pause, resume and start over."""
 
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
@@ -34,7 +34,7 @@ ASKERS = [name_asker, sync_name_asker, raw_asker]
 
 @pytest.mark.parametrize("replay", [True, False])
 @pytest.mark.parametrize("asker", ASKERS)
-async def test_a_question_pauses_the_run_and_its_answer_goes_on(asker: object, replay: bool):
+async def test_a_question_pauses_the_run_until_its_answer(asker: object, replay: bool):
     dialogue = Dialogue(agent(asker, replay=replay))
     paused = await dialogue.say("there")
     assert [question.message.text for question in paused.questions] == ["Name?"]
@@ -52,12 +52,12 @@ async def test_agents_that_ask_pass_the_contract(asker: object):
 
 async def test_several_questions_are_asked_at_once_and_answered_in_order():
     async def asker(text: str) -> AsyncGenerator[object, Any]:
-        got = yield [Ask("a"), Ask("b")]
-        yield f"{got!r}"
-        got = yield (Ask("c"), Ask("d"))
-        yield f"{got!r}"
-        (got,) = yield [Ask("e")]
-        yield f"{got!r}"
+        answers = yield [Ask("a"), Ask("b")]
+        yield f"{answers!r}"
+        answers = yield (Ask("c"), Ask("d"))
+        yield f"{answers!r}"
+        (answers,) = yield [Ask("e")]
+        yield f"{answers!r}"
 
     dialogue = Dialogue(agent(asker))
     assert len((await dialogue.say("x")).questions) == 2
@@ -89,16 +89,16 @@ async def test_a_declined_question_raises_at_its_yield(parked: int):
 
     dialogue = Dialogue(agent(asker, parked=parked))
     await dialogue.say("x")
-    heard = await dialogue.reply(("answer", "yes"), ("decline", None))
-    assert heard.text == "('yes', None)"
+    reply = await dialogue.reply(("answer", "yes"), ("decline", None))
+    assert reply.text == "('yes', None)"
 
 
-async def test_an_agent_that_needs_its_answer_fails_when_it_is_declined():
+async def test_an_agent_that_needs_a_declined_answer_fails():
     dialogue = Dialogue(agent(name_asker))
     await dialogue.say("x")
-    heard = await dialogue.decline()
-    assert heard.fault is not None
-    assert heard.fault.message == "Declined: The caller declined to answer."
+    reply = await dialogue.decline()
+    assert reply.fault is not None
+    assert reply.fault.message == "Declined: The caller declined to answer."
 
 
 async def test_a_function_that_asks_is_called_again_with_the_answers():
@@ -114,15 +114,15 @@ async def test_a_function_that_asks_is_called_again_with_the_answers():
         assert (await dialogue.answer("Ann")).text == "Hello Ann"
 
 
-async def test_a_paused_agent_keeps_what_it_had():
-    """What it holds (here: an object of its own) is the same after the answer."""
-    kept: list[object] = []
+async def test_a_paused_agent_keeps_its_local_objects():
+    """Check that a local object of the agent is the same one after the answer."""
+    objects: list[object] = []
 
     async def asker(text: str) -> AsyncGenerator[object, Any]:
-        kept.append(object())
-        mine = kept[-1]
+        objects.append(object())
+        mine = objects[-1]
         yield Ask("?")
-        assert kept == [mine]
+        assert objects == [mine]
         yield "kept"
 
     dialogue = Dialogue(agent(asker))
@@ -134,11 +134,11 @@ async def test_a_paused_agent_keeps_what_it_had():
 
 
 @pytest.mark.parametrize("asker", ASKERS)
-async def test_a_paused_agent_that_is_gone_goes_on_as_if_it_were_not(asker: object):
-    parked, gone = Dialogue(agent(asker)), Dialogue(agent(asker, parked=0))
-    for dialogue in (parked, gone):
+async def test_an_agent_that_starts_over_answers_like_a_parked_one(asker: object):
+    parked, dropped = Dialogue(agent(asker)), Dialogue(agent(asker, parked=0))
+    for dialogue in (parked, dropped):
         await dialogue.say("there")
-    assert (await gone.answer("Ann")).words == (await parked.answer("Ann")).words
+    assert (await dropped.answer("Ann")).words == (await parked.answer("Ann")).words
 
 
 async def everything(call: Invocation) -> AsyncGenerator[object, Any]:
@@ -163,16 +163,16 @@ async def everything(call: Invocation) -> AsyncGenerator[object, Any]:
 )
 async def test_an_agent_may_start_over_at_any_of_its_questions(restarts: tuple[bool, ...]):
     dialogue = Dialogue(agent(everything))
-    heard = await dialogue.say("input")
+    reply = await dialogue.say("input")
     for restarted, answers in zip(restarts, (["1"], ["2", "3"], ["4"]), strict=True):
         if restarted:
             dialogue.agent = agent(everything)
-        heard = await dialogue.answer(*answers)
-        assert heard.fault is None
-    assert heard.text == "0 1 2 3 4 input input "
+        reply = await dialogue.answer(*answers)
+        assert reply.fault is None
+    assert reply.text == "0 1 2 3 4 input input "
 
 
-async def test_what_was_said_before_is_not_said_again():
+async def test_a_started_over_agent_does_not_repeat_its_messages():
     dialogue = Dialogue(agent(everything))
     first = await dialogue.say("input")
     dialogue.agent = agent(everything)
@@ -182,7 +182,7 @@ async def test_what_was_said_before_is_not_said_again():
     assert not any(event.kind == "artifact_added" for event in second.events)
 
 
-async def test_a_follow_up_starts_afresh_and_its_question_is_its_own():
+async def test_a_follow_up_asks_its_own_question_after_a_restart():
     dialogue = Dialogue(agent(name_asker))
     await dialogue.say("one")
     await dialogue.answer("Ann")
@@ -192,7 +192,7 @@ async def test_a_follow_up_starts_afresh_and_its_question_is_its_own():
 
 
 @pytest.mark.parametrize("what", ["says something else", "ends", "raises", "asks more", "asks less", "another file"])
-async def test_every_other_course_is_a_divergence(what: str):
+async def test_an_agent_that_replays_differently_is_not_replayable(what: str):
     calls = iter(range(10))
 
     async def forgetful(text: str) -> AsyncGenerator[object, Any]:
@@ -211,13 +211,13 @@ async def test_every_other_course_is_a_divergence(what: str):
 
     dialogue = Dialogue(agent(forgetful, parked=0))
     await dialogue.say("x")
-    heard = await dialogue.answer("1", "2")
-    assert heard.fault is not None
-    assert heard.fault.code is FaultCode.AGENT_NOT_REPLAYABLE, heard.fault
-    assert heard.events == []
+    reply = await dialogue.answer("1", "2")
+    assert reply.fault is not None
+    assert reply.fault.code is FaultCode.AGENT_NOT_REPLAYABLE, reply.fault
+    assert reply.events == []
 
 
-async def test_an_agent_that_is_not_to_be_run_again_fails_at_once():
+async def test_an_agent_with_replay_off_fails_at_once():
     calls: list[str] = []
 
     async def once(text: str) -> AsyncGenerator[object, Any]:
@@ -226,20 +226,20 @@ async def test_an_agent_that_is_not_to_be_run_again_fails_at_once():
 
     dialogue = Dialogue(agent(once, parked=0, replay=False))
     await dialogue.say("x")
-    heard = await dialogue.answer("y")
-    assert heard.fault is not None and heard.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
+    reply = await dialogue.answer("y")
+    assert reply.fault is not None and reply.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
     assert calls == ["x"]
 
 
-async def test_records_that_do_not_tell_are_no_reason_to_guess():
+async def test_missing_records_make_an_agent_not_replayable():
     dialogue = Dialogue(agent(name_asker, parked=0))
     await dialogue.say("x")
     dialogue.records.clear()
-    heard = await dialogue.answer("y")
-    assert heard.fault is not None and heard.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
+    reply = await dialogue.answer("y")
+    assert reply.fault is not None and reply.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
 
 
-async def test_the_oldest_parked_agent_makes_room_and_starts_over_when_it_is_answered():
+async def test_the_oldest_parked_agent_is_closed_and_starts_over():
     closed: list[str] = []
 
     async def asker(text: str) -> AsyncGenerator[object, Any]:
@@ -260,7 +260,7 @@ async def test_the_oldest_parked_agent_makes_room_and_starts_over_when_it_is_ans
     assert sorted(closed) == ["0", "0", "1", "2"]
 
 
-async def test_a_step_that_is_open_at_a_question_ends_there():
+async def test_a_question_ends_the_open_step():
     async def asker(text: str) -> AsyncGenerator[object, Any]:
         yield Step("a")
         yield Ask("?")

@@ -1,4 +1,6 @@
-"""What a caller's protocol has and the agent's lacks: calls in the background, of a server that answers at the end."""
+"""Background calls in front of a server that answers only at the end: the caller's protocol has them, the agent's lacks
+them.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -36,7 +38,7 @@ def gate() -> Gate:
 
 @pytest.fixture
 async def gateway(tmp_path: Path, gate: Gate) -> AsyncGenerator[Running]:
-    """In front of an AIEF server: a step there is one call that is answered when it is done."""
+    """A gateway in front of an AIEF server. A step of that server is one call, answered when the agent is done."""
     for name in ("far", "near"):
         (tmp_path / name).mkdir()
     async with running(tmp_path / "far", {"gated": gate.answer}, default_agent="gated") as far:
@@ -48,19 +50,19 @@ async def gateway(tmp_path: Path, gate: Gate) -> AsyncGenerator[Running]:
 
 
 async def ended(gateway: Running, headers: Any) -> None:
-    """Once the run has ended, and not before."""
+    """Wait until the run has ended."""
 
-    async def read() -> None:
+    async def read_to_the_end() -> None:
         scope = Scope(headers["babelgate-thread"], "run", headers["babelgate-run"])
         async for _ in gateway.hub.reads.follow("default", scope):
             pass
 
-    await within(read(), "the end of the run")
+    await within(read_to_the_end(), "the end of the run")
 
 
-async def test_an_acp_run_in_the_background_is_polled_to_its_end(gateway: Running, gate: Gate) -> None:
-    said = {"role": "user", "parts": [{"content": SAID}]}
-    begun = await gateway.http.post("/acp/runs", json={"agent_name": "gated", "input": [said], "mode": "async"})
+async def test_a_background_acp_run_is_polled_to_its_end(gateway: Running, gate: Gate) -> None:
+    message = {"role": "user", "parts": [{"content": SAID}]}
+    begun = await gateway.http.post("/acp/runs", json={"agent_name": "gated", "input": [message], "mode": "async"})
     assert begun.status_code == 202
     path = f"/acp/runs/{begun.json()['run_id']}"
     await within(gate.at_work.wait(), "the agent at work")
@@ -72,7 +74,7 @@ async def test_an_acp_run_in_the_background_is_polled_to_its_end(gateway: Runnin
 
 
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
-async def test_an_a2a_task_in_the_background_is_polled_to_its_end(gateway: Running, gate: Gate, version: str) -> None:
+async def test_a_background_a2a_task_is_polled_to_its_end(gateway: Running, gate: Gate, version: str) -> None:
     new = version == "1.0"
     part: dict[str, str] = {"text": SAID} if new else {"kind": "text", "text": SAID}
     message = {"messageId": "1", "role": "ROLE_USER" if new else "user", "parts": [part]}
@@ -97,9 +99,7 @@ async def test_an_a2a_task_in_the_background_is_polled_to_its_end(gateway: Runni
 
 
 @pytest.mark.parametrize("prefix", ["", "/agent-protocol"])
-async def test_a_langgraph_run_in_the_background_is_polled_to_its_end(
-    gateway: Running, gate: Gate, prefix: str
-) -> None:
+async def test_a_background_langgraph_run_is_polled_to_its_end(gateway: Running, gate: Gate, prefix: str) -> None:
     named = {"agent_id": "gated"} if prefix else {"assistant_id": "gated"}
     thread_id = (await gateway.http.post(f"{prefix}/threads", json={})).json()["thread_id"]
     body: dict[str, Any] = {**named, "input": {"messages": [{"role": "user", "content": SAID}]}}

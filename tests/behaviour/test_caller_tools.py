@@ -1,5 +1,7 @@
-"""A graph that ends on the call of a caller's tool: every protocol shows the call, and its result comes back. Agents
-that ask for a tool are in `tests/pairs`."""
+"""Graphs that end on the call of a caller's tool: every protocol shows the call and accepts its result.
+
+Tests of agents that ask for a tool are in `tests/pairs`.
+"""
 
 import json
 from collections.abc import AsyncGenerator
@@ -31,7 +33,7 @@ class State(TypedDict, total=False):
 
 
 async def end_on_call(state: State) -> State:
-    """The way of AG-UI: the graph ends with the call, and is run again with the result."""
+    """End the graph with the call, as AG-UI does. The graph runs again with the result."""
     last = state.get("messages", [])[-1]
     if last.type == "tool":
         return {"messages": [AIMessage(f"{last.name}: {last.content}")]}
@@ -57,8 +59,8 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
     async with running(behind, registered={"ending": ending()}) as server:
         ended = {"url": server.url, "protocol": "langgraph", "agent": "ending"}
         registry = await connect(Settings.model_validate({"agents": {"ended": ended}}))
-        async with running(folder, registered={"ending": ending(), "ended": registry.get("ended")}) as made:
-            yield made
+        async with running(folder, registered={"ending": ending(), "ended": registry.get("ended")}) as front:
+            yield front
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -66,9 +68,9 @@ async def test_chat_completions_call_a_tool_and_take_its_result(gateway: Running
     body = {"model": agent, "messages": [{"role": "user", "content": "go"}], "tools": [TOOL], "store": True}
     (choice,) = (await gateway.http.post("/v1/chat/completions", json=body)).json()["choices"]
     assert choice["finish_reason"] == "tool_calls"
-    (made,) = choice["message"]["tool_calls"]
-    assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == ("weather", {"city": "Paris"})
-    result = {"role": "tool", "tool_call_id": made["id"], "content": "rain"}
+    (call,) = choice["message"]["tool_calls"]
+    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("weather", {"city": "Paris"})
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "rain"}
     answer = await gateway.http.post("/v1/chat/completions", json={**body, "messages": [result]})
     assert answer.json()["choices"][0]["message"]["content"] == "weather: rain"
 
@@ -88,7 +90,7 @@ async def test_the_minimal_runtime_shows_the_call_as_a_part(gateway: Running, ag
 
 @pytest.mark.parametrize("bare", [True, False])
 @pytest.mark.parametrize("agent", AGENTS)
-async def test_langgraphs_clients_are_shown_a_headless_tool(gateway: Running, agent: str, bare: bool) -> None:
+async def test_langgraph_clients_receive_a_headless_tool(gateway: Running, agent: str, bare: bool) -> None:
     thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
     body = {
         "assistant_id": agent,
@@ -96,17 +98,17 @@ async def test_langgraphs_clients_are_shown_a_headless_tool(gateway: Running, ag
         "config": {"configurable": {"tools": [TOOL]}},
     }
     stopped = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)).json()
-    (asked,) = stopped["__interrupt__"]
-    called = asked["value"]["tool_call"]
-    assert asked["value"] == {"type": "tool", "tool_call": {**called, "name": "weather", "args": {"city": "Paris"}}}
-    given: Any = "rain" if bare else {called["id"]: "rain"}
-    resume = {"assistant_id": agent, "command": {"resume": given}, "config": body["config"]}
+    (question,) = stopped["__interrupt__"]
+    called = question["value"]["tool_call"]
+    assert question["value"] == {"type": "tool", "tool_call": {**called, "name": "weather", "args": {"city": "Paris"}}}
+    answer: Any = "rain" if bare else {called["id"]: "rain"}
+    resume = {"assistant_id": agent, "command": {"resume": answer}, "config": body["config"]}
     done = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=resume)).json()
     assert done["messages"][-1]["content"].endswith(": rain")
     assert [each["content"] for each in done["messages"] if each["type"] == "human"] == ["go"]
 
 
-async def test_a_graph_that_ends_on_the_call_of_a_tool_that_nobody_declared_has_ended(gateway: Running) -> None:
+async def test_a_graph_that_calls_an_undeclared_tool_has_ended(gateway: Running) -> None:
     thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
     body = {"assistant_id": "ending", "input": {"messages": [{"role": "user", "content": "go"}]}}
     done = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)).json()
@@ -114,16 +116,16 @@ async def test_a_graph_that_ends_on_the_call_of_a_tool_that_nobody_declared_has_
     assert [call["name"] for call in done["messages"][-1]["tool_calls"]] == ["own", "weather"]
 
 
-async def test_a_call_that_a_graph_ended_on_and_that_is_declined_fails(gateway: Running) -> None:
-    found = find_unanswered([{"type": "ai", "tool_calls": [{"name": "weather", "args": {}, "id": "c9"}]}], {"weather"})
-    assert [call.call_id for call in found] == ["c9"]
+async def test_a_declined_call_becomes_a_tool_error(gateway: Running) -> None:
+    calls = find_unanswered([{"type": "ai", "tool_calls": [{"name": "weather", "args": {}, "id": "c9"}]}], {"weather"})
+    assert [call.call_id for call in calls] == ["c9"]
     declined = InterruptAnswered(interrupt_id="call-c9", action="decline")
-    told = encode_tool_message({"call_id": "c9", "name": "weather"}, declined)
-    assert (told["tool_call_id"], told["status"], told["content"]) == ("c9", "error", DECLINED)
+    message = encode_tool_message({"call_id": "c9", "name": "weather"}, declined)
+    assert (message["tool_call_id"], message["status"], message["content"]) == ("c9", "error", DECLINED)
 
 
 @pytest.mark.parametrize(
     "value", [{"type": "tool"}, {"type": "tool", "tool_call": {"id": 7, "name": "x"}}, {"type": "tool", "tool_call": 1}]
 )
-async def test_what_is_no_whole_call_is_a_question_like_any_other(value: Any) -> None:
+async def test_an_incomplete_call_is_an_ordinary_question(value: Any) -> None:
     assert decode_call(value) is None

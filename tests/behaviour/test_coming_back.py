@@ -1,4 +1,4 @@
-"""What a stop and the next start make of runs that were at work, waiting or asking."""
+"""Effects of a stop and a new start on runs that are running, queued or paused."""
 
 import asyncio
 import math
@@ -66,29 +66,29 @@ async def restarted(hubs: House, hub: Hub, agent: Any, **options: Any) -> Hub:
     return await hubs.start(registered("a", agent, **options))
 
 
-async def test_a_graceful_stop_ends_readers_without_an_end_and_the_next_start_goes_on(hubs: House) -> None:
+async def test_a_graceful_stop_ends_readers_but_not_the_run(hubs: House) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a", "work")
     going = (await agent.called()).open("half")
     reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     await hubs.stop(hub)
-    seen = await within(reading)
+    before = await within(reading)
     assert going.cancelled.is_set()
-    assert not any(isinstance(r.event, RunEnded) or r.event.kind == "part_ended" for r in seen)
+    assert not any(isinstance(r.event, RunEnded) or r.event.kind == "part_ended" for r in before)
     hub = await hubs.start(registered("a", agent, idempotent=True))
     going = await agent.called()
     assert (going.call.attempt, going.call.text) == (2, "work")
     going.say("all of it").end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     records = await log(hub, receipt, "task")
-    assert records[: len(seen)] == seen
+    assert records[: len(before)] == before
     starts = [record.event for record in records if isinstance(record.event, RunStarted)]
     assert [(start.attempt, start.resumed) for start in starts] == [(1, False), (2, True), (2, False)]
 
 
-async def test_an_agent_is_told_that_it_is_let_go_of_and_not_cancelled(hubs: House) -> None:
-    told: list[tuple[object, ...]] = []
+async def test_a_stop_detaches_an_agent_instead_of_cancelling_it(hubs: House) -> None:
+    reasons: list[tuple[object, ...]] = []
 
     class Asking:
         async def run(self, call: Invocation) -> AsyncIterator[Event]:
@@ -96,38 +96,38 @@ async def test_an_agent_is_told_that_it_is_let_go_of_and_not_cancelled(hubs: Hou
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError as error:
-                told.append(error.args)
+                reasons.append(error.args)
                 raise
 
     hub = await hubs.start(registered("a", Asking()))
     receipt = await submit(hub, "a")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
     await hubs.stop(hub)
-    assert told == [(DETACH,)]
+    assert reasons == [(DETACH,)]
 
 
-async def test_an_agent_that_waits_for_the_journal_is_told_so_too(hubs: House) -> None:
-    told: list[object] = []
+async def test_a_stop_detaches_an_agent_that_waits_for_the_journal(hubs: House) -> None:
+    reasons: list[object] = []
 
     class Talkative:
-        """Never awaits anything: whenever it stands, it stands at a yield."""
+        """An agent that never awaits anything, so that it can only be suspended at a yield."""
 
         async def run(self, call: Invocation) -> AsyncIterator[Event]:
             while True:
                 try:
                     yield Custom(name="more")
                 except BaseException as error:
-                    told.append(error.args)
+                    reasons.append(error.args)
                     raise
 
     hub = await hubs.start(registered("a", Talkative()))
     receipt = await submit(hub, "a")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
     await hubs.stop(hub)
-    assert told == [(DETACH,)]
+    assert reasons == [(DETACH,)]
 
 
-async def test_a_run_that_can_be_neither_asked_for_nor_repeated_ends_with_a_fault_that_says_why(hubs: House) -> None:
+async def test_a_restart_fails_runs_that_cannot_be_repeated(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).open("half").ask("a question that nobody will answer")
@@ -161,7 +161,7 @@ class Cut:
         return await ends(self.hub, self.receipt)
 
     async def after(self) -> list[Record]:
-        """What the restart has added to the log."""
+        """Return the records that the restart added to the log."""
         records = await log(self.hub, self.receipt, "task")
         assert records[: len(self.before)] == self.before
         return records[len(self.before) :]
@@ -172,7 +172,7 @@ class Cut:
 
 
 async def cut_off(hubs: House, *events: Event) -> Cut:
-    """After it has said these."""
+    """Restart the hub after the agent has emitted the events, and return the run with the agent's next start."""
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a", "work")
     (await agent.called()).say(*events, Custom(name="cut"))
@@ -192,7 +192,7 @@ def is_last(text: str) -> Callable[[Record], bool]:
     return lambda record: isinstance(record.event, PartDelta) and record.event.text == text
 
 
-async def test_what_an_agent_that_is_started_again_repeats_is_not_said_again(hubs: House) -> None:
+async def test_a_restarted_agent_continues_after_the_repeated_events(hubs: House) -> None:
     cut = await cut_off(hubs, StepStarted(name="plan"), *opened("one ", "two ", "thr"))
     cut.again.say(StepStarted(name="plan"), *opened("", "on", "e two t", "hr"), Custom(name="cut"))
     cut.again.say(PartDelta(text="ee"), PartEnded(), MessageEnded(), StepEnded(name="plan")).end()
@@ -211,7 +211,7 @@ async def test_what_an_agent_that_is_started_again_repeats_is_not_said_again(hub
     assert after[0] == PartDelta(message_id=started.message_id, index=0, text="ee")
 
 
-async def test_an_agent_that_names_its_messages_anew_repeats_them_all_the_same(hubs: House) -> None:
+async def test_repeated_messages_match_even_with_new_ids(hubs: House) -> None:
     cut = await cut_off(hubs, *opened("half", message_id="first"))
     cut.again.say(*opened("ha", "lf", message_id="second"), Custom(name="cut"))
     cut.again.say(PartDelta(message_id="second", text=" and whole"), PartEnded(message_id="second"))
@@ -220,7 +220,7 @@ async def test_an_agent_that_names_its_messages_anew_repeats_them_all_the_same(h
     assert await cut.said() == ["half and whole", "more"]
 
 
-async def test_an_agent_that_says_something_else_starts_over_and_its_last_attempt_holds(hubs: House) -> None:
+async def test_a_diverging_agent_starts_over_and_its_last_attempt_counts(hubs: House) -> None:
     artifact = ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text="old"))
     cut = await cut_off(hubs, *opened("one ", "two ", message_id="m"), artifact)
     cut.again.say(*opened("one ", "t", message_id="m"))
@@ -237,14 +237,14 @@ async def test_an_agent_that_says_something_else_starts_over_and_its_last_attemp
     assert len(names) == 2, "what is void and what holds are not added up under one id"
 
 
-async def test_an_agent_that_says_less_than_before_starts_over_when_it_ends(hubs: House) -> None:
+async def test_an_agent_that_emits_less_starts_over_at_its_end(hubs: House) -> None:
     cut = await cut_off(hubs, *opened("one two three"))
     cut.again.say(*opened("one two "), PartEnded(), MessageEnded()).end()
     assert (await cut.ends()).state is TaskState.COMPLETED
     assert await cut.said() == ["one two "]
 
 
-async def test_an_agent_that_fails_while_it_repeats_leaves_what_was_said(hubs: House) -> None:
+async def test_a_failure_during_the_repetition_keeps_earlier_messages(hubs: House) -> None:
     cut = await cut_off(hubs, *opened("one ", "two "))
     cut.again.say(*opened("one ")).fail(RuntimeError("no more"))
     task = await cut.ends()
@@ -253,7 +253,7 @@ async def test_an_agent_that_fails_while_it_repeats_leaves_what_was_said(hubs: H
     assert not any(isinstance(record.event, RunStarted) for record in await cut.after())
 
 
-async def test_a_run_that_is_cancelled_while_it_repeats_leaves_what_was_said(hubs: House) -> None:
+async def test_a_cancel_during_the_repetition_keeps_earlier_messages(hubs: House) -> None:
     cut = await cut_off(hubs, *opened("one ", "two "))
     cut.again.say(*opened("one "))
     await cut.hub.cancel(OWNER, cut.receipt.task_id)
@@ -261,7 +261,7 @@ async def test_a_run_that_is_cancelled_while_it_repeats_leaves_what_was_said(hub
     assert await cut.said() == ["one two "]
 
 
-async def test_a_run_that_is_cut_off_again_and_again_says_everything_once(hubs: House) -> None:
+async def test_a_run_restarted_many_times_emits_everything_once(hubs: House) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a", "work")
     words = [f"{number} " for number in range(8)]
@@ -274,12 +274,12 @@ async def test_a_run_that_is_cut_off_again_and_again_says_everything_once(hubs: 
     going = await agent.called()
     going.say(*opened("".join(words)), PartEnded(), MessageEnded()).end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
-    said = [record.event for record in await log(hub, receipt)]
-    assert [event.text for event in said if isinstance(event, PartDelta)] == words
-    assert sum(isinstance(event, MessageStarted) for event in said) == 1
+    events = [record.event for record in await log(hub, receipt)]
+    assert [event.text for event in events if isinstance(event, PartDelta)] == words
+    assert sum(isinstance(event, MessageStarted) for event in events) == 1
 
 
-async def test_what_is_void_is_not_among_what_an_agent_had_said(hubs: House) -> None:
+async def test_past_events_of_a_call_exclude_void_ones(hubs: House) -> None:
     cut = await cut_off(hubs, *opened("void"))
     cut.again.say(*opened("holds", "!"))
     await follow(cut.hub, Scope.task(cut.receipt.task), until=is_last("!"))
@@ -289,7 +289,7 @@ async def test_what_is_void_is_not_among_what_an_agent_had_said(hubs: House) -> 
     await cut.ends()
 
 
-async def test_an_idempotent_agent_that_starts_again_asks_its_questions_again(hubs: House) -> None:
+async def test_a_restarted_idempotent_agent_asks_its_questions_again(hubs: House) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a")
     (await agent.called()).ask("name")
@@ -300,11 +300,11 @@ async def test_an_idempotent_agent_that_starts_again_asks_its_questions_again(hu
     (question,) = await asked(hub, receipt)
     await answer(hub, receipt.task_id, values={question.interrupt_id: "Bob"})
     going = await agent.called()
-    assert [given.value for given in going.call.answers] == ["Bob"]
+    assert [value.value for value in going.call.answers] == ["Bob"]
     await finish(hub, going, receipt)
 
 
-async def test_queued_and_paused_work_is_as_it_was_after_a_restart(hubs: House) -> None:
+async def test_queued_and_paused_runs_survive_a_restart(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     paused = await submit_and_ask(hub, agent, "name", words="paused")
     lost = await submit(hub, "a", "lost")
@@ -325,7 +325,7 @@ async def test_queued_and_paused_work_is_as_it_was_after_a_restart(hubs: House) 
     await finish(hub, await agent.called(), paused)
 
 
-async def test_a_run_of_an_agent_that_is_gone_ends_with_a_fault(hubs: House) -> None:
+async def test_a_run_of_a_removed_agent_ends_with_a_fault(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     running = await submit(hub, "a")
     await agent.called()
@@ -337,7 +337,7 @@ async def test_a_run_of_an_agent_that_is_gone_ends_with_a_fault(hubs: House) -> 
         assert task.fault is not None and task.fault.code is code
 
 
-async def test_a_cancel_and_a_rollback_that_a_stop_cut_short_are_carried_out_at_the_next_start(hubs: House) -> None:
+async def test_an_interrupted_cancel_or_rollback_completes_at_the_next_start(hubs: House) -> None:
     hub, agent = await hubs.scripted(stubborn=True, idempotent=True, limits=Limits(cancel_grace=0.2))
     cancelled = await submit(hub, "a")
     one = await agent.called()
@@ -362,7 +362,7 @@ async def test_a_cancel_and_a_rollback_that_a_stop_cut_short_are_carried_out_at_
 
 
 class Remote:
-    """An upstream whose run outlives the gateway, and tells all of it again from its start."""
+    """An upstream whose run outlives the gateway, and that replays all of it from the start."""
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events
@@ -384,7 +384,7 @@ class Remote:
         await self.more.wait()
 
 
-async def test_a_run_that_outlives_the_gateway_is_taken_up_where_its_log_ends(hubs: House) -> None:
+async def test_a_run_that_outlives_the_gateway_is_reattached(hubs: House) -> None:
     pieces: list[Event] = [PartDelta(text=f"{number} ") for number in range(6)]
     agent = Remote([MessageStarted(), PartAdded(part=TextPart(text=""), open=True), *pieces])
     hub = await hubs.start(registered("a", agent))
@@ -396,12 +396,12 @@ async def test_a_run_that_outlives_the_gateway_is_taken_up_where_its_log_ends(hu
         assert (await hub.reads.run(OWNER, receipt.run_id)).attempt == attempt
     agent.more.set()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
-    said = [record.event for record in await log(hub, receipt)]
-    assert "".join(event.text for event in said if isinstance(event, PartDelta)) == "0 1 2 3 4 5 "
-    assert sum(isinstance(event, MessageStarted) for event in said) == 1
+    events = [record.event for record in await log(hub, receipt)]
+    assert "".join(event.text for event in events if isinstance(event, PartDelta)) == "0 1 2 3 4 5 "
+    assert sum(isinstance(event, MessageStarted) for event in events) == 1
 
 
-async def test_an_upstream_that_tells_another_story_after_a_restart_is_not_believed(hubs: House) -> None:
+async def test_an_upstream_that_replays_differently_fails_the_run(hubs: House) -> None:
     agent = Remote([MessageStarted(), PartAdded(part=TextPart(text=""), open=True), PartDelta(text="a")])
     hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
@@ -415,11 +415,11 @@ async def test_an_upstream_that_tells_another_story_after_a_restart_is_not_belie
 
 
 class Deaf:
-    """An upstream that has not heard of the cancel when the gateway ends."""
+    """An upstream that has not received the cancel when the gateway ends."""
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
-        self.told = asyncio.Event()
+        self.cancel_received = asyncio.Event()
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         yield UpstreamBound(protocol="test", ids={"run": "r1"})
@@ -432,10 +432,10 @@ class Deaf:
         try:
             yield UpstreamBound(protocol="test", ids={"run": "r1"})
         finally:
-            self.told.set()
+            self.cancel_received.set()
 
 
-async def test_an_upstream_that_may_not_have_heard_of_a_cancel_is_told_after_a_restart(hubs: House) -> None:
+async def test_a_cancel_is_sent_again_to_the_upstream_after_restart(hubs: House) -> None:
     agent = Deaf()
     hub = await hubs.start(registered("a", agent), limits=Limits(cancel_grace=0.3))
     receipt = await submit(hub, "a")
@@ -445,11 +445,11 @@ async def test_an_upstream_that_may_not_have_heard_of_a_cancel_is_told_after_a_r
     agent.free.set()
     hub = await hubs.start(registered("a", agent))
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
-    await within(agent.told.wait(), "word of the cancel")
+    await within(agent.cancel_received.wait(), "word of the cancel")
     assert [record.event.kind for record in await log(hub, receipt)].count("upstream_bound") == 1
 
 
-async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) -> None:
+async def test_a_stop_while_agents_finish_loses_nothing(hubs: House) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipts = [await submit(hub, "a", str(number)) for number in range(8)]
     for number in range(8):
@@ -465,7 +465,7 @@ async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) 
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
 
-async def test_the_working_state_is_shown_once_however_often_a_run_is_started(hubs: House) -> None:
+async def test_the_working_state_is_published_once_despite_restarts(hubs: House) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a")
     await agent.called()

@@ -1,4 +1,4 @@
-"""A gateway on PostgreSQL that is killed: every protocol shows what it showed before, and questions are answered."""
+"""A killed gateway on PostgreSQL: every protocol shows the same as before, and questions can be answered."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,32 +18,32 @@ from tests.running import running
 pytestmark = pytest.mark.slow
 
 
-async def test_every_protocol_goes_on_after_a_kill(postgres_tables: str, tmp_path: Path) -> None:
+async def test_every_protocol_shows_the_same_after_a_kill(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
     agents = {"echo": {"python": "babelgate.gateway.demo:echo"}, "ask": {"python": "babelgate.gateway.demo:ask"}}
     async with nursery() as born:
         stage = Stage(tmp_path, born, {"agents": agents, "database": url_of(postgres_tables)})
         http = await stage.start()
-        echoes, askers = ([made(http, agent) for made in CALLERS] for agent in agents)
-        told = await within(asyncio.gather(*(caller.told("Hello") for caller in echoes)))
-        asked = await within(asyncio.gather(*(caller.send("go") for caller in askers)))
-        assert [(seen.state, seen.text) for seen in told] == [("completed", "Hello")] * len(CALLERS)
-        assert all(seen.questions for seen in asked)
-        shown = await _look(echoes, told), await _look(askers, asked)
+        echoes, askers = ([new_caller(http, agent) for new_caller in CALLERS] for agent in agents)
+        completed = await within(asyncio.gather(*(caller.told("Hello") for caller in echoes)))
+        paused = await within(asyncio.gather(*(caller.send("go") for caller in askers)))
+        assert [(view.state, view.text) for view in completed] == [("completed", "Hello")] * len(CALLERS)
+        assert all(view.questions for view in paused)
+        before = await _look(echoes, completed), await _look(askers, paused)
         http = await stage.restart()
         for caller in (*echoes, *askers):
             caller.http = http
-        assert (await _look(echoes, told), await _look(askers, asked)) == shown
+        assert (await _look(echoes, completed), await _look(askers, paused)) == before
         answered = await within(
-            asyncio.gather(*(caller.answer(seen, "Ada") for caller, seen in zip(askers, asked, strict=True)))
+            asyncio.gather(*(caller.answer(view, "Ada") for caller, view in zip(askers, paused, strict=True)))
         )
-        assert [(seen.state, seen.text) for seen in answered] == [("completed", "Hello, Ada.")] * len(CALLERS)
+        assert [(view.state, view.text) for view in answered] == [("completed", "Hello, Ada.")] * len(CALLERS)
         await stage.killed()
         await stage.close()
         assert "Traceback" not in stage.complaints()
 
 
-async def test_a_gateway_that_stands_by_goes_on_where_one_was_killed(
+async def test_a_standby_gateway_takes_over_after_a_kill(
     postgres_tables: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     empty(postgres_tables)
@@ -52,18 +52,18 @@ async def test_a_gateway_that_stands_by_goes_on_where_one_was_killed(
     async with nursery() as born, AsyncExitStack() as stack:
         stage = Stage(tmp_path, born, {"agents": agents, "database": database})
         caller = Acp(await stage.start(), "ask")
-        asked = await caller.send("go")
+        paused = await caller.send("go")
         second = running(tmp_path, configured=agents, database=database, standby=True)
         starting = asyncio.ensure_future(stack.enter_async_context(second))
         await within(turned(lambda: "waits until it is gone" in caplog.text), "the look at the lock")
-        assert await caller.look(asked.task_id) == asked
+        assert await caller.look(paused.task_id) == paused
         stage.kill()
         caller.http = (await within(starting)).http
-        assert await caller.look(asked.task_id) == asked
-        seen = await caller.answer(asked, "Ada")
-        assert (seen.state, seen.text) == ("completed", "Hello, Ada.")
+        assert await caller.look(paused.task_id) == paused
+        completed = await caller.answer(paused, "Ada")
+        assert (completed.state, completed.text) == ("completed", "Hello, Ada.")
 
 
-async def _look(callers: Sequence[Caller], seen: Sequence[Seen]) -> list[Seen]:
-    looks = (caller.look(each.task_id) for caller, each in zip(callers, seen, strict=True))
+async def _look(callers: Sequence[Caller], views: Sequence[Seen]) -> list[Seen]:
+    looks = (caller.look(view.task_id) for caller, view in zip(callers, views, strict=True))
     return await within(asyncio.gather(*looks))

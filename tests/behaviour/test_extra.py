@@ -1,4 +1,4 @@
-"""What agents say in `extra` under the names of protocols: every protocol shows their runs, whatever it is."""
+"""Values that agents put into `extra` under protocol names: every protocol shows such runs, with any value."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -24,7 +24,7 @@ NAMES: Final = ("a2a", "acp", "aief", "agent-protocol", "langchain", "langgraph"
 
 
 @pytest.mark.parametrize("member", ["x", [], 3, None, {"messageId": {}, "metadata": "x", "branch": {}, "told": 1}])
-async def test_a_run_is_shown_whatever_its_agent_said_there(tmp_path: Path, member: Any) -> None:
+async def test_a_run_is_shown_with_any_value_in_extra(tmp_path: Path, member: Any) -> None:
     extra: Extra = dict.fromkeys(NAMES, member)
 
     async def agent(_: str) -> AsyncGenerator[Event]:
@@ -55,5 +55,5 @@ async def test_a_run_is_shown_whatever_its_agent_said_there(tmp_path: Path, memb
             f"/threads/{thread}/runs/{run_id}/stream",
             f"/v1/conversations/conv_{thread.replace('-', '')}/items",
         ):
-            shown = await gateway.http.get(path, headers={"Last-Event-ID": "-1"})
-            assert shown.status_code == 200, f"{path}: {shown.text}"
+            view = await gateway.http.get(path, headers={"Last-Event-ID": "-1"})
+            assert view.status_code == 200, f"{path}: {view.text}"

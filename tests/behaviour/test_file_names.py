@@ -1,5 +1,6 @@
-"""Names of files that the server of an agent makes up: callers who save files under the names that they are told do it
-where they are."""
+"""File names that an agent's server invents: a caller that saves files under the reported names stays in its own
+folder.
+"""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -21,12 +22,12 @@ NAMES: Final = {
     "../" * 20_000: ("artifact", None),
     "a/" * 100_000 + "evil.txt": ("evil.txt", "a/" * 512),
 }
-"""Name → the name and the folder under which an AIEF client saves it."""
+"""File names of the server, each with the name and the folder under which an AIEF client saves the file."""
 SERVERS: Final = ("a2a-1.0", "a2a-0.3", "acp")
 
 
 class Names:
-    """An agent that gives a file with whatever name it is asked for."""
+    """An agent that returns a file under the name that the test has set."""
 
     name = ""
 
@@ -47,7 +48,7 @@ def names() -> Names:
 
 @pytest.fixture
 async def gateway(tmp_path: Path, names: Names) -> AsyncGenerator[Running]:
-    """Before another one."""
+    """A gateway in front of another one."""
     (tmp_path / "far").mkdir()
     (tmp_path / "near").mkdir()
     async with running(tmp_path / "far", {"message": names.message, "artifact": names.artifact}) as far:
@@ -66,7 +67,7 @@ async def gateway(tmp_path: Path, names: Names) -> AsyncGenerator[Running]:
 
 @pytest.mark.parametrize("way", ["message", "artifact"])
 @pytest.mark.parametrize("server", SERVERS)
-async def test_a_file_from_a_server_is_saved_where_its_caller_is(
+async def test_a_file_from_a_server_stays_in_the_callers_folder(
     gateway: Running, names: Names, server: str, way: str
 ) -> None:
     tasks = f"/agent/{server}-{way}/ap/v1/agent/tasks"
@@ -74,8 +75,8 @@ async def test_a_file_from_a_server_is_saved_where_its_caller_is(
         task_id = (await gateway.http.post(tasks, json={"input": "hi"})).json()["task_id"]
         step = (await gateway.http.post(f"{tasks}/{task_id}/steps", json={})).json()
         assert step["status"] == "completed", step
-        (shown,) = (await gateway.http.get(f"{tasks}/{task_id}/artifacts")).json()["artifacts"]
-        assert (shown["file_name"], shown["relative_path"]) == (file_name, folder)
-        got = await gateway.http.get(f"{tasks}/{task_id}/artifacts/{shown['artifact_id']}")
-        assert got.content == b"hi"
-        assert f'filename="{file_name}"' in got.headers["content-disposition"]
+        (artifact,) = (await gateway.http.get(f"{tasks}/{task_id}/artifacts")).json()["artifacts"]
+        assert (artifact["file_name"], artifact["relative_path"]) == (file_name, folder)
+        download = await gateway.http.get(f"{tasks}/{task_id}/artifacts/{artifact['artifact_id']}")
+        assert download.content == b"hi"
+        assert f'filename="{file_name}"' in download.headers["content-disposition"]

@@ -1,5 +1,8 @@
-"""A caller of LangGraph goes on from an older state of a graph that is behind another gateway, over each protocol: the
-graph goes on from there itself, with all that was in its state."""
+"""Forks through a chain of gateways, over each protocol.
+
+A LangGraph caller continues from an older state of a graph behind another gateway. The graph itself continues from
+there, with its full state.
+"""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -29,17 +32,17 @@ class State(MessagesState):
 
 
 def _remembering() -> RegisteredAgent:
-    """Its state has what is in no message."""
+    """Return a graph whose state holds values that are in no message."""
 
     def node(state: State) -> dict[str, Any]:
         words = str(state["messages"][-1].content)
-        told = f"{len(state['messages'])} messages, {','.join(state.get('seen') or [])}, {state.get('note', '')}"
-        return {"messages": [AIMessage(told, id=str(uuid4()))], "seen": [words]}
+        summary = f"{len(state['messages'])} messages, {','.join(state.get('seen') or [])}, {state.get('note', '')}"
+        return {"messages": [AIMessage(summary, id=str(uuid4()))], "seen": [words]}
 
-    made: Any = StateGraph(State)
-    made.add_node("node", node)
-    made.add_edge(START, "node")
-    return RegisteredAgent(*wrap_graph(made, "g"))
+    builder: Any = StateGraph(State)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    return RegisteredAgent(*wrap_graph(builder, "g"))
 
 
 HOPS: Final = {
@@ -69,8 +72,8 @@ async def chain(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chai
             }
             for name, path in HOPS.items()
         }
-        async with running(tmp_path_factory.mktemp("front"), configured=agents) as made:
-            yield Chain(made.http, behind.http)
+        async with running(tmp_path_factory.mktemp("front"), configured=agents) as front:
+            yield Chain(front.http, behind.http)
 
 
 async def _say(chain: Chain, hop: str, thread_id: str, words: str, **more: Any) -> str:
@@ -80,7 +83,7 @@ async def _say(chain: Chain, hop: str, thread_id: str, words: str, **more: Any) 
 
 
 @pytest.mark.parametrize("hop", HOPS)
-async def test_a_graph_behind_goes_on_from_an_older_state(chain: Chain, hop: str) -> None:
+async def test_a_graph_behind_continues_from_an_older_state(chain: Chain, hop: str) -> None:
     thread_id = (await chain.front.post("/threads", json={})).json()["thread_id"]
     assert await _say(chain, hop, thread_id, "one") == "1 messages, , "
     history = (await chain.front.get(f"/threads/{thread_id}/history")).json()

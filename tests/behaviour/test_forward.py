@@ -1,4 +1,4 @@
-"""Headers of a caller's request that an agent's server is sent: those that are named, and no others."""
+"""Headers of a caller's request that reach an agent's server: the configured ones, and no others."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -15,8 +15,8 @@ from tests.serving import serving
 
 
 @asynccontextmanager
-async def model(seen: list[Mapping[str, str]]) -> AsyncGenerator[str]:
-    """As much of an OpenAI-compatible server as a word needs."""
+async def model(requests: list[Mapping[str, str]]) -> AsyncGenerator[str]:
+    """Serve the minimum of an OpenAI-compatible server that one answer needs."""
 
     @get("/v1/models")
     async def models() -> Response[bytes]:
@@ -24,7 +24,7 @@ async def model(seen: list[Mapping[str, str]]) -> AsyncGenerator[str]:
 
     @post("/v1/chat/completions", status_code=200)
     async def complete(request: Request[Any, Any, Any]) -> Response[bytes]:
-        seen.append(dict(request.headers))
+        requests.append(dict(request.headers))
         answer = {"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]}
         return Response(json.dumps(answer).encode(), media_type="application/json")
 
@@ -32,9 +32,9 @@ async def model(seen: list[Mapping[str, str]]) -> AsyncGenerator[str]:
         yield f"{url}/v1"
 
 
-async def test_only_the_named_headers_go_along_and_never_a_key(tmp_path: Path) -> None:
-    seen: list[Mapping[str, str]] = []
-    async with model(seen) as url:
+async def test_only_configured_headers_are_forwarded_and_never_a_key(tmp_path: Path) -> None:
+    requests: list[Mapping[str, str]] = []
+    async with model(requests) as url:
         agent = {
             "url": url,
             "protocol": "openai",
@@ -48,14 +48,14 @@ async def test_only_the_named_headers_go_along_and_never_a_key(tmp_path: Path) -
             answer = await gateway.http.post("/runs/wait", json=body, headers=sent)
             assert answer.json()["messages"][-1]["content"] == "Hi"
             await gateway.http.post("/runs/wait", json=body, headers={"X-Api-Key": "wonderland"})
-    first, second = seen
+    first, second = requests
     assert (first["x-tenant"], first["authorization"]) == ("t1", "Bearer upstream")
     assert not {"x-other", "cookie", "x-api-key", "traceparent"} & first.keys()
     assert "x-tenant" not in second, "each run has its own"
-    assert all("wonderland" not in value for each in seen for value in each.values())
+    assert all("wonderland" not in value for request in requests for value in request.values())
 
 
 @pytest.mark.parametrize("name", ["Authorization", "x-api-key", "Cookie", "Host", "not a name"])
-def test_what_is_the_gateways_own_cannot_be_named(name: str) -> None:
+def test_headers_of_the_gateway_cannot_be_configured(name: str) -> None:
     with pytest.raises(ValueError):
         Settings.model_validate({"agents": {"a": {"url": "http://127.0.0.1:1", "forward": [name]}}})

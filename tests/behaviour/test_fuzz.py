@@ -1,7 +1,8 @@
-"""Every route, every method of JSON-RPC and every command meets requests that a seeded chance has made of valid ones:
-each is answered in its protocol's words, none with a 500, and nothing that goes wrong is in the log.
+"""Fuzzing of every route, JSON-RPC method and command: a seeded generator mutates valid requests.
 
-`BABELGATE_FUZZ=300` makes so many of each, `BABELGATE_FUZZ_SEED=2` others than usual.
+Each request is answered in the form of its protocol, none with a 500, and no failure is logged.
+
+`BABELGATE_FUZZ=300` sets how many requests are generated of each kind; `BABELGATE_FUZZ_SEED=2` changes the seed.
 """
 
 import json
@@ -40,15 +41,15 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
 
 
 def checked(send: Callable[[], Awaitable[httpx.Response]]) -> Callable[[], Awaitable[httpx.Response]]:
-    """And what claims to be JSON is JSON, with numbers that every parser takes."""
+    """Check that a response declared as JSON is JSON, without NaN and Infinity, which not every parser accepts."""
 
-    async def sent() -> httpx.Response:
+    async def send_and_parse() -> httpx.Response:
         response = await send()
         if response.headers.get("content-type") == "application/json" and response.content.strip():
             json.loads(response.content, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
         return response
 
-    return sent
+    return send_and_parse
 
 
 async def survives(gateway: Running, route: Route, cases: list[Case]) -> None:
@@ -56,7 +57,7 @@ async def survives(gateway: Running, route: Route, cases: list[Case]) -> None:
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if str(route) in VALID], ids=str)
-async def test_a_body_that_chance_has_changed_is_answered(gateway: Running, route: Route) -> None:
+async def test_a_mutated_body_is_answered(gateway: Running, route: Route) -> None:
     slots = spared(route, await there(gateway, route.path))
     at, count = route.at(slots), max(1, COUNT // 4) if route.again else COUNT
     await survives(
@@ -77,8 +78,8 @@ SEARCHES: Final = [
 
 
 @pytest.mark.parametrize("route", [route for route in SEARCHES if str(route) in VALID], ids=str)
-async def test_every_strange_value_in_every_member_of_a_search_is_answered(gateway: Running, route: Route) -> None:
-    """What is looked for goes on into the database."""
+async def test_strange_values_in_each_member_of_a_search_are_answered(gateway: Running, route: Route) -> None:
+    """Check the values that a search passes to the database."""
     slots = await there(gateway, route.path)
     valid = VALID[str(route)]
     assert isinstance(valid, dict)
@@ -97,10 +98,11 @@ def _with(valid: Mapping[str, Json], name: str, strange: str) -> bytes:
 
 
 @pytest.mark.parametrize("method", RPC, ids=lambda method: method.name)
-async def test_a_call_of_json_rpc_that_chance_has_changed_is_answered(gateway: Running, method: Rpc) -> None:
+async def test_a_mutated_json_rpc_call_is_answered(gateway: Running, method: Rpc) -> None:
     slots = await there(gateway, "/a2a/{agent}")
     names = {"task": slots["task_id"], "open": slots["task_id"]}
-    if "resubscribe" in method.name or method.name == "SubscribeToTask":  # of a task that waits it goes on
+    # A subscription to a task that waits never ends.
+    if "resubscribe" in method.name or method.name == "SubscribeToTask":
         names = dict.fromkeys(names, "nobody")
     whole = rpc(method.name, filled(method.valid, names))
     headers = {} if method.old else dict(V1)
@@ -115,7 +117,7 @@ async def test_a_call_of_json_rpc_that_chance_has_changed_is_answered(gateway: R
 
 
 @pytest.mark.parametrize("each", COMMANDS, ids=str)
-async def test_a_command_that_chance_has_changed_is_answered(gateway: Running, each: Command) -> None:
+async def test_a_mutated_command_is_answered(gateway: Running, each: Command) -> None:
     slots = await there(gateway, "/threads")
     route = Route("POST", "/threads/{thread_id}/commands")
     await survives(
@@ -129,7 +131,7 @@ async def test_a_command_that_chance_has_changed_is_answered(gateway: Running, e
 
 
 @pytest.mark.parametrize("name", QUERIES)
-async def test_a_query_that_chance_has_made_is_answered(gateway: Running, name: str) -> None:
+async def test_a_generated_query_is_answered(gateway: Running, name: str) -> None:
     route = next(route for route in ROUTES if str(route) == name)
     at = route.at(spared(route, await there(gateway, route.path)))
     body = dumped(VALID[name]) if name in VALID else None
@@ -155,7 +157,7 @@ async def test_an_id_of_strange_characters_is_answered(gateway: Running, route: 
     await survives(gateway, route, cases[:: 1 if COUNT > 8 else 25])
 
 
-async def test_a_form_that_chance_has_changed_is_answered(gateway: Running) -> None:
+async def test_a_mutated_form_is_answered(gateway: Running) -> None:
     route = next(route for route in ROUTES if str(route) == UPLOAD)
     at = route.at(await there(gateway, route.path))
     kind, _ = FORMS["no end"]

@@ -1,4 +1,6 @@
-"""What LangGraph Platform gives to graphs beside their input, and shows of the graphs within them."""
+"""LangGraph Platform features: configuration that graphs receive in addition to their input, and the state of
+subgraphs.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -24,16 +26,16 @@ class Told(TypedDict, total=False):
 
 def configured() -> Any:
     def tell(_: Told, config: RunnableConfig) -> Any:
-        given: Any = config.get("configurable", {})
+        configurable: Any = config.get("configurable", {})
         names = ("model", "x-tenant", "x-other", "assistant_id")
-        found = {name: given[name] for name in names if name in given}
-        return {"told": {**found, "tags": config.get("tags"), "of": (config.get("metadata") or {}).get("of")}}
+        values = {name: configurable[name] for name in names if name in configurable}
+        return {"told": {**values, "tags": config.get("tags"), "of": (config.get("metadata") or {}).get("of")}}
 
     return builder(Told, {"node": tell})
 
 
 def asking() -> Any:
-    """A graph within a graph, which asks."""
+    """Return a graph with a subgraph that asks a question."""
 
     def ask(_: Told) -> Any:
         return {"answer": interrupt("Sure?")}
@@ -48,20 +50,22 @@ async def served(folder: Path, **graphs: Any) -> AsyncGenerator[Caller]:
         yield Caller(gateway)
 
 
-async def test_what_an_assistant_says_is_in_the_config_of_its_graph(tmp_path: Path) -> None:
+async def test_an_assistants_config_reaches_its_graph(tmp_path: Path) -> None:
     async with served(tmp_path, told=configured()) as caller:
         config = {"tags": ["t"], "configurable": {"model": "small"}}
         body = {"graph_id": "told", "config": config, "metadata": {"of": "alice"}}
-        made = await caller.post("/assistants", body)
-        values = await caller.wait(await caller.thread(), made["assistant_id"], {"told": None})
-        assistant_id = made["assistant_id"]
+        assistant = await caller.post("/assistants", body)
+        values = await caller.wait(await caller.thread(), assistant["assistant_id"], {"told": None})
+        assistant_id = assistant["assistant_id"]
         assert values["told"] == {"model": "small", "assistant_id": assistant_id, "tags": ["t"], "of": "alice"}
-        theirs = {"configurable": {"model": "large"}}
-        values = await caller.wait(await caller.thread(), assistant_id, {"told": None}, config=theirs)
+        override = {"configurable": {"model": "large"}}
+        values = await caller.wait(await caller.thread(), assistant_id, {"told": None}, config=override)
         assert values["told"]["model"] == "large"
 
 
-async def test_headers_that_are_let_through_are_configurable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forwarded_headers_are_in_the_configurable_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
     graph = {"graph": "tests.behaviour.test_graph_platform:configured", "forward": ["X-Tenant"]}
     settings = Settings.model_validate({"agents": {"told": graph}})
@@ -75,13 +79,13 @@ async def test_headers_that_are_let_through_are_configurable(tmp_path: Path, mon
             "config": {"configurable": {"x-tenant": "mine", "x-other": "said"}},
         }
         sent = {"X-Tenant": "t1", "X-Other": "o"}
-        told = (await gateway.http.post("/runs/wait", json=body, headers=sent)).json()["told"]
-        assert (told["x-tenant"], told["x-other"]) == ("t1", "said")
-        told = (await gateway.http.post("/runs/wait", json={**body, "config": {}}, headers={"X-Other": "o"})).json()
-        assert not {"x-tenant", "x-other"} & told["told"].keys()
+        received = (await gateway.http.post("/runs/wait", json=body, headers=sent)).json()["told"]
+        assert (received["x-tenant"], received["x-other"]) == ("t1", "said")
+        received = (await gateway.http.post("/runs/wait", json={**body, "config": {}}, headers={"X-Other": "o"})).json()
+        assert not {"x-tenant", "x-other"} & received["told"].keys()
 
 
-async def test_the_state_of_the_graph_within_is_shown_to_those_who_ask_for_it(tmp_path: Path) -> None:
+async def test_the_state_of_a_subgraph_is_shown_on_request(tmp_path: Path) -> None:
     async with served(tmp_path, asking=asking()) as caller:
         thread_id = await caller.thread()
         await caller.wait(thread_id, "asking", {"told": "outside"})

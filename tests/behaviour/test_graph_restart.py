@@ -1,4 +1,4 @@
-"""Graphs that a restart cuts off: they go on from what they kept, and do again what they had not finished."""
+"""Graphs interrupted by a restart: they continue from their checkpoint and repeat the unfinished nodes."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ SAID: Final = sorted(("A", "plan.", "A", "look.", "one", "two"))
 
 
 class Held(Model):
-    """Says its first piece, and the others when it is let go on."""
+    """A model that emits its first piece at once, and the others when the test sets `go_on`."""
 
     go_on: Any = None
     begun: Any = None
@@ -53,28 +53,26 @@ def says(model: Model) -> Any:
 
 
 def drafting(go_on: asyncio.Event, begun: asyncio.Event, writes: str) -> dict[str, RegisteredAgent]:
-    """Plans, then looks up and writes side by side, and is idempotent."""
+    """Return an idempotent graph that plans, and then looks up and writes in parallel."""
 
-    made = new(State)
-    made.add_node("plan", says(Model(answers=[words("A plan. ")])))
-    made.add_node("look", says(Model(answers=[words("A look. ")])))
-    made.add_node("write", says(Held(answers=[words("one ", writes)], go_on=go_on, begun=begun)))
-    made.add_edge(START, "plan")
+    builder = new(State)
+    builder.add_node("plan", says(Model(answers=[words("A plan. ")])))
+    builder.add_node("look", says(Model(answers=[words("A look. ")])))
+    builder.add_node("write", says(Held(answers=[words("one ", writes)], go_on=go_on, begun=begun)))
+    builder.add_edge(START, "plan")
     for node in ("look", "write"):
-        made.add_edge("plan", node)
-    return {"draft": RegisteredAgent(*wrap_graph(made, "draft"), idempotent=True)}
+        builder.add_edge("plan", node)
+    return {"draft": RegisteredAgent(*wrap_graph(builder, "draft"), idempotent=True)}
 
 
 @pytest.mark.parametrize("is_behind", [False, True], ids=["", "checkpoint behind the log"])
-async def test_of_a_graph_that_goes_on_after_a_restart_only_the_node_that_was_cut_off_is_taken_back(
-    tmp_path: Path, is_behind: bool
-) -> None:
+async def test_a_restart_repeats_only_the_interrupted_node(tmp_path: Path, is_behind: bool) -> None:
     go_on, begun = asyncio.Event(), asyncio.Event()
     async with running(tmp_path, registered=drafting(go_on, begun, "never said")) as gateway:
         caller = LangGraph(gateway.http, "draft")
         async with caller.stream("go") as feed:
             await within(begun.wait(), "the node that writes")
-            await feed.until(lambda seen: "A look." in seen.text and "one" in seen.text)
+            await feed.until(lambda view: "A look." in view.text and "one" in view.text)
         task_id = feed.ids.task
     if is_behind:
         forget_checkpoint(tmp_path / "gateway.db")
@@ -85,18 +83,20 @@ async def test_of_a_graph_that_goes_on_after_a_restart_only_the_node_that_was_cu
             assert (await whole.end()).state == "completed"
         for protocol in (Acp, JsonRpc10, JsonRpc03, LangGraph, AgentProtocol):
             other = protocol(gateway.http, "draft")
-            seen = await other.look(task_id)
-            assert sorted(seen.text.split()) == SAID, protocol.name
+            view = await other.look(task_id)
+            assert sorted(view.text.split()) == SAID, protocol.name
             async with other.replay(task_id) as whole:
-                # LangGraph's readers are told by the next state what stands of before.
-                assert sorted((await whole.end()).text) == sorted(seen.text)
+                # LangGraph's readers learn from the next state which earlier messages still count.
+                assert sorted((await whole.end()).text) == sorted(view.text)
         aief = Aief(gateway.http, "draft")
         assert sorted((await aief.look(task_id)).text.split()) == SAID
 
 
 def forget_checkpoint(database: Path) -> None:
-    """As if the gateway had been killed before the graph's newest checkpoint was stored: graphs keep them in the
-    background."""
+    """Delete the graph's newest checkpoint, as if the gateway had been killed before it was stored.
+
+    Graphs store their checkpoints in the background.
+    """
     with closing(sqlite3.connect(database)) as connection, connection:
         (newest,) = connection.execute("SELECT max(checkpoint_id) FROM checkpoint WHERE ns = ''").fetchone()
         for table in ("checkpoint_write", "checkpoint"):
@@ -104,7 +104,7 @@ def forget_checkpoint(database: Path) -> None:
 
 
 class After(Model):
-    """Says its pieces once something has happened."""
+    """A model that emits its pieces once the test sets `go_on`."""
 
     go_on: Any = None
 
@@ -115,14 +115,14 @@ class After(Model):
 
 
 def looking(go_on: asyncio.Event, begun: asyncio.Event) -> dict[str, RegisteredAgent]:
-    """Looks up while it writes: what it has found is kept before the step is over."""
+    """Return a graph that looks up while it writes. The lookup is stored before the step is over."""
 
-    made = new(State)
-    made.add_node("look", says(After(answers=[words("A ", "look. ")], go_on=begun)))
-    made.add_node("write", says(Held(answers=[words("one ", "two ")], go_on=go_on, begun=begun)))
+    builder = new(State)
+    builder.add_node("look", says(After(answers=[words("A ", "look. ")], go_on=begun)))
+    builder.add_node("write", says(Held(answers=[words("one ", "two ")], go_on=go_on, begun=begun)))
     for node in ("look", "write"):
-        made.add_edge(START, node)
-    return {"draft": RegisteredAgent(*wrap_graph(made, "draft"), idempotent=True)}
+        builder.add_edge(START, node)
+    return {"draft": RegisteredAgent(*wrap_graph(builder, "draft"), idempotent=True)}
 
 
 def is_end(event: Event, name: str) -> bool:
@@ -130,28 +130,28 @@ def is_end(event: Event, name: str) -> bool:
 
 
 def forget_end(database: Path, task_id: str, kind: str, words: str) -> None:
-    """Cut the log of a gateway that has stopped as if it had been killed before it stored the last event of a kind that
-    says so, and what followed."""
+    """Delete the last event of a kind that contains the words, and all that follow it.
+
+    The log then looks as if the gateway had been killed before it stored that event.
+    """
     with closing(sqlite3.connect(database)) as connection, connection:
         ((thread,),) = connection.execute("SELECT thread_pk FROM task WHERE task_id = ?", (task_id,))
         rows = connection.execute("SELECT seq, body FROM event WHERE thread_pk = ? ORDER BY seq", (thread,))
         log = [(seq, lengthen(body).decode()) for seq, body in rows]
-        said = "" if kind == "message_ended" else words
-        ends = [seq for seq, body in log if body.partition(f'"kind":"{kind}"')[1] and said in body]
+        needle = "" if kind == "message_ended" else words
+        ends = [seq for seq, body in log if body.partition(f'"kind":"{kind}"')[1] and needle in body]
         assert ends, f"there is no {kind} of {words}"
         last = ends[-1]
         connection.execute("DELETE FROM event WHERE thread_pk = ? AND seq >= ?", (thread, last))
 
 
 @pytest.mark.parametrize("kind", ["step_ended", "message_ended", "part_delta", "message_started"])
-async def test_what_a_node_said_is_not_lost_where_the_graph_kept_it_and_the_log_did_not(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_a_message_missing_in_the_log_is_restored(tmp_path: Path, kind: str) -> None:
     go_on, begun = asyncio.Event(), asyncio.Event()
     async with running(tmp_path, registered=looking(go_on, begun)) as gateway:
         caller = LangGraph(gateway.http, "draft")
         async with caller.stream("go") as feed:
-            await feed.until(lambda seen: "A look." in seen.text and "one" in seen.text)
+            await feed.until(lambda view: "A look." in view.text and "one" in view.text)
         task = await gateway.hub.reads.task("default", feed.ids.task)
         await follow(gateway.hub, Scope.task(task), until=lambda each: is_end(each.event, "look"), owner="default")
     forget_end(tmp_path / "gateway.db", task.task_id, kind, "look")
@@ -161,15 +161,15 @@ async def test_what_a_node_said_is_not_lost_where_the_graph_kept_it_and_the_log_
             other = protocol(gateway.http, "draft")
             async with other.replay(task.task_id) as whole:
                 await whole.end()
-            seen = await other.look(task.task_id)
-            assert sorted(seen.text.split()) == sorted(("A", "look.", "one", "two")), protocol.name
-        said = await heard(gateway, task.thread_id)
-        assert sorted(text for text in said.values() if text in ("A look. ", "one two ")) == ["A look. ", "one two "]
+            view = await other.look(task.task_id)
+            assert sorted(view.text.split()) == sorted(("A", "look.", "one", "two")), protocol.name
+        texts = await stream_texts(gateway, task.thread_id)
+        assert sorted(text for text in texts.values() if text in ("A look. ", "one two ")) == ["A look. ", "one two "]
 
 
-async def heard(gateway: Running, thread_id: str) -> dict[str, str]:
-    """The texts of a thread's event stream, by message."""
-    said: dict[str, str] = {}
+async def stream_texts(gateway: Running, thread_id: str) -> dict[str, str]:
+    """Return the texts of a thread's event stream, by message."""
+    texts: dict[str, str] = {}
     body: JsonObject = {"channels": ["messages", "lifecycle"]}
     async with gateway.http.stream("POST", f"/threads/{thread_id}/stream", json=body) as stream:
         async for line in stream.aiter_lines():
@@ -180,5 +180,5 @@ async def heard(gateway: Running, thread_id: str) -> dict[str, str]:
             if event["method"] == "lifecycle" and not event["params"]["namespace"] and data["event"] == "completed":
                 break
             if data["event"] == "content-block-delta":
-                said[data["id"]] = said.get(data["id"], "") + data["delta"]["text"]
-    return said
+                texts[data["id"]] = texts.get(data["id"], "") + data["delta"]["text"]
+    return texts

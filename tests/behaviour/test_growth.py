@@ -1,4 +1,4 @@
-"""What a long conversation takes: the database grows with what is said, and not with its square."""
+"""Storage growth of a long conversation: linear in the text, not quadratic."""
 
 import sqlite3
 from collections.abc import Callable
@@ -20,8 +20,11 @@ pytestmark = pytest.mark.slow
 
 TURNS: Final = 20
 LINEAR: Final = 1.35
-"""How much more the second half of a conversation may take than the first: to keep a growing value whole anew now and
-then comes in steps. Where each turn keeps all that was said before, it is three times as much."""
+"""Maximum growth of a conversation's second half, relative to its first half.
+
+The growth is stepped, because a growing value is stored in full from time to time. If each turn stored the whole text
+again, the factor would be 3.
+"""
 SAID: Final = "What is there to be said of it? " * 20
 
 
@@ -33,7 +36,7 @@ def answering() -> Any:
 
 
 def size(folder: Path) -> int:
-    """Bytes of all that the database holds."""
+    """Return the size of all values in the database, in bytes."""
     with closing(sqlite3.connect(folder / "gateway.db")) as database:
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         found = 0
@@ -45,12 +48,12 @@ def size(folder: Path) -> int:
 
 
 async def converse(caller: Caller, measure: Callable[[], int], agent: str, **options: Any) -> tuple[list[int], Any]:
-    """What each half of a conversation has added, and the state at its end."""
+    """Return the growth during each half of a conversation, and the state at its end."""
     thread_id = await caller.thread()
     sizes = [measure()]
     for turn in range(2 * TURNS):
-        said = {"messages": [{"role": "user", "content": f"{turn}: {SAID}"}]}
-        await caller.wait(thread_id, agent, said, **options)
+        message = {"messages": [{"role": "user", "content": f"{turn}: {SAID}"}]}
+        await caller.wait(thread_id, agent, message, **options)
         if turn + 1 in (TURNS, 2 * TURNS):
             sizes.append(measure())
     state = await caller.get(f"/threads/{thread_id}/state")
@@ -58,16 +61,14 @@ async def converse(caller: Caller, measure: Callable[[], int], agent: str, **opt
 
 
 @pytest.mark.parametrize("options", [{}, {"durability": "exit"}, {"stream_mode": ["values", "tasks"]}], ids=str)
-async def test_the_second_half_of_a_conversation_with_a_graph_takes_what_the_first_took(
-    tmp_path: Path, options: dict[str, Any]
-) -> None:
+async def test_a_conversation_with_a_graph_grows_linearly(tmp_path: Path, options: dict[str, Any]) -> None:
     async with running(tmp_path, {"chat": wrap_graph(answering(), "chat")[1]}) as gateway:
         (first, second), state = await converse(Caller(gateway), lambda: size(tmp_path), "chat", **options)
         assert second < LINEAR * first
         assert len(state["values"]["messages"]) == 4 * TURNS
 
 
-async def test_the_second_half_of_a_conversation_with_a_server_of_graphs_takes_what_the_first_took(
+async def test_a_conversation_with_a_graph_server_grows_linearly(
     tmp_path: Path,
 ) -> None:
     there, here = tmp_path / "there", tmp_path / "here"

@@ -1,5 +1,8 @@
-"""Who may open a WebSocket, and where. Beside that, what the command's own server says of frames that no protocol is
-asked about: those that are too long, and those that are no text."""
+"""WebSocket handshakes: who may open a connection, and on which paths.
+
+The last part tests the server's answers to frames that reach no protocol: those that are too long, and those that are
+not text.
+"""
 
 import json
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -39,26 +42,26 @@ AT: Final = PATHS[0].format(thread_id=UNKNOWN)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[str]:
-    """Of a gateway without keys."""
+    """URL of a gateway without API keys."""
     async with running(tmp_path_factory.mktemp("open")) as gateway:
         yield gateway.url
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[str]:
-    """Of one that has a key, Alice's."""
+    """URL of a gateway with one API key, Alice's."""
     async with running(tmp_path_factory.mktemp("guarded"), keys={"alice": ALICE}) as gateway:
         yield gateway.url
 
 
 @pytest.fixture
 def process(tmp_path: Path) -> Generator[Served]:
-    """A gateway as people start it."""
+    """A gateway in its own process, started by the command."""
     with served(tmp_path, BABELGATE_LIMITS__BODY=str(LIMIT)) as process:
         yield process
 
 
-# Who
+# Callers
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -76,7 +79,7 @@ async def test_without_a_key_the_handshake_is_401(guarded: str, path: str) -> No
 @pytest.mark.parametrize(
     "path", ["/", "/nope", "/acp/runs", "/threads/a/stream", "/threads/a/b", "/agent/nobody/threads/a/stream"]
 )
-async def test_without_a_key_nobody_learns_which_paths_there_are(guarded: str, path: str) -> None:
+async def test_without_a_key_every_path_is_401(guarded: str, path: str) -> None:
     assert (await refusal(guarded, path)).status_code == 401
 
 
@@ -87,7 +90,7 @@ async def test_a_path_that_needs_no_key_has_no_websocket(guarded: str) -> None:
 
 @pytest.mark.parametrize("origin", FOREIGN)
 async def test_a_page_of_a_foreign_origin_is_refused(url: str, origin: str) -> None:
-    """A browser asks nobody before it opens a WebSocket: no preflight would keep the page out."""
+    """Check the origin in the handshake: browsers send no preflight request before they open a WebSocket."""
     for path in PATHS:
         refused = await refusal(url, path.format(thread_id=UNKNOWN), {"Origin": origin})
         assert refused.status_code == 401
@@ -96,8 +99,8 @@ async def test_a_page_of_a_foreign_origin_is_refused(url: str, origin: str) -> N
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_under_a_strange_name_no_websocket_is_opened(url: str, path: str) -> None:
-    """A page whose name leads here by DNS rebinding; it may leave its origin out of the handshake, or make one up."""
+async def test_a_handshake_for_a_foreign_host_is_refused(url: str, path: str) -> None:
+    """Refuse pages that reach the gateway by DNS rebinding, with no origin, a true one or a forged one."""
     for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": "http://localhost:3000"}):
         strange = url.replace("127.0.0.1", "evil.example")
         refused = await refusal(strange, path.format(thread_id=UNKNOWN), headers, host="127.0.0.1")
@@ -105,17 +108,17 @@ async def test_under_a_strange_name_no_websocket_is_opened(url: str, path: str) 
         check_error("agent-protocol" if "/agent-protocol" in path else "langgraph", refused)
 
 
-async def test_a_page_of_this_machine_may_talk(url: str) -> None:
+async def test_a_page_of_localhost_is_accepted(url: str) -> None:
     headers = {"Origin": "http://localhost:3000"}
     async with talking(url, PATHS[0].format(thread_id=uuid4()), additional_headers=headers) as socket:
         assert (await socket.tell("run.start", **START))["type"] == "success"
 
 
-# Where
+# Paths
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_every_path_talks(url: str, path: str) -> None:
+async def test_every_path_accepts_commands(url: str, path: str) -> None:
     await talks(url, path)
 
 
@@ -160,7 +163,7 @@ async def test_a_path_without_a_websocket_is_refused(url: str, path: str) -> Non
 
 
 @pytest.mark.parametrize("prefix", ["/agent/nobody", "/agent/echo/agent/echo", "/agent/Echo", "/agent/%00"])
-async def test_an_agent_that_there_is_not_is_not_found(url: str, prefix: str) -> None:
+async def test_an_unknown_agent_is_not_found(url: str, prefix: str) -> None:
     refused = await refusal(url, prefix + AT)
     assert refused.status_code == 404
     check_error("langgraph" if prefix != "/agent/echo/agent/echo" else "own", refused)
@@ -173,22 +176,22 @@ async def test_bad_headers_are_ignored(url: str, headers: Mapping[str, bytes]) -
         assert check_reply(await socket.tell("state.get"))["error"] == "no_such_run"
 
 
-# The server
+# Server
 
 
-async def test_a_handshake_that_is_refused_is_no_error_of_the_gateway(process: Served) -> None:
-    """Whoever has no key could fill the log with such errors."""
+async def test_a_refused_handshake_is_not_logged_as_an_error(process: Served) -> None:
+    """Keep clients without a key from filling the log with errors."""
     await refusal(process.url, AT, {"Origin": "https://evil.example"})
     await refusal(process.url, f"/agent/nobody{AT}")
     await refusal(process.url, "/threads/x/stream")
     await refusal(process.url, "/nope")
-    said = process.stop()
-    assert "error" not in said.lower(), said
-    assert "Traceback" not in said, said
+    log = process.stop()
+    assert "error" not in log.lower(), log
+    assert "Traceback" not in log, log
 
 
 @pytest.mark.parametrize("how", ["whole", "in pieces", "compressed"])
-async def test_a_frame_over_the_limit_of_bodies_ends_the_conversation_and_no_other(process: Served, how: str) -> None:
+async def test_a_frame_over_the_limit_closes_its_own_connection_only(process: Served, how: str) -> None:
     fitting, larger = (dumped(command("state.get", {"x": "x" * size})).decode() for size in (LIMIT - 1_000, LIMIT))
     compression = "deflate" if how == "compressed" else None
     async with (
@@ -208,8 +211,8 @@ async def test_a_frame_over_the_limit_of_bodies_ends_the_conversation_and_no_oth
 
 
 @pytest.mark.parametrize("name", ["invalid UTF-8", "UTF-16"])
-async def test_a_text_that_is_no_utf_8_ends_the_conversation_and_no_other(process: Served, name: str) -> None:
-    """RFC 6455, section 8.1."""
+async def test_invalid_utf_8_closes_its_own_connection_only(process: Served, name: str) -> None:
+    """Close the connection with the code 1007, as RFC 6455, section 8.1, requires."""
     async with talking(process.url, AT) as other, connected(process.url, AT) as connection:
         await connection.send(BODIES[name], text=True)
         with pytest.raises(ConnectionClosed) as caught:

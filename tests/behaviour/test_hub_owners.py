@@ -1,5 +1,7 @@
-"""What one owner made does not exist for another, one floor below the routes: an adapter that forgot to ask whose a
-task is would still be told of none."""
+"""Isolation of owners in the hub, one level below the routes.
+
+The things of one owner do not exist for another. An adapter that forgets to check the owner of a task still gets none.
+"""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -48,24 +50,24 @@ async def _first(hub: Hub, owner: str, scope: Scope) -> object:
         return await anext(reading)
 
 
-async def _turn_log(hub: Hub, owner: str, made: Made) -> object:
-    turns = await hub.reads.turns("alice", made.thread_id, limit=1)
-    return await anext(hub.reads.turn_log(owner, made.thread_id, turns or [Turn(seq=1, until=1)]))
+async def _turn_log(hub: Hub, owner: str, things: Made) -> object:
+    turns = await hub.reads.turns("alice", things.thread_id, limit=1)
+    return await anext(hub.reads.turn_log(owner, things.thread_id, turns or [Turn(seq=1, until=1)]))
 
 
-def _hook(made: Made) -> Webhook:
-    return Webhook(webhook_id="p2", task_id=made.task_id, dialect="a2a-1.0", url="http://127.0.0.1:9/")
+def _hook(things: Made) -> Webhook:
+    return Webhook(webhook_id="p2", task_id=things.task_id, dialect="a2a-1.0", url="http://127.0.0.1:9/")
 
 
 def _input(**fields: Any) -> Submission:
     return make(Submission, agent="echo", messages=(Message.of("Bob"),), **fields)
 
 
-def _run(made: Made) -> Run:
+def _run(things: Made) -> Run:
     return Run(
-        run_id=made.asked,
-        task_id=made.task_id,
-        thread_id=made.thread_id,
+        run_id=things.asked,
+        task_id=things.task_id,
+        thread_id=things.thread_id,
         status=RunStatus.PAUSED,
         cause="input",
         created_at=0,
@@ -90,7 +92,7 @@ async def _threads(hub: Hub, owner: str, thread_id: str) -> object:
 
 
 async def _assistants(hub: Hub, owner: str, assistant_id: str) -> object:
-    """What the owner has beside what is asked for is of other tests."""
+    """Return whether the assistant is among the owner's. Other tests add others."""
     found = await hub.assistants.search(owner, AssistantQuery(limit=1000))
     ids = [each.assistant_id for each in await found.all()]
     assert len(ids) == await hub.assistants.count(owner, AssistantQuery())
@@ -98,7 +100,7 @@ async def _assistants(hub: Hub, owner: str, assistant_id: str) -> object:
 
 
 async def _crons(hub: Hub, owner: str, cron_id: str) -> object:
-    """What the owner has beside what is asked for is of other tests."""
+    """Return whether the cron is among the owner's. Other tests add others."""
     ids = [each.cron_id for each in await (await hub.crons.search(owner, CronQuery(limit=1000))).all()]
     assert len(ids) == await hub.crons.count(owner, CronQuery())
     return cron_id in ids
@@ -120,84 +122,86 @@ def _file() -> FilePart:
 
 
 CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
-    "submit, following up": lambda hub, owner, made: hub.submit(owner, _input(follow_up=made.task_id)),
-    "submit, continuing": lambda hub, owner, made: hub.submit(owner, _input(continues=made.ended)),
-    "submit, to a thread": lambda hub, owner, made: hub.submit(
-        owner, _input(thread_id=made.session_id, if_missing="reject")
+    "submit, following up": lambda hub, owner, things: hub.submit(owner, _input(follow_up=things.task_id)),
+    "submit, continuing": lambda hub, owner, things: hub.submit(owner, _input(continues=things.ended)),
+    "submit, to a thread": lambda hub, owner, things: hub.submit(
+        owner, _input(thread_id=things.session_id, if_missing="reject")
     ),
-    "answer": lambda hub, owner, made: hub.answer(owner, Answers(task_id=made.task_id, bare="Bob")),
-    "cancel": lambda hub, owner, made: hub.cancel(owner, made.task_id),
-    "submit, from a checkpoint": lambda hub, owner, made: hub.submit(
-        owner, _input(thread_id=made.thread_id, if_missing="reject", checkpoint=made.checkpoint_id)
+    "answer": lambda hub, owner, things: hub.answer(owner, Answers(task_id=things.task_id, bare="Bob")),
+    "cancel": lambda hub, owner, things: hub.cancel(owner, things.task_id),
+    "submit, from a checkpoint": lambda hub, owner, things: hub.submit(
+        owner, _input(thread_id=things.thread_id, if_missing="reject", checkpoint=things.checkpoint_id)
     ),
-    "answer, by question": lambda hub, owner, made: hub.answer(
-        owner, Answers(task_id=made.task_id, values={made.question: "Bob"})
+    "answer, by question": lambda hub, owner, things: hub.answer(
+        owner, Answers(task_id=things.task_id, values={things.question: "Bob"})
     ),
-    "cancel_run": lambda hub, owner, made: hub.cancel_run(owner, made.later),
-    "cancel_run, rolling back": lambda hub, owner, made: hub.cancel_run(owner, made.later, rollback=True),
-    "change_thread": lambda hub, owner, made: hub.change_thread(
-        owner, made.thread_id, ThreadChange(metadata={"of": "Bob"})
+    "cancel_run": lambda hub, owner, things: hub.cancel_run(owner, things.later),
+    "cancel_run, rolling back": lambda hub, owner, things: hub.cancel_run(owner, things.later, rollback=True),
+    "change_thread": lambda hub, owner, things: hub.change_thread(
+        owner, things.thread_id, ThreadChange(metadata={"of": "Bob"})
     ),
-    "copy_thread": lambda hub, owner, made: hub.copy_thread(owner, made.thread_id),
-    "update_state": lambda hub, owner, made: hub.update_state(
-        owner, StateUpdate(thread_id=made.thread_id, values={"of": "Bob"})
+    "copy_thread": lambda hub, owner, things: hub.copy_thread(owner, things.thread_id),
+    "update_state": lambda hub, owner, things: hub.update_state(
+        owner, StateUpdate(thread_id=things.thread_id, values={"of": "Bob"})
     ),
-    "upload": lambda hub, owner, made: hub.upload(owner, made.steps, _file()),
-    "run_input": lambda hub, owner, made: hub.reads.run_input(owner, _run(made)),
-    "run_page": lambda hub, owner, made: hub.reads.run_page(owner, made.thread_id, "echo", limit=10),
-    "turns": lambda hub, owner, made: hub.reads.turns(owner, made.thread_id, limit=10),
+    "upload": lambda hub, owner, things: hub.upload(owner, things.steps, _file()),
+    "run_input": lambda hub, owner, things: hub.reads.run_input(owner, _run(things)),
+    "run_page": lambda hub, owner, things: hub.reads.run_page(owner, things.thread_id, "echo", limit=10),
+    "turns": lambda hub, owner, things: hub.reads.turns(owner, things.thread_id, limit=10),
     "turn_log": _turn_log,
-    "removed_messages": lambda hub, owner, made: hub.reads.removed_messages(owner, made.thread_id),
-    "runs": lambda hub, owner, made: _all(hub.reads.runs(owner, RunFilter(thread_id=made.thread_id), limit=10)),
-    "thread_view": lambda hub, owner, made: hub.reads.thread_view(owner, made.thread_id),
-    "threads": lambda hub, owner, made: _threads(hub, owner, made.thread_id),
-    "count_threads": lambda hub, owner, made: hub.reads.count_threads(owner, ThreadFilter(ids=(made.thread_id,))),
-    "store.get": lambda hub, owner, made: hub.store.get(owner, (made.label, "notes"), "k"),
-    "store.delete": lambda hub, owner, made: hub.store.delete(owner, (made.label, "notes"), "k"),
-    "store.search": lambda hub, owner, made: _all(hub.store.search(owner, ItemQuery(prefix=(made.label,)))),
-    "store.namespaces": lambda hub, owner, made: hub.store.namespaces(owner, NamespaceQuery(prefix=(made.label,))),
-    "assistants.get": lambda hub, owner, made: hub.assistants.get(owner, made.assistant_id),
-    "assistants.change": lambda hub, owner, made: hub.assistants.change(
-        owner, made.assistant_id, AssistantChange(name="Bob")
+    "removed_messages": lambda hub, owner, things: hub.reads.removed_messages(owner, things.thread_id),
+    "runs": lambda hub, owner, things: _all(hub.reads.runs(owner, RunFilter(thread_id=things.thread_id), limit=10)),
+    "thread_view": lambda hub, owner, things: hub.reads.thread_view(owner, things.thread_id),
+    "threads": lambda hub, owner, things: _threads(hub, owner, things.thread_id),
+    "count_threads": lambda hub, owner, things: hub.reads.count_threads(owner, ThreadFilter(ids=(things.thread_id,))),
+    "store.get": lambda hub, owner, things: hub.store.get(owner, (things.label, "notes"), "k"),
+    "store.delete": lambda hub, owner, things: hub.store.delete(owner, (things.label, "notes"), "k"),
+    "store.search": lambda hub, owner, things: _all(hub.store.search(owner, ItemQuery(prefix=(things.label,)))),
+    "store.namespaces": lambda hub, owner, things: hub.store.namespaces(owner, NamespaceQuery(prefix=(things.label,))),
+    "assistants.get": lambda hub, owner, things: hub.assistants.get(owner, things.assistant_id),
+    "assistants.change": lambda hub, owner, things: hub.assistants.change(
+        owner, things.assistant_id, AssistantChange(name="Bob")
     ),
-    "assistants.use_version": lambda hub, owner, made: hub.assistants.use_version(owner, made.assistant_id, 1),
-    "assistants.delete": lambda hub, owner, made: hub.assistants.delete(owner, made.assistant_id),
-    "assistants.search": lambda hub, owner, made: _assistants(hub, owner, made.assistant_id),
-    "assistants.count": lambda hub, owner, made: _assistants(hub, owner, made.assistant_id),
-    "assistants.versions": lambda hub, owner, made: hub.assistants.versions(owner, made.assistant_id),
-    "assistants.version": lambda hub, owner, made: hub.assistants.version(owner, made.assistant_id, 1),
-    "crons.get": lambda hub, owner, made: hub.crons.get(owner, made.cron_id),
-    "crons.change": lambda hub, owner, made: hub.crons.change(owner, made.cron_id, {"enabled": False}),
-    "crons.delete": lambda hub, owner, made: hub.crons.delete(owner, made.cron_id),
-    "crons.search": lambda hub, owner, made: _crons(hub, owner, made.cron_id),
-    "crons.count": lambda hub, owner, made: _crons(hub, owner, made.cron_id),
-    "delete_thread": lambda hub, owner, made: hub.delete_thread(owner, made.session_id),
-    "prune_thread": lambda hub, owner, made: hub.prune_thread(owner, made.session_id),
-    "remove_run": lambda hub, owner, made: hub.remove_run(owner, made.run_id),
-    "change_run": lambda hub, owner, made: hub.change_run(owner, made.run_id, {}),
-    "task": lambda hub, owner, made: hub.reads.task(owner, made.task_id),
-    "run": lambda hub, owner, made: hub.reads.run(owner, made.run_id),
-    "last_begun": lambda hub, owner, made: hub.reads.last_begun(owner, made.session_id),
-    "thread": lambda hub, owner, made: hub.reads.thread(owner, made.session_id),
-    "thread_of": lambda hub, owner, made: hub.reads.thread_of(owner, "a2a", "files", made.context_id),
-    "open_interrupts": lambda hub, owner, made: hub.reads.open_interrupts(owner, made.task_id),
-    "known_interrupts": lambda hub, owner, made: hub.reads.known_interrupts(owner, made.thread_id, [made.question]),
-    "tasks": lambda hub, owner, made: _tasks(hub, owner, made.session_id),
-    "tasks_active_at": lambda hub, owner, made: _active(hub, owner, made.task_id),
-    "chain": lambda hub, owner, made: hub.reads.chain(owner, made.task_id),
-    "records": lambda hub, owner, made: hub.reads.records(owner, Scope(made.session_id)),
-    "logs": lambda hub, owner, made: hub.reads.logs(owner, [made.ended]),
-    "log": lambda hub, owner, made: anext(hub.reads.log(owner, Scope(made.session_id))),
-    "records of a task": lambda hub, owner, made: hub.reads.records(
-        owner, Scope(made.session_id, "task", made.task_id)
+    "assistants.use_version": lambda hub, owner, things: hub.assistants.use_version(owner, things.assistant_id, 1),
+    "assistants.delete": lambda hub, owner, things: hub.assistants.delete(owner, things.assistant_id),
+    "assistants.search": lambda hub, owner, things: _assistants(hub, owner, things.assistant_id),
+    "assistants.count": lambda hub, owner, things: _assistants(hub, owner, things.assistant_id),
+    "assistants.versions": lambda hub, owner, things: hub.assistants.versions(owner, things.assistant_id),
+    "assistants.version": lambda hub, owner, things: hub.assistants.version(owner, things.assistant_id, 1),
+    "crons.get": lambda hub, owner, things: hub.crons.get(owner, things.cron_id),
+    "crons.change": lambda hub, owner, things: hub.crons.change(owner, things.cron_id, {"enabled": False}),
+    "crons.delete": lambda hub, owner, things: hub.crons.delete(owner, things.cron_id),
+    "crons.search": lambda hub, owner, things: _crons(hub, owner, things.cron_id),
+    "crons.count": lambda hub, owner, things: _crons(hub, owner, things.cron_id),
+    "delete_thread": lambda hub, owner, things: hub.delete_thread(owner, things.session_id),
+    "prune_thread": lambda hub, owner, things: hub.prune_thread(owner, things.session_id),
+    "remove_run": lambda hub, owner, things: hub.remove_run(owner, things.run_id),
+    "change_run": lambda hub, owner, things: hub.change_run(owner, things.run_id, {}),
+    "task": lambda hub, owner, things: hub.reads.task(owner, things.task_id),
+    "run": lambda hub, owner, things: hub.reads.run(owner, things.run_id),
+    "last_begun": lambda hub, owner, things: hub.reads.last_begun(owner, things.session_id),
+    "thread": lambda hub, owner, things: hub.reads.thread(owner, things.session_id),
+    "thread_of": lambda hub, owner, things: hub.reads.thread_of(owner, "a2a", "files", things.context_id),
+    "open_interrupts": lambda hub, owner, things: hub.reads.open_interrupts(owner, things.task_id),
+    "known_interrupts": lambda hub, owner, things: hub.reads.known_interrupts(
+        owner, things.thread_id, [things.question]
     ),
-    "snapshot": lambda hub, owner, made: _history(hub, owner, made.session_id),
-    "follow": lambda hub, owner, made: _first(hub, owner, Scope(made.session_id)),
-    "file": lambda hub, owner, made: hub.reads.file(owner, made.blob),
-    "file_pieces": lambda hub, owner, made: _read_pieces(hub, owner, made.blob),
-    "set_webhook": lambda hub, owner, made: hub.set_webhook(owner, _hook(made)),
-    "webhooks": lambda hub, owner, made: hub.reads.webhooks(owner, made.task_id),
-    "delete_webhook": lambda hub, owner, made: hub.delete_webhook(owner, made.task_id, made.config_id),
+    "tasks": lambda hub, owner, things: _tasks(hub, owner, things.session_id),
+    "tasks_active_at": lambda hub, owner, things: _active(hub, owner, things.task_id),
+    "chain": lambda hub, owner, things: hub.reads.chain(owner, things.task_id),
+    "records": lambda hub, owner, things: hub.reads.records(owner, Scope(things.session_id)),
+    "logs": lambda hub, owner, things: hub.reads.logs(owner, [things.ended]),
+    "log": lambda hub, owner, things: anext(hub.reads.log(owner, Scope(things.session_id))),
+    "records of a task": lambda hub, owner, things: hub.reads.records(
+        owner, Scope(things.session_id, "task", things.task_id)
+    ),
+    "snapshot": lambda hub, owner, things: _history(hub, owner, things.session_id),
+    "follow": lambda hub, owner, things: _first(hub, owner, Scope(things.session_id)),
+    "file": lambda hub, owner, things: hub.reads.file(owner, things.blob),
+    "file_pieces": lambda hub, owner, things: _read_pieces(hub, owner, things.blob),
+    "set_webhook": lambda hub, owner, things: hub.set_webhook(owner, _hook(things)),
+    "webhooks": lambda hub, owner, things: hub.reads.webhooks(owner, things.task_id),
+    "delete_webhook": lambda hub, owner, things: hub.delete_webhook(owner, things.task_id, things.config_id),
 }
 
 
@@ -222,32 +226,32 @@ async def _read_pieces(hub: Hub, owner: str, blob: str) -> bytes:
     return b"".join([piece async for piece in pieces])
 
 
-async def outcome(call: Callable[[Hub, str, Made], Awaitable[object]], hub: Hub, owner: str, made: Made) -> str:
+async def outcome(call: Callable[[Hub, str, Made], Awaitable[object]], hub: Hub, owner: str, things: Made) -> str:
     try:
-        return made.hidden(f"gave {await call(hub, owner, made)!r}")
+        return things.hidden(f"gave {await call(hub, owner, things)!r}")
     except FaultError as error:
-        return made.hidden(f"raised {error.fault!r}")
+        return things.hidden(f"raised {error.fault!r}")
 
 
 @pytest.mark.parametrize("name", list(CALLS))
-async def test_the_hub_too_knows_nothing_of_another_owner_s_things(place: Place, name: str) -> None:
+async def test_the_hub_treats_another_owners_things_as_missing(place: Place, name: str) -> None:
     hub, nothing = place.gateway.hub, unknown()
-    made, before = await place.things()
-    assert await outcome(CALLS[name], hub, "bob", made) == await outcome(CALLS[name], hub, "bob", nothing)
-    assert await look(place.alice, made) == before
-    its_own = made if name.startswith(READS) else await place.make()
-    own = await outcome(CALLS[name], hub, "alice", its_own)
-    assert own != await outcome(CALLS[name], hub, "alice", nothing)
+    things, before = await place.things()
+    assert await outcome(CALLS[name], hub, "bob", things) == await outcome(CALLS[name], hub, "bob", nothing)
+    assert await look(place.alice, things) == before
+    its_own = things if name.startswith(READS) else await place.make()
+    result = await outcome(CALLS[name], hub, "alice", its_own)
+    assert result != await outcome(CALLS[name], hub, "alice", nothing)
 
 
 MAKES: Final = {"create_thread", "store.put", "assistants.create", "crons.create"}
-"""Calls that make something of the caller's own, whatever others have under that name. See `test_owners`."""
+"""Calls that create something for the caller, even if another owner has used the same name. See `test_owners`."""
 
 ELSEWHERE: Final = {"aliases", "await_thread"}
-"""Calls with tests of their own: of `aliases` below, of `await_thread` in `test_same_ids`."""
+"""Calls tested elsewhere: `aliases` below, `await_thread` in `test_same_ids`."""
 
 
-async def test_every_call_of_the_hub_that_names_its_owner_is_compared() -> None:
+async def test_every_hub_call_with_an_owner_is_compared() -> None:
     calls = {name for port in (contract.Hub, contract.Reads) for name in vars(port) if _takes_owner(port, name)}
     calls |= {f"store.{name}" for name in vars(Store) if _takes_owner(Store, name)}
     calls |= {f"assistants.{name}" for name in vars(Assistants) if _takes_owner(Assistants, name)}
@@ -260,10 +264,10 @@ def _takes_owner(port: type, name: str) -> bool:
     return inspect.isfunction(value) and "owner" in inspect.signature(value).parameters
 
 
-async def test_an_alias_is_told_to_its_owner_only(place: Place) -> None:
-    made = await place.make()
+async def test_an_alias_is_shown_to_its_owner_only(place: Place) -> None:
+    things = await place.make()
     hub = place.gateway.hub
-    thread_id = await hub.reads.thread_of("alice", "a2a", "files", made.context_id)
+    thread_id = await hub.reads.thread_of("alice", "a2a", "files", things.context_id)
     assert thread_id is not None
-    assert await hub.reads.aliases("alice", "a2a", [thread_id]) == {thread_id: made.context_id}
+    assert await hub.reads.aliases("alice", "a2a", [thread_id]) == {thread_id: things.context_id}
     assert await hub.reads.aliases("bob", "a2a", [thread_id]) == {}

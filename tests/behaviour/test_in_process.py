@@ -42,7 +42,7 @@ async def submit(hub: Hub, agent: str, *parts: Any) -> Receipt:
 
 
 async def follow(hub: Hub, receipt: Receipt) -> list[Record]:
-    """The records of a run, when it has ended."""
+    """Return the records of a run once it has ended."""
 
     async def read() -> list[Record]:
         records: list[Record] = []
@@ -54,7 +54,7 @@ async def follow(hub: Hub, receipt: Receipt) -> list[Record]:
 
 
 async def answer(hub: Hub, receipt: Receipt, *values: Any, action: Any = "answer") -> list[Record]:
-    """Answer all open questions; the records of the run that goes on."""
+    """Answer all open questions, and return the records of the resumed run."""
     questions = await hub.reads.open_interrupts("o", receipt.task_id)
     answers = {question.interrupt_id: value for question, value in zip(questions, values, strict=True)}
     return await follow(hub, await hub.answer("o", Answers(task_id=receipt.task_id, values=answers, action=action)))
@@ -70,7 +70,7 @@ def ending(records: list[Record]) -> RunEnded:
 
 
 async def planner(call: Invocation) -> AsyncGenerator[Any, Any]:
-    """Says everything there is to say, and asks in between."""
+    """Emit one value of each kind, with questions in between."""
     yield Step("read")
     yield f"{len(call.history)} before. "
     for file in call.files:
@@ -88,26 +88,26 @@ async def planner(call: Invocation) -> AsyncGenerator[Any, Any]:
 
 
 @pytest.mark.parametrize("answered", [(2,), (0, 2), (1, 1), (0, 1, 1)], ids=str)
-async def test_an_agent_goes_on_at_its_questions_also_after_a_restart(tmp_path: Path, answered: tuple[int, ...]):
-    """So many questions are answered before each restart."""
-    said: list[list[Record]] = []
+async def test_an_agent_resumes_at_its_questions_after_a_restart(tmp_path: Path, answered: tuple[int, ...]):
+    """Restart the gateway after each of these numbers of answered questions."""
+    runs: list[list[Record]] = []
     receipt: Receipt | None = None
-    told: list[tuple[Any, ...]] = [("Ann",), ("1", {"two": 2})]
+    answers: list[tuple[Any, ...]] = [("Ann",), ("1", {"two": 2})]
     for count in answered:
         async with running(tmp_path, {"planner": planner}) as gateway:
             if receipt is None:
                 receipt = await submit(gateway.hub, "planner", "plan", FilePart(name="f", inline=b"bytes"))
-                said.append(await follow(gateway.hub, receipt))
+                runs.append(await follow(gateway.hub, receipt))
             for _ in range(count):
-                said.append(await answer(gateway.hub, receipt, *told.pop(0)))
-            if not told:
+                runs.append(await answer(gateway.hub, receipt, *answers.pop(0)))
+            if not answers:
                 await planned(gateway.hub, receipt)
-    assert [ending(records).status for records in said] == ["paused", "paused", "success"]
-    assert [text(records) for records in said] == ["0 before. ", "on the way", "plan: Ann 1 {'two': 2}"]
+    assert [ending(records).status for records in runs] == ["paused", "paused", "success"]
+    assert [text(records) for records in runs] == ["0 before. ", "on the way", "plan: Ann 1 {'two': 2}"]
 
 
 async def planned(hub: Hub, receipt: Receipt) -> None:
-    """The whole plan was said, and each of its things once."""
+    """Check that the whole plan was emitted, and each part of it once."""
     task = await hub.reads.task("o", receipt.task_id)
     assert task.state is TaskState.COMPLETED
     records = await hub.reads.records("o", Scope.task(task))
@@ -119,7 +119,7 @@ async def planned(hub: Hub, receipt: Receipt) -> None:
     assert len([record for record in records if isinstance(record.event, InterruptRaised)]) == 3
 
 
-async def test_a_declined_question_reaches_the_agent_also_after_a_restart(tmp_path: Path):
+async def test_a_declined_question_reaches_the_agent_after_a_restart(tmp_path: Path):
     agents = {"planner": planner}
     async with running(tmp_path, agents) as gateway:
         receipt = await submit(gateway.hub, "planner", "plan")
@@ -150,7 +150,7 @@ WRONG: dict[str, Any] = {
 }
 
 
-async def test_what_an_agent_says_wrong_ends_its_run_only(tmp_path: Path):
+async def test_an_invalid_value_ends_only_the_run_of_its_agent(tmp_path: Path):
     begun, release = asyncio.Event(), asyncio.Event()
 
     def saying(value: object) -> dict[str, Any]:
@@ -163,14 +163,14 @@ async def test_what_an_agent_says_wrong_ends_its_run_only(tmp_path: Path):
 
         return {"yields": yields, "returns": returns}
 
-    async def beside(text: str) -> AsyncGenerator[object]:
+    async def unharmed(text: str) -> AsyncGenerator[object]:
         begun.set()
         await release.wait()
         yield text
 
     wrong = {f"{name} {way}": agent for name, value in WRONG.items() for way, agent in saying(value).items()}
     agents = {f"wrong-{number}": agent for number, agent in enumerate(wrong.values())}
-    async with running(tmp_path, {**agents, "beside": beside}) as gateway:
+    async with running(tmp_path, {**agents, "beside": unharmed}) as gateway:
         other = await submit(gateway.hub, "beside", "unharmed")
         await within(begun.wait())
         for agent, what in zip(agents, wrong, strict=True):
@@ -182,7 +182,7 @@ async def test_what_an_agent_says_wrong_ends_its_run_only(tmp_path: Path):
         assert await gateway.hub.ready() is None
 
 
-async def test_cancelling_reaches_an_agent_and_its_task_ends(tmp_path: Path):
+async def test_a_cancel_reaches_the_agent_and_ends_the_task(tmp_path: Path):
     begun, cleaned = asyncio.Event(), asyncio.Event()
 
     async def waits(text: str) -> AsyncGenerator[object]:

@@ -1,4 +1,4 @@
-"""Two that want opposite things at the same moment: one wins, by the order of their commits, and the other is told."""
+"""Two conflicting requests at the same moment: the first commit wins, and the other request gets a fault."""
 
 import asyncio
 import random
@@ -60,7 +60,7 @@ async def _delete(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
 
 
 async def _finish(hub: Hub, receipt: Receipt, going: Activation | None) -> Any:
-    """The agent ends; this returns when the end of its run is queued."""
+    """Let the agent end, and return when the end of its run is queued."""
     assert going is not None
     going.end()
     await within(going.closed.wait())
@@ -70,8 +70,10 @@ async def _finish(hub: Hub, receipt: Receipt, going: Activation | None) -> Any:
 
 
 async def together(hub: Hub, receipt: Receipt, going: Activation | None, steps: Sequence[Step]) -> list[Any]:
-    """Queue the steps one after the other while the writer stands, so that they are one group. The results are values
-    or faults."""
+    """Queue the steps in order while the writer is held, so that they become one group.
+
+    The results are values or faults.
+    """
     async with Held(hub) as writer:
         started: list[asyncio.Future[Any]] = []
         for step in steps:
@@ -82,7 +84,7 @@ async def together(hub: Hub, receipt: Receipt, going: Activation | None, steps: 
 
 
 async def one_by_one(hub: Hub, receipt: Receipt, going: Activation | None, steps: Sequence[Step]) -> list[Any]:
-    """Each step after the commit of the one before."""
+    """Queue each step after the commit of the one before."""
     results: list[Any] = []
     for step in steps:
         async with Held(hub) as writer:
@@ -105,7 +107,7 @@ async def paused(hub: Hub, agent: Scripted) -> Receipt:
 
 
 async def settle(hub: Hub, agent: Scripted) -> None:
-    """Let every agent that is at work end, and what follows from that be written."""
+    """Let every running agent end, and wait until all that follows is committed."""
     while True:
         await within(hub.engine.idle(), "the end of what agents left to write")
         if not hub.engine.active:
@@ -120,15 +122,15 @@ WAYS = pytest.mark.parametrize("way", [together, one_by_one], ids=["one group", 
 
 @dataclass(frozen=True)
 class Race:
-    """Two steps on a paused task, and what comes of them."""
+    """Two steps on a paused task, and their expected outcome."""
 
     steps: tuple[Step, Step]
     fault: FaultCode | None
-    """Belongs to the second step."""
+    """Fault of the second step."""
     end: TaskState
     answered: tuple[str, Any]
     """Action and value of the record that closes the question."""
-    shown: TaskState | None = None
+    cancel_state: TaskState | None = None
     """State of the task that the cancel returns."""
 
     def __str__(self) -> str:
@@ -148,25 +150,25 @@ RACES = (
 
 @WAYS
 @pytest.mark.parametrize("race", RACES, ids=str)
-async def test_the_first_commit_decides_what_becomes_of_a_question(hubs: House, race: Race, way: Any) -> None:
+async def test_the_first_commit_decides_the_outcome_of_a_question(hubs: House, race: Race, way: Any) -> None:
     hub, agent = await hubs.scripted()
     receipt = await paused(hub, agent)
     results = await way(hub, receipt, None, race.steps)
     assert [code(result) for result in results] == [None, race.fault]
-    shown = [result.state for result in results if isinstance(result, Task)]
-    assert shown == ([] if race.shown is None else [race.shown])
+    cancel_states = [result.state for result in results if isinstance(result, Task)]
+    assert cancel_states == ([] if race.cancel_state is None else [race.cancel_state])
     await settle(hub, agent)
     assert (await hub.reads.task(OWNER, receipt.task_id)).state is race.end
     events = [record.event for record in await log(hub, receipt)]
     assert [(e.action, e.value) for e in events if isinstance(e, InterruptAnswered)] == [race.answered]
-    if race.shown is not TaskState.CANCELLING:  # a run that is cancelled at once may never call the agent
+    if race.cancel_state is not TaskState.CANCELLING:  # a run that is cancelled at once may never call the agent
         started = [result.run_id for result in results if isinstance(result, Receipt)]
         assert [going.call.run_id for going in agent.calls[1:]] == started
 
 
 @WAYS
 @pytest.mark.parametrize("first", [_cancel, _finish])
-async def test_cancel_against_finish(hubs: House, first: Step, way: Any) -> None:
+async def test_the_first_of_cancel_and_finish_wins(hubs: House, first: Step, way: Any) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
@@ -189,7 +191,7 @@ WORKING: list[Step] = [_finish, _cancel, _cancel, _supersede, _interrupt, _rollb
 
 @pytest.mark.parametrize("seed", range(50))
 async def test_fifty_interleavings_have_one_winner_each(hubs: House, seed: int) -> None:
-    """Three to five at once, drawn by number, in groups drawn by number."""
+    """Run three to five random steps at once, in random groups."""
     draw = random.Random(seed)
     hub, agent = await hubs.scripted()
     going: Activation | None = None
@@ -200,7 +202,7 @@ async def test_fifty_interleavings_have_one_winner_each(hubs: House, seed: int) 
         receipt = await submit(hub, "a")
         going = await agent.called()
         steps = draw.sample(WORKING, draw.randint(3, 5))
-        if _finish in steps:  # its commit is queued when the agent has ended, wherever that is
+        if _finish in steps:  # its commit is queued when the agent has ended
             steps = [_finish, *(step for step in steps if step is not _finish)]
     cut = draw.randint(1, len(steps))
     results = await together(hub, receipt, going, steps[:cut])
@@ -221,8 +223,8 @@ async def test_fifty_interleavings_have_one_winner_each(hubs: House, seed: int) 
     terminal = [r for r in records if isinstance(r.event, TaskChanged) and r.event.state in TERMINAL]
     task = await hub.reads.task(OWNER, receipt.task_id)
     assert len(terminal) == (1 if task.is_terminal else 0)
-    given = [r.event.value for r in records if isinstance(r.event, InterruptAnswered) and r.event.action == "answer"]
-    assert len(given) == len(won)
+    answers = [r.event.value for r in records if isinstance(r.event, InterruptAnswered) and r.event.action == "answer"]
+    assert len(answers) == len(won)
     if by_step.get(_cancel) is not None and code(by_step[_cancel]) is None:
         assert task.state is TaskState.CANCELLED
     for record in records:

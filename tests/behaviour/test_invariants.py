@@ -1,5 +1,8 @@
-"""The invariants of the hub, by number. Every test that uses a hub ends with a check of I1 to I10
-(`tests.gateway.invariant`), which is all that shows I6; I13 is in `test_interleaving`, I19 in `test_hub_owners`."""
+"""Invariants of the hub, by number.
+
+Every test that uses a hub ends with a check of I1 to I10 (`tests.gateway.invariant`); I6 has no other test. I13 is in
+`test_interleaving`, I19 in `test_hub_owners`.
+"""
 
 import asyncio
 import sqlite3
@@ -84,7 +87,7 @@ EACH_DATABASE: Final = True
 
 
 async def eventful(hub: TheHub, agent: Scripted) -> Receipt:
-    """A thread on which nearly everything has happened."""
+    """Return the last run of a thread on which nearly everything has happened."""
     first = await submit(hub, "a", "first")
     going = (await agent.called()).open("half a ").more("sentence")
     queued = await submit(hub, "a", "queued", thread_id=first.thread_id)
@@ -112,7 +115,7 @@ async def eventful(hub: TheHub, agent: Scripted) -> Receipt:
 # The log and the rows
 
 
-async def test_i1_numbers_are_whole_and_times_never_go_back(hubs: House) -> None:
+async def test_i1_numbers_have_no_gap_and_times_never_decrease(hubs: House) -> None:
     times = iter([5, 3, 4, 1, *range(100, 0, -1), *[0] * 1000])
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: next(times)))
     receipt = await submit(hub, "echo")
@@ -125,7 +128,7 @@ async def test_i1_numbers_are_whole_and_times_never_go_back(hubs: House) -> None
     assert at == sorted(at)
 
 
-async def test_i2_rows_are_what_the_log_adds_up_to(hubs: House) -> None:
+async def test_i2_rows_equal_the_fold_of_the_log(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await eventful(hub, agent)
     await check_invariants(hub)
@@ -138,11 +141,11 @@ async def test_i2_rows_are_what_the_log_adds_up_to(hubs: House) -> None:
 
 
 @pytest.mark.sqlite
-async def test_i3_nobody_is_shown_what_another_process_does_not_see(hubs: House) -> None:
+async def test_i3_readers_see_only_committed_records(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("")
-    seen = 0
+    count = 0
     with sqlite3.connect(hubs.folder / "hub.db") as other:
         async with aclosing(hub.reads.follow(OWNER, Scope(receipt.thread_id))) as reading:
             for number in range(50):
@@ -150,14 +153,16 @@ async def test_i3_nobody_is_shown_what_another_process_does_not_see(hubs: House)
                 batch = await within(anext(reading))
                 (stored,) = other.execute("SELECT max(seq) FROM event").fetchone()
                 assert stored >= batch[-1].seq
-                seen += len(batch)
+                count += len(batch)
     other.close()
-    assert seen > 0
+    assert count > 0
     await finish(hub, going, receipt)
 
 
-async def test_i4_any_two_readers_from_one_place_get_the_same(hubs: House) -> None:
-    """Live from the start, live from the middle, replayed from memory, replayed from the journal."""
+async def test_i4_readers_from_one_position_get_the_same_records(hubs: House) -> None:
+    """Compare readers that are live from the start, live from the middle, replayed from memory, and replayed from the
+    journal.
+    """
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     scope = Scope.task(receipt.task)
@@ -180,7 +185,7 @@ async def test_i4_any_two_readers_from_one_place_get_the_same(hubs: House) -> No
         assert whole(await follow(hub, scope, after)) == expected[place + 1 :]
 
 
-async def test_i5_one_run_at_a_time_is_at_work_on_a_thread(hubs: House) -> None:
+async def test_i5_a_thread_has_one_running_run_at_most(hubs: House) -> None:
     working: set[str] = set()
 
     class Alone:
@@ -200,7 +205,7 @@ async def test_i5_one_run_at_a_time_is_at_work_on_a_thread(hubs: House) -> None:
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
 
-async def test_i7_nothing_is_open_after_the_end_of_a_run(hubs: House) -> None:
+async def test_i7_the_end_of_a_run_closes_everything(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     for how in ("end", "fail", "pause", "cancel"):
         receipt = await submit(hub, "a")
@@ -218,7 +223,7 @@ async def test_i7_nothing_is_open_after_the_end_of_a_run(hubs: House) -> None:
         assert kinds[-5:] == ["part_ended", "message_ended", "tool_ended", "step_ended", "run_ended"]
 
 
-async def test_i8_a_question_is_answered_once_and_a_task_waits_as_long_as_one_is_open(hubs: House) -> None:
+async def test_i8_a_task_waits_until_each_question_is_answered_once(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit_and_ask(hub, agent, "p", "q", "r")
     for name in "pqr":
@@ -231,18 +236,18 @@ async def test_i8_a_question_is_answered_once_and_a_task_waits_as_long_as_one_is
     assert answered == ["p", "q", "r"]
 
 
-async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -> None:
+async def test_i9_an_old_attempt_or_ended_run_cannot_append(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
     (start,) = hub.engine.active
-    said = (Custom(), b'{"kind":"custom"}')
+    event = (Custom(), b'{"kind":"custom"}')
 
     async def reject_commits_of(attempt: int) -> None:
         stale = replace(start, run=start.run.replace(attempt=attempt))
         before = await log(hub, receipt)
         lates: list[Callable[[Transaction], object]] = [
-            partial(lifecycle.append, start=stale, events=[said]),
+            partial(lifecycle.append, start=stale, events=[event]),
             partial(lifecycle.end, start=stale, outcome=lifecycle.Outcome()),
             partial(lifecycle.restart, lost=stale),
         ]
@@ -253,14 +258,14 @@ async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -
 
     await reject_commits_of(0)
     await reject_commits_of(2)
-    await within(hub.journal.write(lifecycle.append, start=start, events=[said]))
+    await within(hub.journal.write(lifecycle.append, start=start, events=[event]))
     await finish(hub, going, receipt)
     await reject_commits_of(1)
 
 
 @pytest.mark.sqlite
-async def test_i10_what_was_acknowledged_is_stored(hubs: House) -> None:
-    """Another process sees it as soon as the call returns."""
+async def test_i10_acknowledged_changes_are_stored(hubs: House) -> None:
+    """Check that another process sees the change as soon as the call returns."""
     hub, agent = await hubs.scripted(stubborn=True)
     with sqlite3.connect(hubs.folder / "hub.db") as other:
 
@@ -289,7 +294,7 @@ async def test_i10_what_was_acknowledged_is_stored(hubs: House) -> None:
 # Races
 
 
-async def test_i11_a_cancel_and_an_end_have_one_winner_by_the_order_of_their_commits(hubs: House) -> None:
+async def test_i11_the_first_commit_of_cancel_and_end_wins(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
@@ -304,7 +309,7 @@ async def test_i11_a_cancel_and_an_end_have_one_winner_by_the_order_of_their_com
         await hub.cancel(OWNER, receipt.task_id)
 
 
-async def test_i12_a_cancel_is_seen_as_cancelling_before_it_is_seen_as_cancelled(hubs: House) -> None:
+async def test_i12_a_task_is_cancelling_before_it_is_cancelled(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     working = await submit(hub, "a")
     await agent.called()
@@ -316,7 +321,7 @@ async def test_i12_a_cancel_is_seen_as_cancelling_before_it_is_seen_as_cancelled
         assert states(await log(hub, receipt, "task"))[-2:] == ["cancelling", "cancelled"]
 
 
-async def test_i14_a_new_run_begins_after_the_old_agent_ended_and_rollback_restores_the_thread(hubs: House) -> None:
+async def test_i14_a_rollback_ends_the_old_agent_first(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     old = await submit(hub, "a", "old")
     first = (await agent.called()).say("said")
@@ -330,7 +335,7 @@ async def test_i14_a_new_run_begins_after_the_old_agent_ended_and_rollback_resto
     assert [message.text for message in fold.messages()] == ["new"]
 
 
-async def test_i15_a_restart_changes_what_it_must_and_another_one_nothing_more(hubs: House) -> None:
+async def test_i15_a_second_restart_changes_nothing_more(hubs: House) -> None:
     agent, sure = Scripted(), Scripted(stubborn=True)
     agents = (registered("a", agent, concurrency=1), registered("b", sure))
     hub = await hubs.start(*agents, limits=Limits(cancel_grace=0.05))
@@ -378,7 +383,7 @@ def attribute(value: object, name: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.sqlite
-async def test_i16_ten_thousand_readers_cost_little_and_one_that_never_reads_costs_nothing(hubs: House) -> None:
+async def test_i16_ten_thousand_readers_need_little_memory(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
@@ -422,21 +427,21 @@ async def test_i16_ten_thousand_readers_cost_little_and_one_that_never_reads_cos
     assert len([record async for batch in stuck for record in batch]) > 20
 
 
-async def test_i16_what_is_kept_in_memory_for_readers_is_bounded(hubs: House) -> None:
+async def test_i16_the_memory_for_readers_is_bounded(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
     stuck = hub.reads.follow(OWNER, Scope.task(receipt.task))
     await within(anext(stuck))
     going.say(*(Custom(name=str(number)) for number in range(5000))).end()
-    await ends(hub, receipt)  # nobody waited for the reader that stands still
+    await ends(hub, receipt)  # the run did not wait for the reader that stands still
     (channel,) = vars(hub.journal.channels)["_channels"].values()
     assert len(attribute(channel, "_records")) <= 512
     rest = [record async for batch in stuck for record in batch]
     assert [record.event.name for record in rest if isinstance(record.event, Custom)] == [str(n) for n in range(5000)]
 
 
-async def test_i17_a_file_is_on_disk_before_the_event_that_names_it(hubs: House) -> None:
+async def test_i17_a_file_is_stored_before_its_event(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     blobs = hubs.folder / "blobs"
 
@@ -490,18 +495,18 @@ BAD: dict[str, Any] = {
 
 
 class Bad:
-    def __init__(self, said: Any) -> None:
-        self.said: list[Event] = said if isinstance(said, list) else [said]
+    def __init__(self, events: Any) -> None:
+        self.events: list[Event] = events if isinstance(events, list) else [events]
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         yield MessageStarted()
-        for said in self.said:
-            yield said
+        for event in self.events:
+            yield event
         yield Custom(name="after")
 
 
-async def test_i18_whatever_an_agent_yields_fails_its_own_run_only(hubs: House) -> None:
-    agents = [registered(name, Bad(said)) for name, said in BAD.items()]
+async def test_i18_invalid_events_fail_only_their_own_run(hubs: House) -> None:
+    agents = [registered(name, Bad(yielded)) for name, yielded in BAD.items()]
     hub = await hubs.start(*agents, registered("echo", Echo()), limits=Limits(event=10_000))
     *bad, good = await asyncio.gather(*(submit(hub, name) for name in (*BAD, "echo")))
     for name, receipt in zip(BAD, bad, strict=True):
@@ -514,12 +519,14 @@ async def test_i18_whatever_an_agent_yields_fails_its_own_run_only(hubs: House) 
     assert hub.journal.failure is None
 
 
-# Rest
+# Idle hub, and the check itself
 
 
 @pytest.mark.sqlite
-async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
-    """Paused tasks, readers, an agent at work and a run for later: no commit, no query, no turn of the loop."""
+async def test_i20_an_idle_hub_does_nothing(hubs: House) -> None:
+    """Check a hub with paused tasks, readers, a running agent and a scheduled run: no commit, no query, no turn of the
+    loop.
+    """
     hub, agent = await hubs.scripted()
     paused, working = await submit(hub, "a"), await submit(hub, "a")
     (await agent.called()).ask("q").end()
@@ -553,7 +560,7 @@ async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
     commits = Commits()
     await commits.watch(hub.journal)
     quiet = False
-    for _ in range(5):  # what the start and the submissions brought about may go on for a moment
+    for _ in range(5):  # work that the start and the submissions caused may continue for a moment
         turns = queries = commits.count = 0
         vars(hub.journal)["query"] = counted
         selector.select = counting
@@ -580,8 +587,8 @@ def _first(records: list[Record], kind: type[Event]) -> int:
 def _without(kind: type[Any]) -> Callable[[list[Record]], list[Record]]:
     def change(records: list[Record]) -> list[Record]:
         place = _first(records, kind)
-        kept = records[:place] + records[place + 1 :]
-        return [record.replace(seq=seq) for seq, record in enumerate(kept, 1)]
+        rest = records[:place] + records[place + 1 :]
+        return [record.replace(seq=seq) for seq, record in enumerate(rest, 1)]
 
     return change
 
@@ -624,7 +631,7 @@ MUTATIONS: dict[str, Callable[[list[Record]], list[Record]]] = {
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("name", MUTATIONS)
-async def test_the_check_of_every_log_finds_what_is_wrong(hubs: House, name: str) -> None:
+async def test_the_log_check_finds_each_mutation(hubs: House, name: str) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a", "hi")
     (await agent.called()).say(*say("hello")).ask("q").end()

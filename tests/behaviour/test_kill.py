@@ -1,5 +1,8 @@
-"""Gateways killed with SIGKILL: what was acknowledged or shown is there after the restart, and everything goes on as if
-its caller had noticed nothing, or ends with words that say why it cannot."""
+"""Gateways killed with SIGKILL.
+
+After the restart, everything acknowledged or shown is there. Runs continue unnoticed by their callers, or end with an
+error that says why they cannot.
+"""
 
 import asyncio
 import json
@@ -32,7 +35,7 @@ class Theatre:
     nursery: Nursery
     puppets: Puppets
     upstream: str
-    """URL of a gateway that nobody kills."""
+    """URL of a gateway that is never killed."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -64,20 +67,20 @@ async def stage(theatre: Theatre, tmp_path: Path) -> AsyncGenerator[Stage]:
         "far-a2a": {"url": f"{theatre.upstream}/a2a/paced", "protocol": "a2a"},
         "far-langgraph": {"url": theatre.upstream, "protocol": "langgraph", "agent": "paced"},
     }
-    made = Stage(tmp_path, theatre.nursery, {"agents": agents, "limits": {"cancel_grace": 60}})
-    yield made
-    theatre.puppets.end_all()  # of the upstream, which goes on
-    await made.close()
+    new_stage = Stage(tmp_path, theatre.nursery, {"agents": agents, "limits": {"cancel_grace": 60}})
+    yield new_stage
+    theatre.puppets.end_all()  # calls of the upstream, which still runs
+    await new_stage.close()
 
 
 @pytest.mark.parametrize(("frames", "twice"), [(17, False), (98, True), (230, False)])
-async def test_everything_goes_on_after_a_kill(theatre: Theatre, stage: Stage, frames: int, twice: bool) -> None:
+async def test_runs_continue_after_a_kill(theatre: Theatre, stage: Stage, frames: int, twice: bool) -> None:
     await stage.start()
     company = Company(stage, theatre.puppets, frames)
     assert len(company.parts) > 50
     await company.play()
     await company.restart()
-    if twice:  # while what goes on has hardly begun
+    if twice:  # while the resumed runs have hardly begun
         await theatre.puppets.called(company.queue[1].text)
         await company.restart()
     await company.check_stopped(cut=2 if twice else 1)
@@ -92,7 +95,7 @@ async def test_everything_goes_on_after_a_kill(theatre: Theatre, stage: Stage, f
 
 
 @pytest.mark.parametrize("frames", [7, 61])
-async def test_what_was_acknowledged_goes_on_after_a_kill_while_everything_begins(
+async def test_acknowledged_runs_continue_after_a_kill_at_their_start(
     theatre: Theatre, stage: Stage, frames: int
 ) -> None:
     await stage.start()
@@ -107,37 +110,37 @@ async def test_what_was_acknowledged_goes_on_after_a_kill_while_everything_begin
 
     scene.move(await stage.restart())
     for part in scene.acknowledged:
-        seen = await part.settle()
+        view = await part.settle()
         if part.agent.endswith("ask"):
-            assert seen.state == "input_required" or was_cut(seen)
+            assert view.state == "input_required" or was_cut(view)
         elif part.agent == "again":
-            assert seen.state == "completed"
+            assert view.state == "completed"
         else:
-            assert seen.state == "completed" or was_cut(seen)
-        if seen.state == "completed" and part.agent in ("paced", "single", "again", "far"):
-            said = [puppet.said for puppet in theatre.puppets.order if puppet.text == part.text]
-            assert seen.text == said[-1] if part.agent == "again" else [seen.text] == said
+            assert view.state == "completed" or was_cut(view)
+        if view.state == "completed" and part.agent in ("paced", "single", "again", "far"):
+            texts = [puppet.said for puppet in theatre.puppets.order if puppet.text == part.text]
+            assert view.text == texts[-1] if part.agent == "again" else [view.text] == texts
     await scene.check_kept()
     await scene.check_that_another_kill_changes_nothing()
     for part in scene.acknowledged:
-        asked = await part.caller.look(part.task_id)
-        if asked.questions:
-            seen = await part.caller.answer(asked, "Ada")
-            assert (seen.state, seen.text) == ("completed", "Hello, Ada.")
+        paused = await part.caller.look(part.task_id)
+        if paused.questions:
+            view = await part.caller.answer(paused, "Ada")
+            assert (view.state, view.text) == ("completed", "Hello, Ada.")
     assert "Traceback" not in stage.complaints()
 
 
-@pytest.mark.parametrize("made", [Acp, JsonRpc10])
-async def test_a_question_is_answered_after_a_kill(stage: Stage, made: type[Caller]) -> None:
-    caller = made(await stage.start(), "approve")
+@pytest.mark.parametrize("caller_class", [Acp, JsonRpc10])
+async def test_a_question_is_answered_after_a_kill(stage: Stage, caller_class: type[Caller]) -> None:
+    caller = caller_class(await stage.start(), "approve")
     first = await caller.send("go")
     caller.http = await stage.restart()
     second = await caller.answer(first, "Ada")
-    assert [asked.text for asked in second.questions] == ["Second?"]
+    assert [question.text for question in second.questions] == ["Second?"]
     caller.http = await stage.restart()
     assert await caller.look(second.task_id) == second
-    seen = await caller.answer(second, "Bob")
-    assert (seen.state, seen.text) == ("completed", "Two questions. Ada and Bob.")
+    view = await caller.answer(second, "Bob")
+    assert (view.state, view.text) == ("completed", "Two questions. Ada and Bob.")
 
 
 # The first byte of an answer
@@ -190,35 +193,35 @@ def cancels(tasks: Sequence[str]) -> list[Post]:
 
 
 def webhooks(tasks: Sequence[str]) -> list[Post]:
-    made = {"id": "mine", "url": "http://127.0.0.1:9/hook"}
-    return [("/a2a/ask", a2a_call("CreateTaskPushNotificationConfig", taskId=task, **made)) for task in tasks]
+    config = {"id": "mine", "url": "http://127.0.0.1:9/hook"}
+    return [("/a2a/ask", a2a_call("CreateTaskPushNotificationConfig", taskId=task, **config)) for task in tasks]
 
 
 class Shots:
-    """Requests that are made at once; the gateway is killed at the first byte of the first answer."""
+    """Requests sent at once; the gateway is killed at the first byte of the first response."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._url = stage.http.base_url
         self.acknowledged: list[str] = []
-        """Tasks that answers name in their headers."""
+        """Tasks named in the headers of responses."""
 
     async def post(self, post: Post) -> None:
         path, body = post
         content = b"" if body is None else json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: {self._url.host}\r\nA2A-Version: 1.0\r\nContent-Length: {len(content)}"
         reader, writer = await asyncio.open_connection(self._url.host, self._url.port)
-        got = b""
+        response = b""
         with suppress(OSError):
             writer.write(head.encode() + b"\r\n\r\n" + content)
-            got = await within(reader.read(1), "the first byte")
+            response = await within(reader.read(1), "the first byte")
             self._stage.kill()
             while more := await within(reader.read(65536), "the end of the connection"):
-                got += more
+                response += more
         writer.close()
-        if got:
-            status, *headers = got.partition(b"\r\n\r\n")[0].decode().lower().split("\r\n")
-            assert status.split()[1] in ("200", "202"), got
+        if response:
+            status, *headers = response.partition(b"\r\n\r\n")[0].decode().lower().split("\r\n")
+            assert status.split()[1] in ("200", "202"), response
             named = dict(header.split(": ", 1) for header in headers)
             self.acknowledged.append(named["babelgate-task"])
 
@@ -237,13 +240,13 @@ class Shots:
         pytest.param(webhooks, "SELECT task_id FROM webhook", id="webhook"),
     ],
 )
-async def test_with_the_first_byte_of_its_answer_a_change_is_there_to_stay(
+async def test_a_change_is_stored_before_the_response_begins(
     stage: Stage, posts: Callable[[Sequence[str]], list[Post]], rows: str
 ) -> None:
     http = await stage.start()
-    asked = [] if posts is creates else [(await Acp(http, "ask").send("go")).task_id for _ in range(8)]
+    task_ids = [] if posts is creates else [(await Acp(http, "ask").send("go")).task_id for _ in range(8)]
     shots = Shots(stage)
-    await together([shots.post(post) for post in posts(asked)])
+    await together([shots.post(post) for post in posts(task_ids)])
     await stage.killed()
     assert shots.acknowledged
     assert set(shots.acknowledged) <= {task_id for (task_id,) in stage.rows(rows)}
@@ -253,13 +256,13 @@ async def test_with_the_first_byte_of_its_answer_a_change_is_there_to_stay(
 
 
 class Receiver:
-    """Whom updates are pushed to. It says that it took one only while it is open."""
+    """A receiver of push notifications, which acknowledges them only while it is open."""
 
     def __init__(self) -> None:
-        self.got: list[Any] = []
+        self.updates: list[Any] = []
         self.open = asyncio.Event()
         self.refuses = False
-        """It answers that it is away for hours."""
+        """True if it answers that it is unavailable for hours."""
         self._news = asyncio.Condition()
 
     async def __call__(self, _: Any, receive: Any, send: Any) -> None:
@@ -268,7 +271,7 @@ class Receiver:
             body += event["body"]
             if not event["more_body"]:
                 break
-        self.got.append(json.loads(body))
+        self.updates.append(json.loads(body))
         async with self._news:
             self._news.notify_all()
         if self.refuses:
@@ -280,10 +283,10 @@ class Receiver:
 
     async def has(self, reached: Callable[[], bool]) -> None:
         async with self._news:
-            await within(self._news.wait_for(reached), f"a delivery after {self.got}")
+            await within(self._news.wait_for(reached), f"a delivery after {self.updates}")
 
 
-async def test_what_was_due_to_a_webhook_at_a_kill_is_delivered_after_it_in_order(stage: Stage) -> None:
+async def test_pending_webhook_deliveries_continue_in_order_after_a_kill(stage: Stage) -> None:
     caller = JsonRpc10(await stage.start(), "ask")
     receiver = Receiver()
     async with serving(receiver) as url:
@@ -291,21 +294,21 @@ async def test_what_was_due_to_a_webhook_at_a_kill_is_delivered_after_it_in_orde
         call = a2a_call("SendMessage", message=a2a_message("go"), configuration=hook)
         answered = await caller.http.post("/a2a/ask", json=call, headers={"A2A-Version": "1.0"})
         task_id: str = answered.json()["result"]["task"]["id"]
-        await receiver.has(lambda: len(receiver.got) == 1)  # and it does not say that it took it
+        await receiver.has(lambda: len(receiver.updates) == 1)  # and it does not acknowledge it
         caller.http = await stage.restart()
         receiver.open.set()
-        await receiver.has(lambda: waits_for_input(receiver.got[-1]))
+        await receiver.has(lambda: waits_for_input(receiver.updates[-1]))
         receiver.open.clear()
-        asked = await caller.look(task_id)
-        assert (await caller.answer(asked, "Ada")).state == "completed"
+        paused = await caller.look(task_id)
+        assert (await caller.answer(paused, "Ada")).state == "completed"
         caller.http = await stage.restart()
         receiver.open.set()
         async with caller.replay(task_id) as whole:
             await whole.end()
-        told = [json.loads(frame.removeprefix(b"data: "))["result"] for frame in whole.frames]
-        await receiver.has(lambda: receiver.got[-1] == told[-1])
-    order = [told.index(update) for update in receiver.got]
-    assert set(order) == set(range(len(told)))
+        updates = [json.loads(frame.removeprefix(b"data: "))["result"] for frame in whole.frames]
+        await receiver.has(lambda: receiver.updates[-1] == updates[-1])
+    order = [updates.index(update) for update in receiver.updates]
+    assert set(order) == set(range(len(updates)))
     assert order[:2] == [0, 0] and all(later <= earlier + 1 for earlier, later in pairwise(order))
 
 
@@ -313,7 +316,7 @@ def waits_for_input(update: Any) -> bool:
     return update.get("statusUpdate", {}).get("status", {}).get("state") == "TASK_STATE_INPUT_REQUIRED"
 
 
-async def test_a_kill_neither_forgets_nor_hurries_the_next_try_of_a_webhook(stage: Stage) -> None:
+async def test_a_kill_does_not_change_a_webhooks_next_try(stage: Stage) -> None:
     tries = "SELECT failures, next_try, reason, done FROM webhook WHERE webhook_id = 'first'"
 
     async def submit(text: str, url: str, webhook_id: str) -> str:
@@ -332,13 +335,13 @@ async def test_a_kill_neither_forgets_nor_hurries_the_next_try_of_a_webhook(stag
         await within(turned(lambda: stage.rows(tries)[0][0] == 1), "the failed try")
         failed = stage.rows(tries)
         await stage.restart()
-        await submit("after the kill", other, "second")  # what is due is delivered
-        await second.has(lambda: "TASK_STATE_COMPLETED" in str(second.got[-1:]))
-        assert (stage.rows(tries), len(first.got)) == (failed, 1)
+        await submit("after the kill", other, "second")  # due deliveries are made
+        await second.has(lambda: "TASK_STATE_COMPLETED" in str(second.updates[-1:]))
+        assert (stage.rows(tries), len(first.updates)) == (failed, 1)
         await stage.killed()
         with closing(sqlite3.connect(stage.folder / "gateway.db")) as database:
             database.execute("UPDATE webhook SET next_try = 1 WHERE webhook_id = 'first'")
             database.commit()
         await stage.start()
         await within(turned(lambda: stage.rows(tries)[0][0] == 2), "the second try")
-    assert first.got[0] == first.got[1]
+    assert first.updates[0] == first.updates[1]

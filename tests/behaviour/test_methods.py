@@ -1,5 +1,8 @@
-"""Every method of A2A's JSON-RPC, of both generations, and every command of the Agent Protocol's event streaming meets
-bad params: it answers with an error of its protocol or takes them, never with a 500, and the gateway works on."""
+"""Bad params for every JSON-RPC method of A2A 0.3 and 1.0, and for every command of the Agent Protocol's event
+streaming.
+
+The gateway accepts them or answers with an error of the protocol, never with a 500, and keeps working.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,14 +24,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def rpc_params(gateway: Running, each: Rpc) -> tuple[str, JsonObject]:
-    """The agent to call, and params that it takes."""
+    """Return the agent to call, and valid params for the method."""
     if "message" in each.valid:
         return "echo", each.valid
     if "$task" not in each.valid.values():
         slots = await there(gateway, "/a2a")
         return "ask", {name: slots["task_id"] if v == "$open" else v for name, v in each.valid.items()}
-    made = await gateway.http.post("/a2a/echo", json=rpc("SendMessage", {"message": MESSAGE}), headers=V1)
-    ended = made.json()["result"]["task"]["id"]
+    response = await gateway.http.post("/a2a/echo", json=rpc("SendMessage", {"message": MESSAGE}), headers=V1)
+    ended = response.json()["result"]["task"]["id"]
     return "echo", {name: ended if v == "$task" else v for name, v in each.valid.items()}
 
 
@@ -38,7 +41,7 @@ def calling(gateway: Running, each: Rpc, agent: str, body: Json) -> Sending:
 
 
 @pytest.mark.parametrize("each", RPC, ids=lambda each: each.name)
-async def test_a_method_refuses_params_that_are_no_object(gateway: Running, each: Rpc) -> None:
+async def test_a_method_refuses_params_that_are_not_an_object(gateway: Running, each: Rpc) -> None:
     agent, _ = await rpc_params(gateway, each)
     bad: list[Json] = [[1], ["x", {}], 7, "x", True, 1.5]
     cases = [(repr(params), calling(gateway, each, agent, rpc(each.name, params))) for params in bad]
@@ -46,7 +49,7 @@ async def test_a_method_refuses_params_that_are_no_object(gateway: Running, each
 
 
 @pytest.mark.parametrize("each", [each for each in RPC if not each.bare], ids=lambda each: each.name)
-async def test_a_method_refuses_params_without_what_it_needs(gateway: Running, each: Rpc) -> None:
+async def test_a_method_refuses_params_without_required_members(gateway: Running, each: Rpc) -> None:
     bad: list[Json] = [None, {}, {"nope": 1}, {"call": 1, "context": 2, "self": 3, "params": 4}]
     for params in bad:
         response = await calling(gateway, each, "ask", rpc(each.name, params))()
@@ -96,7 +99,7 @@ async def test_ids_in_a_message_survive_wrong_types(gateway: Running) -> None:
 
 
 @pytest.mark.parametrize("each", RPC, ids=lambda each: each.name)
-async def test_a_method_of_the_other_generation_is_refused_by_its_version(gateway: Running, each: Rpc) -> None:
+async def test_a_method_of_another_version_is_refused(gateway: Running, each: Rpc) -> None:
     agent, valid = await rpc_params(gateway, each)
     for version in ("9.9", "0.3" if not each.old else "1.0"):
         response = await gateway.http.post(
@@ -136,7 +139,7 @@ async def test_a_method_of_the_other_generation_is_refused_by_its_version(gatewa
     ],
     ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict | list) else None,
 )
-async def test_what_is_no_request_is_refused_with_its_id(
+async def test_an_invalid_request_is_refused_with_its_id(
     gateway: Running, body: Json, code: int, reply_id: Json
 ) -> None:
     response = await gateway.http.post("/a2a/echo", content=dumped(body), headers=V1)
@@ -152,7 +155,7 @@ async def test_a_notification_gets_no_answer(gateway: Running) -> None:
 
 
 @pytest.mark.parametrize("name", ["not JSON", "invalid UTF-8", "a lone surrogate", "NaN", "1 000 levels", "1e999"])
-async def test_what_is_no_json_is_a_parse_error(gateway: Running, name: str) -> None:
+async def test_invalid_json_is_a_parse_error(gateway: Running, name: str) -> None:
     response = await gateway.http.post("/a2a/echo", content=BODIES[name], headers=V1)
     check_error("rpc", response)
     assert response.json()["error"]["code"] == -32700
@@ -166,7 +169,7 @@ COMMAND = Route("POST", "/threads/{thread_id}/commands")
 
 
 def commanding(gateway: Running, body: Json, slots: Mapping[str, str] | None = None) -> Sending:
-    """To a thread that is interrupted: to one of its own, if none is given."""
+    """Return a request with a command to an interrupted thread: the given one, or a new one."""
 
     async def send() -> httpx.Response:
         at = slots or await there(gateway, COMMAND.path)
@@ -176,8 +179,8 @@ def commanding(gateway: Running, body: Json, slots: Mapping[str, str] | None = N
 
 
 @pytest.mark.parametrize("each", COMMANDS, ids=str)
-async def test_a_command_is_taken(gateway: Running, each: Command) -> None:
-    """So it is by what is changed in it below that it is refused."""
+async def test_a_valid_command_is_accepted(gateway: Running, each: Command) -> None:
+    """Check that each command is valid, so that the tests below see only the effect of their changes."""
     response = await commanding(gateway, command(each.method, each.valid))()
     assert response.status_code == 200
     assert check_reply(response.json()).get("error") == each.refused, response.text
@@ -185,7 +188,7 @@ async def test_a_command_is_taken(gateway: Running, each: Command) -> None:
 
 
 @pytest.mark.parametrize("each", COMMANDS, ids=str)
-async def test_a_command_takes_params_that_are_no_object_for_none(gateway: Running, each: Command) -> None:
+async def test_params_that_are_not_an_object_count_as_missing(gateway: Running, each: Command) -> None:
     slots = await there(gateway, COMMAND.path)
     bad: list[Json] = [None, [1], ["x", {}], 7, "x", True, 1.5, {}, {"nope": 1}, {"call": 1, "self": 3, "params": 4}]
     cases = [(repr(params), commanding(gateway, command(each.method, params), slots)) for params in bad]
@@ -204,7 +207,7 @@ async def test_a_command_survives_wrong_types_in_every_param(gateway: Running, e
 
 
 @pytest.mark.parametrize("each", SUBSCRIPTIONS, ids=str)
-async def test_a_subscription_is_no_command_over_http(gateway: Running, each: Command) -> None:
+async def test_a_subscription_over_http_is_not_supported(gateway: Running, each: Command) -> None:
     response = await commanding(gateway, command(each.method, each.valid))()
     assert (response.status_code, response.json()["error"]) == (200, "not_supported")
 
@@ -237,7 +240,7 @@ async def test_a_subscription_is_no_command_over_http(gateway: Running, each: Co
     ],
     ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict | list) else None,
 )
-async def test_what_is_no_command_is_refused_with_its_id(
+async def test_an_invalid_command_is_refused_with_its_id(
     gateway: Running, body: Json, status: int, code: str, reply_id: Json
 ) -> None:
     for prefix in ("", "/agent-protocol"):

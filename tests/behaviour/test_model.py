@@ -1,5 +1,7 @@
-"""A hub against a model of it: random commands of callers and steps of agents, and after each the hub must be what a
-page of plain Python says it is."""
+"""Model-based test of the hub: random commands of callers and steps of agents.
+
+After each, the hub must be in the state that the plain Python model below is in.
+"""
 
 import asyncio
 import shutil
@@ -27,7 +29,7 @@ from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, regis
 from tests.gateway.invariant import check_database
 
 T = TypeVar("T")
-_TASK, _RUN, _ASKED = table_of(TaskRow), table_of(RunRow), table_of(InterruptRow)
+_TASK, _RUN, _INTERRUPT = table_of(TaskRow), table_of(RunRow), table_of(InterruptRow)
 Strategy = Literal["enqueue", "reject", "interrupt", "rollback"]
 
 
@@ -49,7 +51,7 @@ class ModelTask:
     task_id: str
     thread: "ModelThread"
     state: TaskState = TaskState.SUBMITTED
-    asked: list[str] = field(default_factory=list[str])
+    open_questions: list[str] = field(default_factory=list[str])
 
     @property
     def live(self) -> list[ModelRun]:
@@ -71,7 +73,7 @@ class ModelThread:
     def pending(self) -> list[ModelRun]:
         return [run for run in self.runs if run.status is RunStatus.PENDING]
 
-    # What happens
+    # Transitions
 
     def add(self, run: ModelRun) -> None:
         self.runs.append(run)
@@ -80,7 +82,7 @@ class ModelThread:
         self.turn()
 
     def turn(self) -> None:
-        """Start what comes next."""
+        """Start the next run, unless one is running."""
         if self.running is not None:
             return
         for run in self.pending:
@@ -91,20 +93,20 @@ class ModelThread:
                 return
 
     def drop(self, run: ModelRun, removed: bool) -> None:
-        """It never started."""
+        """End a run that never started."""
         run.status, run.removed = RunStatus.CANCELLED, removed
         if run.task.state not in WAITING and not run.task.live:
             run.task.state = TaskState.CANCELLED
 
     def stop(self, run: ModelRun, status: RunStatus, state: TaskState, removed: bool = False) -> None:
-        """A running run ends, and its task with it."""
+        """End a running run, and its task with it."""
         run.status, run.removed = status, removed
         self.finish(run.task, state)
 
     def finish(self, task: ModelTask, state: TaskState) -> None:
         for run in task.live:
             run.status = RunStatus.CANCELLED
-        task.asked.clear()
+        task.open_questions.clear()
         task.state = state
 
 
@@ -128,7 +130,7 @@ class HubMachine(RuleBasedStateMachine):
         self.loop.close()
         shutil.rmtree(self.folder)
 
-    # Helps
+    # Helpers
 
     def fault(self, work: Coroutine[Any, Any, Any], code: FaultCode) -> None:
         try:
@@ -142,7 +144,7 @@ class HubMachine(RuleBasedStateMachine):
         return next(going for going in self.agent.calls if going.call.run_id == run.run_id)
 
     def check(self) -> None:
-        """The hub becomes what the model is."""
+        """Wait until the hub agrees with the model."""
         self.do(within(self._agrees(), "agreement with the model", 5))
 
     async def _agrees(self) -> None:
@@ -161,11 +163,11 @@ class HubMachine(RuleBasedStateMachine):
         expected = {thread.running.run_id for thread in self.threads if thread.running is not None}
         if at_work != expected or not expected <= {going.call.run_id for going in self.agent.calls}:
             return f"at work are {at_work}, not {expected}"
-        tasks, runs, asked = await self.hub.journal.query(_rows)
+        tasks, runs, open_questions = await self.hub.journal.query(_rows)
         for task in self.tasks():
-            found = tasks.pop(task.task_id), asked.get(task.task_id, [])
-            if found != (task.state, task.asked):
-                return f"task {task.task_id} is {found}, not {task.state, task.asked}"
+            found = tasks.pop(task.task_id), open_questions.get(task.task_id, [])
+            if found != (task.state, task.open_questions):
+                return f"task {task.task_id} is {found}, not {task.state, task.open_questions}"
         for run in self.runs():
             found = runs.pop(run.run_id)
             if found != (run.status, run.removed):
@@ -228,9 +230,9 @@ class HubMachine(RuleBasedStateMachine):
     @rule(data=st.data(), every=st.booleans(), wrong=st.booleans())
     def answer(self, data: st.DataObject, every: bool, wrong: bool) -> None:
         task = data.draw(st.sampled_from(self.tasks()))
-        values: dict[str, Any] = dict.fromkeys(task.asked, "yes") if every else {}
-        if task.asked and not every:
-            values = {data.draw(st.sampled_from(task.asked)): "yes"}
+        values: dict[str, Any] = dict.fromkeys(task.open_questions, "yes") if every else {}
+        if task.open_questions and not every:
+            values = {data.draw(st.sampled_from(task.open_questions)): "yes"}
         if wrong or not values:
             values = {"unknown": 1}
         call = answer(self.hub, task.task_id, values=values)
@@ -240,8 +242,8 @@ class HubMachine(RuleBasedStateMachine):
             self.fault(call, FaultCode.NOT_AWAITING)
         else:
             run = ModelRun(self.do(call).run_id, task, "answer")
-            task.asked = [name for name in task.asked if name not in values]
-            if task.asked:
+            task.open_questions = [name for name in task.open_questions if name not in values]
+            if task.open_questions:
                 run.status = RunStatus.PAUSED
                 task.thread.runs.append(run)
             else:
@@ -322,7 +324,7 @@ class HubMachine(RuleBasedStateMachine):
             if names:
                 going.ask(*names)
             going.end()
-            task.asked += names
+            task.open_questions += names
             run.status = RunStatus.PAUSED if names else RunStatus.SUCCESS
             if names:
                 task.state = TaskState.INPUT_REQUIRED
@@ -335,7 +337,7 @@ class HubMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """What ran is cut off, and says so; what waits goes on."""
+        """Restart the hub: running runs fail, pending ones continue."""
         self.do(self.house.stop(self.hub))
         for thread in self.threads:
             if thread.running is not None:
@@ -347,14 +349,14 @@ class HubMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.threads)
     @rule(data=st.data())
     def read(self, data: st.DataObject) -> None:
-        """From anywhere, live and from the journal: the same records."""
+        """Check that readers get the same records from any position, live and from the journal."""
         thread = data.draw(st.sampled_from(self.threads))
         self.do(self.hub.journal.query(check_database))
         everything = self.do(self._records(Scope(thread.thread_id)))
         after = data.draw(st.integers(0, len(everything) + 1))
         for task in thread.tasks:
             scope = Scope(thread.thread_id, "task", task.task_id)
-            stored = self.do(self._records(scope))  # what comes after the end of a task is not the task's
+            stored = self.do(self._records(scope))  # records after the end of a task are not the task's
             if task.state in TERMINAL:
                 expected = [record for record in stored if record.seq > after]
                 assert whole(self.do(self._read(scope, after))) == whole(expected)
@@ -377,14 +379,14 @@ class HubMachine(RuleBasedStateMachine):
 def _rows(
     connection: Connection,
 ) -> tuple[dict[str, TaskState], dict[str, tuple[RunStatus, bool]], dict[str, list[str]]]:
-    """Tasks with their states, runs with what became of them, and the open questions of each task."""
+    """Return tasks with their states, runs with their status and removal, and the open questions of each task."""
     tasks = {row.task_id: TaskState(row.state) for row in connection.execute(select(_TASK.c.task_id, _TASK.c.state))}
     runs = [decode_row(Run, body) for (body,) in connection.execute(select(_RUN.c.body))]
-    asked: dict[str, list[str]] = {}
-    unanswered = select(_ASKED.c.task_id, _ASKED.c.interrupt_id).where(_ASKED.c.action.is_(None))
-    for task_id, interrupt_id in connection.execute(unanswered.order_by(_ASKED.c.seq)):
-        asked.setdefault(task_id, []).append(interrupt_id)
-    return tasks, {run.run_id: (run.status, run.removed) for run in runs}, asked
+    open_questions: dict[str, list[str]] = {}
+    unanswered = select(_INTERRUPT.c.task_id, _INTERRUPT.c.interrupt_id).where(_INTERRUPT.c.action.is_(None))
+    for task_id, interrupt_id in connection.execute(unanswered.order_by(_INTERRUPT.c.seq)):
+        open_questions.setdefault(task_id, []).append(interrupt_id)
+    return tasks, {run.run_id: (run.status, run.removed) for run in runs}, open_questions
 
 
 TestHub = HubMachine.TestCase

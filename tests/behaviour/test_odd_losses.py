@@ -1,4 +1,4 @@
-"""Losses that an agent names in any words reach callers of every protocol, in a header that every client takes."""
+"""Losses with unusual names: they reach callers of every protocol in a header that every client accepts."""
 
 from collections.abc import AsyncGenerator
 
@@ -25,7 +25,7 @@ LOSSES = {
 
 
 async def lossy(call: Invocation) -> AsyncGenerator[Event]:
-    """An agent that loses what it is asked to lose."""
+    """Emit the losses that the input names."""
     for feature, how in LOSSES[call.text]:
         yield LossNoted(feature=feature, how=how)
     yield MessageStarted(role="agent")
@@ -40,22 +40,22 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
 
 
 @pytest.mark.parametrize("losses", LOSSES)
-@pytest.mark.parametrize("made", CALLERS)
-async def test_a_run_with_odd_losses_is_shown(gateway: Running, made: type[Caller], losses: str) -> None:
+@pytest.mark.parametrize("caller_class", CALLERS)
+async def test_a_run_with_odd_losses_is_shown(gateway: Running, caller_class: type[Caller], losses: str) -> None:
     answers: list[httpx.Response] = []
 
     async def record(response: httpx.Response) -> None:
         answers.append(response)
 
-    caller = made(gateway.http, "lossy")
+    caller = caller_class(gateway.http, "lossy")
     before, gateway.http.event_hooks = gateway.http.event_hooks, {"response": [record]}
     try:
-        told = await caller.told(losses)
+        streamed = await caller.told(losses)
         sent = await type(caller)(gateway.http, "lossy").send(losses)
-        looked = await caller.look(told.task_id)
+        looked = await caller.look(streamed.task_id)
     finally:
         gateway.http.event_hooks = before
-    assert [(seen.state, seen.text) for seen in (told, sent, looked)] == [("completed", "Hi")] * 3
+    assert [(view.state, view.text) for view in (streamed, sent, looked)] == [("completed", "Hi")] * 3
     for answer in answers:
         assert "x-injected" not in answer.headers
         assert sum(len(name) + len(value) for name, value in answer.headers.raw) < 8 * 1024

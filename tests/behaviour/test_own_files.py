@@ -1,4 +1,4 @@
-"""A file that was told by a URL of the gateway comes back to an agent as the bytes behind it."""
+"""Files passed back to an agent by a URL of the gateway: the agent gets the bytes behind the URL."""
 
 from base64 import b64encode
 from collections.abc import AsyncGenerator
@@ -32,12 +32,15 @@ def measure(call: Invocation) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents = {"draw": draw, "measure": measure}
-    async with running(tmp_path_factory.mktemp("files"), agents, limits={"inline": 10}, keys=KEYS) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("files"), agents, limits={"inline": 10}, keys=KEYS) as front:
+        yield front
 
 
-async def told(gateway: Running, who: str, dialect: str, agent: str, url: str | None = None) -> Any:
-    """What the agent's answer holds: text, or the URL of a file. With a URL, that file is what is said to it."""
+async def content_of(gateway: Running, who: str, dialect: str, agent: str, url: str | None = None) -> Any:
+    """Return the content of the agent's answer: text, or the URL of a file.
+
+    If a URL is given, the input is that file.
+    """
 
     async def post(path: str, body: Any, **headers: str) -> Any:
         headers["Authorization"] = f"Bearer {KEYS[who]}"
@@ -51,59 +54,59 @@ async def told(gateway: Running, who: str, dialect: str, agent: str, url: str | 
             if url is not None:
                 part = {"content_url": url, "content_type": "image/x-test", "name": "picture.bin"}
             body = {"agent_name": agent, "input": [{"role": "user", "parts": [part]}], "mode": "sync"}
-            said = (await post("/acp/runs", body))["output"][0]["parts"][0]
-            return said.get("content") or said["content_url"]
+            answer_part = (await post("/acp/runs", body))["output"][0]["parts"][0]
+            return answer_part.get("content") or answer_part["content_url"]
         case "a2a-1.0":
             part = {"text": "go"} if url is None else {"url": url}
             message = {"messageId": "1", "role": "ROLE_USER", "parts": [part]}
             body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-            said = await post(f"/a2a/{agent}", body, **{"A2A-Version": "1.0"})
-            said = said["result"]["task"]["artifacts"][0]["parts"][0]
-            return said.get("text") or said["url"]
+            answer_part = await post(f"/a2a/{agent}", body, **{"A2A-Version": "1.0"})
+            answer_part = answer_part["result"]["task"]["artifacts"][0]["parts"][0]
+            return answer_part.get("text") or answer_part["url"]
         case "a2a-0.3":
             part: Any = {"kind": "text", "text": "go"} if url is None else {"kind": "file", "file": {"uri": url}}
             message = {"kind": "message", "messageId": "1", "role": "user", "parts": [part]}
             params = {"message": message, "configuration": {"blocking": True}}
             body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
-            said = (await post(f"/a2a/{agent}", body))["result"]["artifacts"][0]["parts"][0]
-            return said["text"] if "text" in said else said["file"]["uri"]
+            answer_part = (await post(f"/a2a/{agent}", body))["result"]["artifacts"][0]["parts"][0]
+            return answer_part["text"] if "text" in answer_part else answer_part["file"]["uri"]
         case _:
             content: Any = "go" if url is None else [{"type": "file", "url": url, "mime_type": "image/x-test"}]
             body = {"assistant_id": agent, "input": {"messages": [{"role": "user", "content": content}]}}
             return (await post("/runs/wait", body))["messages"][-1]["content"]
 
 
-@pytest.mark.parametrize("given", DIALECTS)
-@pytest.mark.parametrize("told_by", ["acp", "a2a-1.0", "a2a-0.3"])
-async def test_its_owner_hands_it_on(gateway: Running, told_by: str, given: str) -> None:
-    url = await told(gateway, "ann", told_by, "draw")
+@pytest.mark.parametrize("target", DIALECTS)
+@pytest.mark.parametrize("source", ["acp", "a2a-1.0", "a2a-0.3"])
+async def test_an_owner_passes_a_file_on_between_protocols(gateway: Running, source: str, target: str) -> None:
+    url = await content_of(gateway, "ann", source, "draw")
     assert url.startswith(gateway.url)
-    seen = await told(gateway, "ann", given, "measure", url)
-    assert seen == "256 bytes of image/x-test as picture.bin"
+    content = await content_of(gateway, "ann", target, "measure", url)
+    assert content == "256 bytes of image/x-test as picture.bin"
 
 
-@pytest.mark.parametrize("given", DIALECTS)
-async def test_a_data_url_is_the_bytes_in_it(gateway: Running, given: str) -> None:
+@pytest.mark.parametrize("target", DIALECTS)
+async def test_a_data_url_becomes_its_bytes(gateway: Running, target: str) -> None:
     url = f"data:image/x-test;base64,{b64encode(PICTURE).decode()}"
-    assert (await told(gateway, "ann", given, "measure", url)).startswith("256 bytes of image/x-test")
+    assert (await content_of(gateway, "ann", target, "measure", url)).startswith("256 bytes of image/x-test")
 
 
-@pytest.mark.parametrize("given", DIALECTS)
-async def test_what_is_not_the_caller_s_own_stays_a_link(gateway: Running, given: str) -> None:
-    url = await told(gateway, "ann", "acp", "draw")
+@pytest.mark.parametrize("target", DIALECTS)
+async def test_a_file_of_another_owner_or_host_stays_a_link(gateway: Running, target: str) -> None:
+    url = await content_of(gateway, "ann", "acp", "draw")
     elsewhere = url.replace(gateway.url, "http://files.example")
     for who, link in (("bob", url), ("ann", elsewhere)):
-        assert await told(gateway, who, given, "measure", link) == f"a link: {link}"
+        assert await content_of(gateway, who, target, "measure", link) == f"a link: {link}"
 
 
 @pytest.mark.parametrize("tail", ["", "/more", "?a=b", "0"])
-async def test_a_path_that_only_looks_like_one_stays_a_link(gateway: Running, tail: str) -> None:
+async def test_an_unknown_resource_path_stays_a_link(gateway: Running, tail: str) -> None:
     url = f"{gateway.url}/acp/resources/{'0' * 64}{tail}"
-    assert await told(gateway, "ann", "acp", "measure", url) == f"a link: {url}"
+    assert await content_of(gateway, "ann", "acp", "measure", url) == f"a link: {url}"
 
 
-async def test_what_langgraph_names_by_its_hash_is_a_resource_of_acp_to_its_owner(gateway: Running) -> None:
-    (block,) = await told(gateway, "ann", "langgraph", "draw")
+async def test_a_langgraph_file_id_names_an_acp_resource(gateway: Running) -> None:
+    (block,) = await content_of(gateway, "ann", "langgraph", "draw")
     for who, status in (("ann", 200), ("bob", 404)):
         headers = {"Authorization": f"Bearer {KEYS[who]}"}
         answer = await gateway.http.get(f"/acp/resources/{block['file_id']}", headers=headers)

@@ -1,7 +1,10 @@
-"""What one owner made does not exist for another: not to read, list, stream, answer, cancel, delete, nor as a conflict.
+"""Isolation of owners in every route and method.
 
-Every position of an id, in every route and method, is given the ids of another owner's things, and the answer is
-compared with the answer to ids that nobody ever had: but for the ids they are the same.
+Another owner's things do not exist for the caller: they cannot be read, listed, streamed, answered, cancelled or
+deleted, and cause no conflict.
+
+Each test puts the ids of another owner's things into every position of an id. The answer must equal the answer to ids
+that never existed, except for the ids.
 """
 
 import asyncio
@@ -41,7 +44,7 @@ from tests.gateway.valid import V1, command, rpc
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping"}
-"""Answered without a key, and so are the public cards."""
+"""Paths answered without a key, in addition to the public cards."""
 
 
 def is_open(path: str) -> bool:
@@ -49,37 +52,37 @@ def is_open(path: str) -> bool:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def made(place: Place) -> Made:
+async def things(place: Place) -> Made:
     return await place.make()
 
 
 _VARIES: Final = {"date", "content-length", "x-request-id"}
 
 
-async def told(
-    client: httpx.AsyncClient, position: Position, made: Made, url: str
+async def answer_to(
+    client: httpx.AsyncClient, position: Position, things: Made, url: str
 ) -> tuple[int, Mapping[str, str], str]:
-    """The answer, but for the ids and what differs between any two answers."""
-    method, path, kwargs = position.ask(made)
+    """Return status, headers and body of the answer, without ids and without what varies between any two answers."""
+    method, path, kwargs = position.ask(things)
     body = json.dumps(kwargs.pop("json")) if "json" in kwargs else None
     if body is not None:
         body = body.replace("{url}", url).replace("{localhost}", url.replace("127.0.0.1", "localhost"))
     response = await ask(client, method, path, content=body, **kwargs)
-    headers = {name: made.hidden(value) for name, value in response.headers.items() if name not in _VARIES}
-    return response.status_code, headers, made.hidden(response.text)
+    headers = {name: things.hidden(value) for name, value in response.headers.items() if name not in _VARIES}
+    return response.status_code, headers, things.hidden(response.text)
 
 
 @pytest.mark.parametrize("position", POSITIONS, ids=str)
-async def test_the_ids_of_another_owner_are_ids_of_nothing(place: Place, position: Position) -> None:
+async def test_the_ids_of_another_owner_count_as_unknown(place: Place, position: Position) -> None:
     url, nothing = place.gateway.url, unknown()
-    made, before = await place.things()
-    theirs = await told(place.bob, position, made, url)
-    assert theirs == await told(place.bob, position, nothing, url)
-    assert await look(place.alice, made) == before, "and nothing happened to them"
+    things, before = await place.things()
+    foreign = await answer_to(place.bob, position, things, url)
+    assert foreign == await answer_to(place.bob, position, nothing, url)
+    assert await look(place.alice, things) == before, "and nothing happened to them"
     if not position.alike:
         is_read = position.ask(nothing)[0] in ("GET", "HEAD")
-        own = await told(place.alice, position, made if is_read else await place.make(), url)
-        assert own != await told(place.alice, position, nothing, url), "the ids lead somewhere"
+        answer = await answer_to(place.alice, position, things if is_read else await place.make(), url)
+        assert answer != await answer_to(place.alice, position, nothing, url), "the ids lead somewhere"
 
 
 async def test_every_position_of_an_id_in_the_routes_is_compared() -> None:
@@ -91,7 +94,7 @@ async def test_every_position_of_an_id_in_the_routes_is_compared() -> None:
 # Lists, conflicts, names
 
 
-async def test_lists_hold_what_is_the_caller_s_own(place: Place, made: Made) -> None:
+async def test_a2a_lists_hold_only_the_callers_own(place: Place, things: Made) -> None:
     mine = await place.bob.post("/a2a/ask/message:send", json={"message": message()}, headers=V1)
     mine_id = mine.json()["task"]["id"]
     for page in (
@@ -101,13 +104,13 @@ async def test_lists_hold_what_is_the_caller_s_own(place: Place, made: Made) -> 
     ):
         ids = {task["id"] for task in page["tasks"]}
         assert mine_id in ids
-        assert made.task_id not in ids
+        assert things.task_id not in ids
         assert page["totalSize"] == len(ids) < 100
     alices = (await place.alice.get("/a2a/ask/tasks?pageSize=1", headers=V1)).json()
     assert alices["totalSize"] != page["totalSize"]
 
 
-async def test_a_page_of_another_owner_s_list_is_not_continued(place: Place) -> None:
+async def test_a_page_token_of_another_owner_shows_nothing(place: Place) -> None:
     for _ in range(2):
         await place.alice.post("/a2a/echo/message:send", json={"message": message()}, headers=V1)
     token = (await place.alice.get("/a2a/echo/tasks?pageSize=1", headers=V1)).json()["nextPageToken"]
@@ -117,26 +120,26 @@ async def test_a_page_of_another_owner_s_list_is_not_continued(place: Place) -> 
     assert not {task["id"] for task in page.json().get("tasks", [])} & {task["id"] for task in alices}
 
 
-async def test_a_session_of_another_owner_is_no_conflict_and_not_joined(place: Place, made: Made) -> None:
-    """Ids are unique per owner: under the same id Bob has a session of his own."""
-    run = acp_run("echo", "Bob was here", session_id=made.session_id)
+async def test_a_session_of_another_owner_is_not_joined(place: Place, things: Made) -> None:
+    """Give Bob a session of his own under the id of Alice's: ids are unique per owner."""
+    run = acp_run("echo", "Bob was here", session_id=things.session_id)
     mine = await place.bob.post("/acp/runs", json=run)
     assert (mine.status_code, mine.json()["status"]) == (200, "completed")
-    assert mine.json()["session_id"] == made.session_id
-    alices = (await place.alice.get(f"/acp/sessions/{made.session_id}")).json()["history"]
-    bobs = (await place.bob.get(f"/acp/sessions/{made.session_id}")).json()["history"]
+    assert mine.json()["session_id"] == things.session_id
+    alices = (await place.alice.get(f"/acp/sessions/{things.session_id}")).json()["history"]
+    bobs = (await place.bob.get(f"/acp/sessions/{things.session_id}")).json()["history"]
     assert len(bobs) == 2
     assert not set(bobs) & set(alices)
-    assert "Bob was here" not in await look(place.alice, made)
+    assert "Bob was here" not in await look(place.alice, things)
     messages = [(await place.bob.get(url)).text for url in bobs]
     assert not any("alice" in message for message in messages)
 
 
-async def test_lists_of_threads_runs_tasks_and_items_hold_what_is_the_caller_s_own(place: Place, made: Made) -> None:
+async def test_graph_lists_hold_only_the_callers_own(place: Place, things: Made) -> None:
     mine = await make(place.bob)
     everything = {"limit": 1000}
     for prefix in ("", "/agent-protocol"):
-        for path, body, own in (
+        for path, body, own_id in (
             ("/threads/search", everything, mine.thread_id),
             ("/runs/search", everything, mine.asked),
             ("/store/items/search", everything, mine.label),
@@ -144,54 +147,54 @@ async def test_lists_of_threads_runs_tasks_and_items_hold_what_is_the_caller_s_o
         ):
             listed = await place.bob.post(prefix + path, json=body)
             assert listed.status_code == 200
-            assert own in listed.text
-            assert mine.hidden(listed.text) == made.hidden(mine.hidden(listed.text)), path
+            assert own_id in listed.text
+            assert mine.hidden(listed.text) == things.hidden(mine.hidden(listed.text)), path
         counted = (await place.bob.post(f"{prefix}/threads/count", json={})).json()
         assert counted == len((await place.bob.post(f"{prefix}/threads/search", json=everything)).json())
     assistants = await place.bob.post("/assistants/search", json=everything)
-    assert mine.assistant_id in assistants.text and made.assistant_id not in assistants.text
+    assert mine.assistant_id in assistants.text and things.assistant_id not in assistants.text
     assert (await place.bob.post("/assistants/count", json={})).json() == len(assistants.json())
     crons = await place.bob.post("/runs/crons/search", json=everything)
-    assert mine.cron_id in crons.text and made.cron_id not in crons.text
+    assert mine.cron_id in crons.text and things.cron_id not in crons.text
     assert (await place.bob.post("/runs/crons/count", json={})).json() == len(crons.json())
     tasks = (await place.bob.get(f"{STEPS}?page_size=1000")).json()
     assert mine.steps in {task["task_id"] for task in tasks["tasks"]}
-    assert made.steps not in {task["task_id"] for task in tasks["tasks"]}
+    assert things.steps not in {task["task_id"] for task in tasks["tasks"]}
     assert tasks["pagination"]["total_items"] == len(tasks["tasks"])
 
 
-async def test_a_thread_of_another_owner_is_no_conflict_and_not_joined(place: Place, made: Made) -> None:
-    before = await look(place.alice, made)
-    mine = await place.bob.post("/threads", json={"thread_id": made.thread_id, "if_exists": "raise"})
+async def test_a_thread_of_another_owner_is_not_joined(place: Place, things: Made) -> None:
+    before = await look(place.alice, things)
+    mine = await place.bob.post("/threads", json={"thread_id": things.thread_id, "if_exists": "raise"})
     assert (mine.status_code, mine.json()["metadata"]) == (200, {})
-    again = await place.bob.post("/threads", json={"thread_id": made.thread_id, "if_exists": "raise"})
+    again = await place.bob.post("/threads", json={"thread_id": things.thread_id, "if_exists": "raise"})
     assert again.status_code == 409
-    said = {"assistant_id": "echo", "input": "Bob was here"}
-    answer = await place.bob.post(f"/threads/{made.thread_id}/runs/wait", json=said)
+    run = {"assistant_id": "echo", "input": "Bob was here"}
+    answer = await place.bob.post(f"/threads/{things.thread_id}/runs/wait", json=run)
     assert [message["content"] for message in answer.json()["messages"]] == ["Bob was here", "Bob was here"]
-    assert (await place.bob.delete(f"/threads/{made.thread_id}")).status_code == 204
-    assert await look(place.alice, made) == before
+    assert (await place.bob.delete(f"/threads/{things.thread_id}")).status_code == 204
+    assert await look(place.alice, things) == before
 
 
-async def test_a_thread_that_a_run_makes_under_another_owner_s_id_is_the_caller_s_own(place: Place, made: Made) -> None:
-    before = await look(place.alice, made)
-    said = {
+async def test_a_run_under_another_owners_id_creates_an_own_thread(place: Place, things: Made) -> None:
+    before = await look(place.alice, things)
+    run = {
         "assistant_id": "echo",
         "input": "Bob was here",
         "if_not_exists": "create",
         "multitask_strategy": "rollback",
     }
-    for thread_id in (made.thread_id, made.steps, made.session_id, made.later_thread):
-        answer = await place.bob.post(f"/threads/{thread_id}/runs/wait", json=said)
+    for thread_id in (things.thread_id, things.steps, things.session_id, things.later_thread):
+        answer = await place.bob.post(f"/threads/{thread_id}/runs/wait", json=run)
         assert [message["content"] for message in answer.json()["messages"]] == ["Bob was here", "Bob was here"]
-    assert await look(place.alice, made) == before
+    assert await look(place.alice, things) == before
 
 
 WAITING: Final = tuple(route for route in ROUTES if route.waits)
 
 
 async def events(response: httpx.Response) -> AsyncGenerator[str]:
-    """As they come."""
+    """Yield the events of the stream as they arrive."""
     lines: list[str] = []
     async for line in response.aiter_lines():
         if line:
@@ -201,41 +204,37 @@ async def events(response: httpx.Response) -> AsyncGenerator[str]:
             lines.clear()
 
 
-async def up_to_the_end(told: AsyncIterator[str]) -> list[str]:
-    heard: list[str] = []
-    while not (heard and '"completed"' in heard[-1]):
-        heard.append(await anext(told))
-    return heard
+async def up_to_the_end(stream: AsyncIterator[str]) -> list[str]:
+    received: list[str] = []
+    while not (received and '"completed"' in received[-1]):
+        received.append(await anext(stream))
+    return received
 
 
 @pytest.mark.parametrize("route", WAITING, ids=str)
-async def test_a_stream_of_another_owner_s_thread_tells_of_one_s_own_only(
-    place: Place, made: Made, route: Route
-) -> None:
-    """There is such a thread as soon as the caller has one, and until then the stream is silent."""
-    before = await look(place.alice, made)
-    at, body = route.at(made.slots("langchain")), {"channels": ["values", "input", "lifecycle"]}
+async def test_a_stream_shows_only_the_callers_own_thread(place: Place, things: Made, route: Route) -> None:
+    """Keep the stream silent until the caller has a thread of that id."""
+    before = await look(place.alice, things)
+    at, body = route.at(things.slots("langchain")), {"channels": ["values", "input", "lifecycle"]}
     start = command("run.start", {"assistant_id": "echo", "input": "Bob was here"})
-    async with place.bob.stream("POST", at, json=body) as theirs, place.alice.stream("POST", at, json=body) as own:
-        assert (theirs.status_code, own.status_code) == (200, 200)
-        told = events(own)
-        assert "a thread of alice" in "".join([await within(anext(told), "an event") for _ in range(3)])
-        started = await place.bob.post(f"/threads/{made.thread_id}/commands", json=start)
+    async with place.bob.stream("POST", at, json=body) as bobs, place.alice.stream("POST", at, json=body) as alices:
+        assert (bobs.status_code, alices.status_code) == (200, 200)
+        stream = events(alices)
+        assert "a thread of alice" in "".join([await within(anext(stream), "an event") for _ in range(3)])
+        started = await place.bob.post(f"/threads/{things.thread_id}/commands", json=start)
         assert started.json()["type"] == "success"
-        heard = await within(up_to_the_end(events(theirs)), "the end of Bob's run")
-    assert "Bob was here" in "".join(heard)
-    assert not any("alice" in event or made.question in event or made.asked in event for event in heard)
-    assert await look(place.alice, made) == before
+        received = await within(up_to_the_end(events(bobs)), "the end of Bob's run")
+    assert "Bob was here" in "".join(received)
+    assert not any("alice" in event or things.question in event or things.asked in event for event in received)
+    assert await look(place.alice, things) == before
 
 
-async def test_no_command_finds_another_owner_s_question_or_checkpoint_from_a_thread_of_one_s_own(
-    place: Place, made: Made
-) -> None:
-    before = await look(place.alice, made)
+async def test_commands_find_no_question_or_checkpoint_of_another_owner(place: Place, things: Made) -> None:
+    before = await look(place.alice, things)
     nothing, mine = unknown(), await make(place.bob)
     path = f"/threads/{mine.thread_id}/commands"
     replies: list[list[str]] = []
-    for ids in (made, nothing):
+    for ids in (things, nothing):
         replies.append([])
         for body in (
             command("input.respond", {"interrupt_id": ids.question, "response": "Bob"}),
@@ -246,35 +245,33 @@ async def test_no_command_finds_another_owner_s_question_or_checkpoint_from_a_th
             assert reply["error"] in ("no_such_interrupt", "no_such_checkpoint")
             replies[-1].append(ids.hidden(json.dumps(reply)))
     assert replies[0] == replies[1]
-    assert await look(place.alice, made) == before
+    assert await look(place.alice, things) == before
 
 
-async def test_items_of_the_same_name_are_one_of_each_owner(place: Place, made: Made) -> None:
-    before = await look(place.alice, made)
-    item = {"namespace": [made.label, "notes"], "key": "k"}
-    at = f"/store/items?key=k&namespace={made.label}.notes"
+async def test_each_owner_has_an_item_of_the_same_name(place: Place, things: Made) -> None:
+    before = await look(place.alice, things)
+    item = {"namespace": [things.label, "notes"], "key": "k"}
+    at = f"/store/items?key=k&namespace={things.label}.notes"
     assert (await place.bob.put("/store/items", json={**item, "value": {"of": "bob"}})).status_code == 204
     assert (await place.bob.get(at)).json()["value"] == {"of": "bob"}
     assert (await place.bob.request("DELETE", "/store/items", json=item)).status_code == 204
     assert (await place.bob.get(at)).json() is None
-    assert await look(place.alice, made) == before
+    assert await look(place.alice, things) == before
 
 
 @pytest.mark.parametrize("prefix", ["", "/agent-protocol"])
-async def test_cancelling_everything_is_cancelling_what_is_the_caller_s_own(
-    place: Place, made: Made, prefix: str
-) -> None:
-    before = await look(place.alice, made)
+async def test_cancelling_everything_cancels_only_the_callers_own(place: Place, things: Made, prefix: str) -> None:
+    before = await look(place.alice, things)
     mine = await make(place.bob)
     assert (await place.bob.post(f"{prefix}/runs/cancel", json={"status": "all"})).status_code == 204
     run = (await place.bob.get(f"/threads/{mine.later_thread}/runs/{mine.later}")).json()
     assert run["status"] == "interrupted"
-    assert await look(place.alice, made) == before
+    assert await look(place.alice, things) == before
 
 
-async def test_a_context_of_the_same_name_is_another_one(place: Place, made: Made) -> None:
-    """Of a name of the caller's own, and of the id of a thread."""
-    for context_id in (made.context_id, made.session_id):
+async def test_a_context_of_the_same_name_is_separate(place: Place, things: Made) -> None:
+    """Try the caller's own context name, and the id of a thread."""
+    for context_id in (things.context_id, things.session_id):
         body = {"message": message(contextId=context_id)}
         mine = await place.bob.post("/a2a/echo/message:send", json=body, headers=V1)
         assert mine.status_code == 200
@@ -285,20 +282,20 @@ async def test_a_context_of_the_same_name_is_another_one(place: Place, made: Mad
         assert again.headers["babelgate-thread"] == mine.headers["babelgate-thread"]
         listed = (await place.bob.get(f"/a2a/echo/tasks?contextId={context_id}", headers=V1)).json()["tasks"]
         assert {task["id"] for task in listed} == {task_id, again.json()["task"]["id"]}
-        files = (await place.alice.get(f"/a2a/files/tasks?contextId={made.context_id}", headers=V1)).json()
+        files = (await place.alice.get(f"/a2a/files/tasks?contextId={things.context_id}", headers=V1)).json()
         assert files["totalSize"] == 1
-        assert task_id not in await look(place.alice, made)
+        assert task_id not in await look(place.alice, things)
 
 
-async def test_a_reference_to_another_owner_s_task_brings_nothing(place: Place, made: Made) -> None:
-    body = {"message": message(referenceTaskIds=[made.ended])}
+async def test_a_reference_to_another_owners_task_is_ignored(place: Place, things: Made) -> None:
+    body = {"message": message(referenceTaskIds=[things.ended])}
     mine = await place.bob.post("/a2a/echo/message:send", json=body, headers=V1)
     assert mine.status_code == 200
     assert "secret of alice" not in mine.text
 
 
-async def test_the_same_bytes_of_two_owners_are_a_file_of_each(place: Place) -> None:
-    """Blobs are kept once, and reached through the things that name them."""
+async def test_the_same_bytes_of_two_owners_are_two_files(place: Place) -> None:
+    """Check that a blob stored once is reachable only through the things that name it."""
     content = b"the same bytes for both of them " + uuid4().bytes
     blob = sha256(content).hexdigest()
     part = {"raw": b64encode(content).decode(), "filename": "a.bin"}
@@ -312,14 +309,14 @@ async def test_the_same_bytes_of_two_owners_are_a_file_of_each(place: Place) -> 
             assert (await other.get(f"/acp/resources/{blob}")).status_code == 404
 
 
-async def test_a_stream_of_one_owner_does_not_carry_the_other_s_events(place: Place, made: Made) -> None:
-    """Both on sessions of the same id, at the same time."""
+async def test_a_stream_excludes_another_owners_events(place: Place, things: Made) -> None:
+    """Run both streams at the same time, on sessions of the same id."""
 
     async def stream(client: httpx.AsyncClient, text: str) -> str:
-        run = acp_run("stream", text, session_id=made.session_id, mode="stream")
+        run = acp_run("stream", text, session_id=things.session_id, mode="stream")
         return (await client.post("/acp/runs", json=run)).text
 
-    await place.alice.post(f"/acp/runs/{made.task_id}/cancel")
+    await place.alice.post(f"/acp/runs/{things.task_id}/cancel")
     words = {"alice": "tick tack", "bob": "ping pong"}
     alice, bob = await asyncio.gather(stream(place.alice, words["alice"]), stream(place.bob, words["bob"]))
     assert "tick" in alice
@@ -355,7 +352,7 @@ async def test_a_wrong_key_is_401(place: Place, headers: Mapping[str, str]) -> N
 
 
 @pytest.mark.parametrize("path", [path for path in paths() if not is_open(path)])
-async def test_without_a_key_every_path_is_401_in_its_protocol_s_words(place: Place, path: str) -> None:
+async def test_without_a_key_every_path_is_401(place: Place, path: str) -> None:
     slots = unknown().slots(protocol_of(path))
     for method in (*METHODS, "OPTIONS"):
         route = Route(method, path)
@@ -380,7 +377,7 @@ async def test_without_a_key_every_path_is_401_in_its_protocol_s_words(place: Pl
         "/agent/nobody/threads",
     ],
 )
-async def test_without_a_key_nobody_learns_which_paths_there_are(place: Place, path: str) -> None:
+async def test_without_a_key_unknown_paths_are_401(place: Place, path: str) -> None:
     response = await place.nobody.get(path)
     assert response.status_code == 401
     check_error(words_of("GET", path), response)
@@ -393,7 +390,7 @@ async def test_health_checks_and_public_cards_need_no_key(place: Place, path: st
         assert response.status_code == 200, response.text
 
 
-async def test_an_open_path_opens_nothing_beside_it(place: Place) -> None:
+async def test_a_path_like_an_open_one_needs_a_key(place: Place) -> None:
     for path in (
         "/healthz/../acp/agents",
         "/acp/ping/../agents",
@@ -421,12 +418,12 @@ async def test_an_open_path_opens_nothing_beside_it(place: Place) -> None:
     ],
     ids=str,
 )
-async def test_a_key_is_taken_from_either_header(place: Place, made: Made, headers: Mapping[str, str]) -> None:
-    response = await place.nobody.get(f"/acp/runs/{made.task_id}", headers=headers)
+async def test_a_key_is_accepted_in_either_header(place: Place, things: Made, headers: Mapping[str, str]) -> None:
+    response = await place.nobody.get(f"/acp/runs/{things.task_id}", headers=headers)
     assert response.status_code == 200
 
 
-async def test_the_extended_card_is_for_those_with_a_key(place: Place) -> None:
+async def test_the_extended_card_needs_a_key(place: Place) -> None:
     card = (await place.nobody.get("/a2a/echo/.well-known/agent-card.json")).json()
     assert card["capabilities"]["extendedAgentCard"] is True
     assert card["supportsAuthenticatedExtendedCard"] is True
@@ -434,29 +431,29 @@ async def test_the_extended_card_is_for_those_with_a_key(place: Place) -> None:
     assert (await place.bob.get("/a2a/echo/extendedAgentCard", headers=V1)).status_code == 200
 
 
-async def test_a_push_config_s_secrets_are_told_to_its_owner_only(place: Place, made: Made) -> None:
-    """To the owner the specification gives them back."""
-    path = f"/a2a/ask/tasks/{made.task_id}/pushNotificationConfigs/{made.config_id}"
+async def test_secrets_of_a_push_config_are_shown_to_its_owner(place: Place, things: Made) -> None:
+    """Return the secrets to the owner, as the specification requires."""
+    path = f"/a2a/ask/tasks/{things.task_id}/pushNotificationConfigs/{things.config_id}"
     assert (await place.alice.get(path, headers=V1)).json()["token"] == TOKEN
     assert TOKEN not in (await place.bob.get(path, headers=V1)).text
 
 
-async def test_secrets_are_in_no_answer_and_in_no_log(place: Place, made: Made) -> None:
-    """After everything above, and a question that went wrong with a key in each place where one could be put."""
+async def test_secrets_are_in_no_answer_and_in_no_log(place: Place, things: Made) -> None:
+    """Search all answers and log lines of this module, after a request with a key in each possible place."""
     await place.alice.get(f"/acp/agents/{ALICE}?key={ALICE}")
     await place.bob.post("/acp/runs", content=b"{" + BOB.encode())
-    own = ("/pushNotificationConfigs", f'"{made.task_id}"')
+    allowed = ("/pushNotificationConfigs", f'"{things.task_id}"')
     for text in place.said:
         request, _, answer = text.partition(" → ")
         assert BOB not in answer
         if ALICE in request:
-            continue  # it asked for an agent of that name, and is told that there is none
+            continue  # a request for an agent of that name, answered with not found
         assert ALICE not in answer
-        if not any(each in request for each in own) and "/a2a/ask " not in f"{request} ":
+        if not any(each in request for each in allowed) and "/a2a/ask " not in f"{request} ":
             assert TOKEN not in answer
             assert CREDENTIALS not in answer
     logged = place.heard.of("babelgate.request")
-    assert any(made.task_id in line and "owner=alice" in line for line in logged)
+    assert any(things.task_id in line and "owner=alice" in line for line in logged)
     for secret in SECRETS:
         assert secret not in "\n".join(line for line in logged if f"/acp/agents/{ALICE}" not in line)
     others = "\n".join(r.getMessage() for r in place.heard.records if r.name not in ("babelgate.request", "httpx"))

@@ -1,4 +1,4 @@
-"""A page of another site that knows the ids of a run: what it may have a browser get does not end the run."""
+"""Browser requests from a page of another site that knows the ids of a run: they do not end the run."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -47,7 +47,7 @@ class Site:
     agent: Agent
 
     async def leave(self, method: str, path: str, headers: Mapping[str, str]) -> str:
-        """Ask for a new run, and leave as soon as the answer begins; return the run's path."""
+        """Start a run, disconnect from the request as soon as its response begins, and return the run's path."""
         self.agent.go.clear()
         self.agent.cancelled.clear()
         http = self.gateway.http
@@ -71,11 +71,11 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("method", "headers"), FOREIGN.values(), ids=list(FOREIGN))
-async def test_a_run_goes_on_when_a_foreign_page_leaves(
+async def test_a_run_continues_when_a_foreign_page_disconnects(
     site: Site, path: str, method: str, headers: Mapping[str, str]
 ) -> None:
     at = await site.leave(method, path, headers)
-    for _ in range(30):  # time in which the cancel would have come
+    for _ in range(30):  # enough time for a cancel to arrive
         await site.gateway.http.get("/healthz")
     assert not site.agent.cancelled.is_set()
     site.agent.go.set()
@@ -85,6 +85,6 @@ async def test_a_run_goes_on_when_a_foreign_page_leaves(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("headers", OWN.values(), ids=list(OWN))
-async def test_a_run_ends_when_its_own_caller_leaves(site: Site, path: str, headers: Mapping[str, str]) -> None:
+async def test_a_run_ends_when_its_own_caller_disconnects(site: Site, path: str, headers: Mapping[str, str]) -> None:
     await site.leave("GET", path, headers)
     await within(site.agent.cancelled.wait(), "the cancel")

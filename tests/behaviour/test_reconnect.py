@@ -1,4 +1,6 @@
-"""An agent whose server was away when the gateway started is there as soon as its server is, without a restart."""
+"""Agents whose server was unavailable when the gateway started: they become available with their server, without a
+restart.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -36,13 +38,13 @@ async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who calls never comes too early."""
+    """No pause between attempts to reach a server."""
     monkeypatch.setattr(registries, "_PAUSE", 0.0)
 
 
 @asynccontextmanager
 async def upstream(folder: Path) -> AsyncGenerator[Proxy]:
-    """Another gateway, at an address where nobody listens yet."""
+    """Start another gateway behind a proxy that refuses connections until it is opened."""
     home = folder / "upstream"
     home.mkdir()
     async with running(home, {"shout": shout, "ask": ask}) as gateway, proxied(gateway.url) as proxy:
@@ -65,18 +67,18 @@ async def fronting(folder: Path, proxy: Proxy, **agent: Any) -> AsyncGenerator[R
 
 
 async def call(gateway: Running) -> httpx.Response:
-    said = [{"role": "user", "parts": [{"content": "hello"}]}]
-    return await gateway.http.post("/acp/runs", json={"agent_name": "far", "input": said})
+    messages = [{"role": "user", "parts": [{"content": "hello"}]}]
+    return await gateway.http.post("/acp/runs", json={"agent_name": "far", "input": messages})
 
 
-async def test_a_call_finds_the_server_and_its_description_is_shown_everywhere(tmp_path: Path) -> None:
+async def test_a_call_finds_the_server_and_its_description(tmp_path: Path) -> None:
     async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
         for _ in range(2):
-            with hearing() as heard:
+            with hearing() as log:
                 refused = await call(gateway)
             assert refused.status_code == 502
             assert "Agent far is not available: its server cannot be used at the moment" in refused.json()["message"]
-            (line,) = (each for each in heard.of("babelgate.registry") if each.startswith("broken agent called"))
+            (line,) = (each for each in log.of("babelgate.registry") if each.startswith("broken agent called"))
             for tried in (f"agent=far run=- reason={proxy.url}/acp: ", "A2A: ", "ACP: ", "(ConnectError)"):
                 assert tried in line
         await proxy.open()
@@ -111,17 +113,17 @@ CALLS: Final[dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", CALLS)
-async def test_callers_are_told_no_url_of_a_server_that_is_away(tmp_path: Path, path: str) -> None:
+async def test_the_url_of_an_unavailable_server_is_not_shown(tmp_path: Path, path: str) -> None:
     accepted = {"A2A-Version": "1.0", "Accept": "application/json, text/event-stream"}
     async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
-        told = await gateway.http.post(path, json=CALLS[path], headers=accepted)
+        response = await gateway.http.post(path, json=CALLS[path], headers=accepted)
         if path.endswith("/tasks"):  # an AIEF task does nothing before its first step
-            told = await gateway.http.post(f"{path}/{told.json()['task_id']}/steps", json={})
-        assert "Agent far is not available" in told.text
-        assert proxy.url.partition("//")[2] not in told.text + repr(told.headers)
+            response = await gateway.http.post(f"{path}/{response.json()['task_id']}/steps", json={})
+        assert "Agent far is not available" in response.text
+        assert proxy.url.partition("//")[2] not in response.text + repr(response.headers)
 
 
-async def test_a_look_whether_the_gateway_is_ready_finds_the_server(tmp_path: Path) -> None:
+async def test_a_readiness_check_finds_the_server(tmp_path: Path) -> None:
     async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
         ready = await gateway.http.get("/readyz")
         assert ready.status_code == 200
@@ -132,18 +134,18 @@ async def test_a_look_whether_the_gateway_is_ready_finds_the_server(tmp_path: Pa
                 pass
 
 
-async def test_a_task_that_waited_over_a_restart_finds_the_server_with_its_answer(tmp_path: Path) -> None:
+async def test_an_answer_after_a_restart_finds_the_server(tmp_path: Path) -> None:
     async with upstream(tmp_path) as proxy:
         await proxy.open()
         async with fronting(tmp_path, proxy, agent="ask") as gateway:
             ask_ = Submission(agent="far", input=RunInput(messages=(Message.of("Hi", "user"),)))
-            asked = await gateway.hub.submit(OWNER, ask_)
-            await ended(gateway, asked.thread_id, asked.run_id)
+            paused = await gateway.hub.submit(OWNER, ask_)
+            await ended(gateway, paused.thread_id, paused.run_id)
         proxy.shut()
         async with fronting(tmp_path, proxy, agent="ask") as gateway:
             assert gateway.hub.registry.get("far").broken is not None
             await proxy.open()
-            answered = await gateway.hub.answer(OWNER, Answers(task_id=asked.task_id, bare="Ada"))
+            answered = await gateway.hub.answer(OWNER, Answers(task_id=paused.task_id, bare="Ada"))
             await ended(gateway, answered.thread_id, answered.run_id)
             run = await gateway.hub.reads.run(OWNER, answered.run_id)
             assert run.status == "success", run.fault
@@ -155,7 +157,7 @@ async def ended(gateway: Running, thread_id: str, run_id: str) -> None:
             pass
 
 
-async def test_a_server_without_a_name_brings_all_its_agents(tmp_path: Path) -> None:
+async def test_a_server_without_a_name_adds_all_its_agents(tmp_path: Path) -> None:
     async with upstream(tmp_path) as proxy:
         agents = {"shout": {"python": "babelgate.gateway.demo:echo"}}
         registry = await connect(Settings.model_validate({"agents": agents}), [proxy.url, f"{proxy.url}/a2a/ask"])
@@ -172,10 +174,10 @@ async def test_a_server_without_a_name_brings_all_its_agents(tmp_path: Path) -> 
 
 
 class Counted:
-    """An ACP server that is asked for its agents, and has none until it is told so."""
+    """An ACP server that counts requests for its agents, and has none until `works` is set."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
         self.came = asyncio.Event()
         self.go = asyncio.Event()
         self.works = False
@@ -184,7 +186,7 @@ class Counted:
     def app(self) -> Litestar:
         @get("/agents")
         async def agents() -> Response[Any]:
-            self.asked += 1
+            self.requests += 1
             self.came.set()
             await self.go.wait()
             if not self.works:
@@ -194,7 +196,7 @@ class Counted:
         return Litestar([agents], openapi_config=None, logging_config=None)
 
 
-async def test_one_look_serves_all_who_call_meanwhile_and_each_later_call_looks_again(
+async def test_concurrent_calls_share_one_lookup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = Counted()
@@ -206,26 +208,26 @@ async def test_one_look_serves_all_who_call_meanwhile_and_each_later_call_looks_
         calls = [asyncio.ensure_future(registry.get_reachable("far")) for _ in range(3)]
         async with asyncio.timeout(BOUND):
             await server.came.wait()
-            gone = calls.pop()
-            gone.cancel()
-            await asyncio.wait((gone,))
+            cancelled_call = calls.pop()
+            cancelled_call.cancel()
+            await asyncio.wait((cancelled_call,))
             registry.look()
             server.go.set()
             found = await asyncio.gather(*calls)
-        assert server.asked == 2, "at the start, and once for all three"
+        assert server.requests == 2, "at the start, and once for all three"
         for each in found:
             assert each.broken == f"{url}: The agent's server answered 503: not yet"
         server.works = True
         monkeypatch.setattr(registries, "_PAUSE", 60.0)
         registry.look()
-        assert server.asked == 2, "it was looked for just now"
+        assert server.requests == 2, "it was looked for just now"
         assert (await registry.get_reachable("far")).broken is None
         assert (await registry.get_reachable("far")).broken is None
-        assert server.asked == 3, "nobody looks for one that is there"
+        assert server.requests == 3, "nobody looks for one that is there"
         await registry.aclose()
 
 
-async def test_what_is_found_may_be_the_gateway_itself() -> None:
+async def test_a_server_that_is_the_gateway_itself_stays_broken() -> None:
     server, listener = Counted(), listen()
     server.works, server.headers = True, {"Babelgate": f"1.0; instance={INSTANCE}"}
     server.go.set()
@@ -236,14 +238,14 @@ async def test_what_is_found_may_be_the_gateway_itself() -> None:
         for _ in range(2):
             found = await registry.get_reachable("far")
             assert (found.agent, found.broken) == (None, "its URL leads back to this gateway")
-    assert server.asked == 1
+    assert server.requests == 1
     await registry.aclose()
 
 
-async def test_a_gateway_that_stops_waits_for_no_look() -> None:
+async def test_a_stopping_gateway_does_not_wait_for_a_lookup() -> None:
     server = Counted()
     server.go.set()
-    with hearing() as heard:
+    with hearing() as log:
         async with serving(server.app()) as url:
             registry = await connect(Settings.model_validate({"agents": {"far": {"url": url, "protocol": "acp"}}}))
             server.go.clear()
@@ -253,7 +255,7 @@ async def test_a_gateway_that_stops_waits_for_no_look() -> None:
                 await server.came.wait()
                 await registry.aclose()
             server.go.set()
-    assert heard.errors == []
+    assert log.errors == []
 
 
 async def test_a_module_is_not_imported_again() -> None:

@@ -1,4 +1,4 @@
-"""What the policy does not keep is not found, in the words of each protocol, and no stream of it goes on."""
+"""Expired threads: every protocol answers them as not found, and their streams end."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -22,13 +22,13 @@ PATHS: Final = (
     "/threads/{thread}/runs",
     "/v1/runs/{run}",
 )
-"""Paths that show a run by the ids of the gateway."""
+"""Paths that show a run, with the gateway's ids."""
 
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncGenerator[Running]:
     async with running(tmp_path, retention={"threads": 1e-6}) as gateway:
-        await gateway.hub.retention.stop()  # the tests look themselves
+        await gateway.hub.retention.stop()  # the tests sweep themselves
         yield gateway
 
 
@@ -36,7 +36,7 @@ async def get(gateway: Running, path: str) -> Any:
     return (await gateway.http.get(path, headers=V1)).json()
 
 
-async def test_what_is_not_kept_is_found_in_no_protocol(gateway: Running) -> None:
+async def test_an_expired_thread_is_not_found_in_any_protocol(gateway: Running) -> None:
     begun = await gateway.http.post("/acp/runs", json=RUN)
     ids = {name: begun.headers[f"babelgate-{name}"] for name in ("thread", "task", "run")}
     paths = [path.format(**ids) for path in PATHS]
@@ -49,7 +49,7 @@ async def test_what_is_not_kept_is_found_in_no_protocol(gateway: Running) -> Non
     assert (await gateway.http.post("/threads/count", json={})).json() == 0
 
 
-async def test_a_stream_of_a_thread_ends_with_it(gateway: Running) -> None:
+async def test_a_stream_ends_with_its_expired_thread(gateway: Running) -> None:
     thread = (await gateway.http.post("/threads", json={})).json()["thread_id"]
     async with gateway.http.stream("GET", f"/threads/{thread}/stream") as stream:
         assert stream.status_code == 200

@@ -1,4 +1,4 @@
-"""Whoever is told to come back later is told when, in every protocol: in the header, where a call is answered so."""
+"""Retry-After in every protocol: a refusal that is temporary says when to retry."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -57,15 +57,15 @@ STARTS: list[Any] = [
     ("/v1/runs", {"assistant_id": "busy", "input": {"message": "Hi"}}, {}, 429),
     ("/threads", {}, {}, 429),
 ]
-"""What is stored before it is answered."""
+"""Calls whose effect is stored before the answer."""
 
 
 async def held(text: str) -> None:
-    """Never ends."""
+    """Wait forever."""
     await asyncio.Event().wait()
 
 
-async def asked(http: httpx.AsyncClient, path: str, body: Any, headers: Any) -> httpx.Response:
+async def post(http: httpx.AsyncClient, path: str, body: Any, headers: Any) -> httpx.Response:
     answer = await http.post(path, json=body, headers=headers)
     if path.endswith("/tasks"):  # an AIEF task does nothing before its first step
         answer = await http.post(f"{path}/{answer.json()['task_id']}/steps", json={})
@@ -74,7 +74,7 @@ async def asked(http: httpx.AsyncClient, path: str, body: Any, headers: Any) -> 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def full(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    """A gateway whose agent is at work, with a run in its queue, which takes no more."""
+    """A gateway with one running and one queued run of its agent, so that its queue is full."""
     busy = RegisteredAgent(*wrap(held, "busy"), concurrency=1)
     folder = tmp_path_factory.mktemp("full")
     async with running(folder, registered={"busy": busy}, limits={"queue": {"agent": 1}}) as gateway:
@@ -98,26 +98,24 @@ async def readonly(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[R
 
 
 @pytest.mark.parametrize(("path", "body", "headers", "code"), CALLS)
-async def test_a_full_queue_says_when_to_come_back(
-    full: Running, path: str, body: Any, headers: Any, code: int
-) -> None:
-    answer = await asked(full.http, path, body, headers)
+async def test_a_full_queue_says_when_to_retry(full: Running, path: str, body: Any, headers: Any, code: int) -> None:
+    answer = await post(full.http, path, body, headers)
     assert (answer.status_code, answer.headers.get("retry-after")) == (code, "1"), answer.text
 
 
 @pytest.mark.parametrize(("path", "body", "headers", "code"), STARTS)
-async def test_a_readonly_database_says_when_to_come_back(
+async def test_a_read_only_database_says_when_to_retry(
     readonly: Running, path: str, body: Any, headers: Any, code: int
 ) -> None:
-    """Load balancers and official clients ask again where they are answered 503, and elsewhere."""
+    """Answer 503, at which load balancers and official clients retry, possibly at another gateway."""
     answer = await readonly.http.post(path, json=body, headers=headers)
     assert (answer.status_code, answer.headers.get("retry-after")) == (200 if code == 200 else 503, "5"), answer.text
     assert "could not store this" in answer.text
 
 
 @pytest.mark.parametrize("path", ["/threads", "/agent-protocol/threads"])
-async def test_a_server_that_refuses_a_call_of_its_own_says_when_to_come_back(tmp_path: Path, path: str) -> None:
-    """A change of the state is the one thing that a caller waits for an agent's server with."""
+async def test_an_agents_server_says_when_to_retry(tmp_path: Path, path: str) -> None:
+    """Forward the delay of the agent's server. Only a change of the state makes a caller wait for that server."""
     home = tmp_path / "upstream"
     home.mkdir()
     async with running(home) as upstream, proxied(upstream.url) as proxy:

@@ -1,5 +1,7 @@
-"""Every route of the gateway, from its own table of routes, meets the same bad bodies, ids, queries and headers: it
-answers in its protocol's words, never with a 500, and the gateway works on."""
+"""Bad bodies, ids, queries and headers for every route of the gateway, taken from its route table.
+
+The gateway answers in the form of the protocol, never with a 500, and keeps working.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -91,17 +93,17 @@ READS: Final = frozenset({*VALID, UPLOAD, "POST /a2a/{agent}"})
 
 
 class Standing:
-    """Things for requests that read, or are refused before anything is done: the same for all of a protocol."""
+    """Ids for requests that only read or are refused; created once for each protocol."""
 
     def __init__(self, gateway: Running) -> None:
         self._gateway = gateway
-        self._made: dict[str, Mapping[str, str]] = {}
+        self._slots: dict[str, Mapping[str, str]] = {}
 
     async def of(self, path: str) -> Mapping[str, str]:
         protocol = protocol_of(path)
-        if protocol not in self._made:
-            self._made[protocol] = await there(self._gateway, path)
-        return self._made[protocol]
+        if protocol not in self._slots:
+            self._slots[protocol] = await there(self._gateway, path)
+        return self._slots[protocol]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -110,12 +112,15 @@ async def standing(gateway: Running) -> Standing:
 
 
 def thinned(route: Route, cases: Sequence[Case]) -> Sequence[Case]:
-    """A route that only says the same in another dialect meets a few of them: what it shows is how that is said."""
+    """Return a fifth of the cases for a route that repeats another one in a second dialect.
+
+    Only the form of its answers is new.
+    """
     return cases[::5] if route.again else cases
 
 
-async def test_every_route_with_a_body_is_in_the_table_of_valid_bodies() -> None:
-    """A new POST route comes with a valid body here, or is one of those that read none."""
+async def test_every_route_with_a_body_has_a_valid_body() -> None:
+    """Require a valid body in the table for each new POST route, unless the route reads no body."""
     without = {f"POST {path}" for path in paths() if path.endswith((":cancel", ":subscribe", "}/cancel", "/copy"))}
     posts = {str(route) for route in ROUTES if route.method in ("POST", "PUT", "PATCH")}
     assert posts <= READS | without
@@ -124,8 +129,8 @@ async def test_every_route_with_a_body_is_in_the_table_of_valid_bodies() -> None
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
-async def test_under_a_strange_name_nothing_is_read_or_done(gateway: Running, standing: Standing, route: Route) -> None:
-    """DNS rebinding: the gateway is called evil.example by a page of that name."""
+async def test_a_request_for_a_foreign_host_is_refused(gateway: Running, standing: Standing, route: Route) -> None:
+    """Refuse DNS rebinding: a page of evil.example calls the gateway under that name."""
     slots = await standing.of(route.path)
     refused = await sending(gateway, route, route.at(slots), headers={"Host": "evil.example"})()
     assert refused.status_code == 403
@@ -135,15 +140,15 @@ async def test_under_a_strange_name_nothing_is_read_or_done(gateway: Running, st
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 async def test_a_bad_body_is_refused_or_ignored(gateway: Running, route: Route) -> None:
-    """Routes that read a body refuse every one of these; the others do not look at it."""
+    """Check that routes that read a body refuse each of these, and that the others ignore them."""
     path = route.at(spared(route, await there(gateway, route.path)))
     harmless = HARMLESS if str(route) in LENIENT else frozenset[str]()
     refused = [
         (name, sending(gateway, route, path, content=body)) for name, body in BODIES.items() if name not in harmless
     ]
-    taken = [(name, sending(gateway, route, path, content=BODIES[name])) for name in harmless]
+    ignored = [(name, sending(gateway, route, path, content=BODIES[name])) for name in harmless]
     assert await problems(gateway, route, thinned(route, refused), refused=str(route) in READS) == []
-    assert await problems(gateway, route, taken, refused=False) == []
+    assert await problems(gateway, route, ignored, refused=False) == []
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if str(route) in READS], ids=str)
@@ -163,8 +168,10 @@ async def test_a_body_over_the_limit_is_413(gateway: Running, route: Route) -> N
 
 
 def runs(route: Route) -> bool:
-    """Whether the route makes an agent run. What is in such a body meets everything wrong on one route of its protocol:
-    in JSON-RPC, in POST /runs/wait, in POST /v1/runs."""
+    """Return True if the route makes an agent run.
+
+    Only one such route of each protocol gets all mutations of its body: JSON-RPC, POST /runs/wait and POST /v1/runs.
+    """
     return "message" in route.path or (
         route.protocol in ("langchain", "runtime") and route.path.endswith(("/runs", "/wait", "/runs/stream"))
     )
@@ -172,7 +179,10 @@ def runs(route: Route) -> bool:
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if str(route) in VALID], ids=str)
 async def test_wrong_types_in_every_field_are_refused(gateway: Running, route: Route) -> None:
-    """Some of these are requests all the same (an unknown member, an empty list); none is a 500."""
+    """Check that no mutation causes a 500.
+
+    Some are valid requests, such as those with an unknown member or an empty list.
+    """
     slots = await there(gateway, route.path)
     if "message" in route.path:
         slots = {**slots, "agent": "echo"}
@@ -196,7 +206,7 @@ async def test_a_block_of_a_message_survives_wrong_types(gateway: Running, kind:
 
 async def test_a_message_of_every_role_survives_wrong_types(gateway: Running) -> None:
     call = {"id": "c1", "name": "f", "args": {"a": 1}, "type": "tool_call"}
-    said: list[JsonObject] = [
+    messages: list[JsonObject] = [
         {"type": "ai", "content": "", "tool_calls": [call], "usage_metadata": {"input_tokens": 1}, "name": "x"},
         {
             "role": "assistant",
@@ -213,7 +223,7 @@ async def test_a_message_of_every_role_survives_wrong_types(gateway: Running) ->
         },
     ]
     for path, holder in (("/threads/{thread_id}/state", "values"), ("/runs/wait", "input")):
-        for each in said:
+        for each in messages:
             route = Route("POST", path)
             at = route.at(await there(gateway, path))
             cases = [
@@ -224,7 +234,7 @@ async def test_a_message_of_every_role_survives_wrong_types(gateway: Running) ->
 
 
 @pytest.mark.parametrize("name", list(FORMS))
-async def test_what_is_no_upload_is_refused(gateway: Running, name: str) -> None:
+async def test_an_invalid_upload_is_refused(gateway: Running, name: str) -> None:
     route = next(route for route in ROUTES if str(route) == UPLOAD)
     at = route.at(await there(gateway, route.path))
     kind, body = FORMS[name]
@@ -273,8 +283,8 @@ WAITING = [route for route in ROUTES if route.waits]
 
 
 @pytest.mark.parametrize("route", WAITING, ids=str)
-async def test_a_stream_of_an_unknown_thread_is_silent_until_there_is_one(gateway: Running, route: Route) -> None:
-    """CDDL 0.0.13, section 4. What would be 404 elsewhere is no error, and tells nothing."""
+async def test_a_stream_of_an_unknown_thread_stays_empty(gateway: Running, route: Route) -> None:
+    """Check section 4 of CDDL 0.0.13: the stream of an unknown thread is not a 404, but empty."""
     thread_id = str(uuid4())
     body: JsonObject = {"channels": ["lifecycle"]}
     async with (
@@ -291,8 +301,8 @@ async def test_a_stream_of_an_unknown_thread_is_silent_until_there_is_one(gatewa
                 break
 
 
-async def told(gateway: Running, route: Route, body: Json) -> httpx.Response:
-    """The whole stream of a thread with one run: erased after that, so that the stream ends."""
+async def full_stream(gateway: Running, route: Route, body: Json) -> httpx.Response:
+    """Return the whole stream of a thread with one run, which is then erased to end the stream."""
     thread_id = str(uuid4())
     async with (
         asyncio.timeout(30),
@@ -307,12 +317,12 @@ async def told(gateway: Running, route: Route, body: Json) -> httpx.Response:
 
 
 @pytest.mark.parametrize("route", WAITING, ids=str)
-async def test_a_subscription_survives_wrong_types_up_to_the_end_of_its_stream(gateway: Running, route: Route) -> None:
-    """Of such streams the tests of all routes read only the head."""
-    cases = [(name, partial(told, gateway, route, body)) for name, body in mutations({**EVENTS, "since": 0})]
+async def test_a_subscription_survives_wrong_types_until_its_end(gateway: Running, route: Route) -> None:
+    """Read these streams to their end. The other tests read only their head."""
+    cases = [(name, partial(full_stream, gateway, route, body)) for name, body in mutations({**EVENTS, "since": 0})]
     assert await problems(gateway, route, thinned(route, cases), refused=False) == []
-    # A reader may come to a thread only after it was erased: so it is left until something was heard of it.
-    thread_id, heard = str(uuid4()), ""
+    # A reader may start only after the thread was erased, so erase it after the first event.
+    thread_id, first_event = str(uuid4()), ""
     run = {"assistant_id": "echo", "input": "hello", "if_not_exists": "create"}
     async with (
         asyncio.timeout(30),
@@ -320,10 +330,10 @@ async def test_a_subscription_survives_wrong_types_up_to_the_end_of_its_stream(g
     ):
         assert (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=run)).status_code == 200
         async for line in response.aiter_lines():
-            if not heard and line and not line.startswith(":"):
-                heard = line
+            if not first_event and line and not line.startswith(":"):
+                first_event = line
                 assert (await gateway.http.delete(f"/threads/{thread_id}")).status_code == 204
-    assert heard == "event: messages"
+    assert first_event == "event: messages"
 
 
 @pytest.mark.parametrize("name", list(QUERIES))
@@ -367,10 +377,8 @@ async def test_a_bad_event_id_is_refused_or_ignored(gateway: Running, route: Rou
 
 
 @pytest.mark.parametrize("path", paths())
-async def test_a_method_that_a_path_does_not_have_is_405_with_allow(
-    gateway: Running, standing: Standing, path: str
-) -> None:
-    """RFC 9110, 15.5.6: the server MUST say in Allow which methods there are."""
+async def test_an_unsupported_method_is_405_with_allow(gateway: Running, standing: Standing, path: str) -> None:
+    """Check RFC 9110, 15.5.6: the server MUST list the methods in Allow."""
     slots = await standing.of(path)
     for method in (*METHODS, "TRACE"):
         if method in allowed(path):
@@ -380,7 +388,7 @@ async def test_a_method_that_a_path_does_not_have_is_405_with_allow(
         check_error(words_of(method, path), response)
         listed = set(response.headers["allow"].split(", "))
         if "/a2a/" in path and "/tasks/{task_id}" in path and "/push" not in path:
-            assert listed >= allowed(path)  # tasks and what is done to them share one segment
+            assert listed >= allowed(path)  # a task and the operations on it share one path segment
         else:
             assert listed == allowed(path)
 
@@ -397,15 +405,15 @@ async def test_options_lists_the_methods(gateway: Running, standing: Standing, p
 async def test_head_is_get_without_the_body(gateway: Running, standing: Standing, path: str) -> None:
     route = Route("GET", path)
     at = route.at(spared(route, await standing.of(path)))
-    got, head = await gateway.http.get(at), await gateway.http.head(at)
-    assert head.status_code == got.status_code
+    get, head = await gateway.http.get(at), await gateway.http.head(at)
+    assert head.status_code == get.status_code
     assert head.content == b""
-    assert head.headers["content-type"] == got.headers["content-type"]
+    assert head.headers["content-type"] == get.headers["content-type"]
 
 
 @pytest.mark.parametrize("path", ["/acp/runs/{run_id}/events", "/threads/{thread_id}/stream"])
 async def test_head_of_a_stream_ends_at_once(gateway: Running, path: str) -> None:
-    """The run waits for an answer: a GET would wait with it."""
+    """Check a run that waits for an answer, on which a GET would wait."""
     at = Route("HEAD", path).at(await there(gateway, path))
     async with asyncio.timeout(30):
         response = await gateway.http.head(at, headers={"Accept": "text/event-stream"})
@@ -477,14 +485,14 @@ async def test_head_of_a_stream_ends_at_once(gateway: Running, path: str) -> Non
         "/ACP/ping",
     ],
 )
-async def test_an_unknown_path_is_404_in_the_words_of_its_prefix(gateway: Running, method: str, path: str) -> None:
+async def test_an_unknown_path_is_404_in_its_protocols_form(gateway: Running, method: str, path: str) -> None:
     response = await gateway.http.request(method, path, headers=V1)
     assert response.status_code == 404, response.text
     check_error(words_of(method, path.partition("?")[0]), response)
 
 
 async def test_a_path_with_dots_leads_nowhere_else(gateway: Running) -> None:
-    """Sent as it is: HTTP clients would tidy it up."""
+    """Send the path unchanged over a socket, because HTTP clients would normalize it."""
     host, _, port = gateway.url.removeprefix("http://").partition(":")
     for path in ("/acp/../healthz", "/acp/runs/../../../../etc/passwd", "//evil.example/acp/nope", "/acp\\..\\healthz"):
         reader, writer = await asyncio.open_connection(host, int(port))

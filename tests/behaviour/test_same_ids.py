@@ -1,4 +1,4 @@
-"""Ids may be chosen by callers: another owner's are another's, and those of an erased thread may be given out again."""
+"""Ids chosen by callers: two owners may use the same ids, and the ids of an erased thread may be used again."""
 
 import asyncio
 import socket
@@ -46,7 +46,7 @@ SAME: Mapping[str, Any] = {"thread_id": THREAD, "task_id": TASK, "run_id": RUN}
 
 
 async def both(hub: Hub, agent: Scripted, **fields: Any) -> dict[str, tuple[Receipt, Activation]]:
-    """A run of each owner, under the same ids."""
+    """Start a run of each owner under the same ids."""
     begun: dict[str, tuple[Receipt, Activation]] = {}
     for owner in (ALICE, BOB):
         receipt = await submit(hub, "a", f"of {owner}", owner=owner, **SAME, **fields)
@@ -55,8 +55,8 @@ async def both(hub: Hub, agent: Scripted, **fields: Any) -> dict[str, tuple[Rece
     return begun
 
 
-async def said(hub: Hub, owner: str) -> str:
-    """All that an owner sees on the thread."""
+async def text_of(hub: Hub, owner: str) -> str:
+    """Return the text of all messages that the owner sees on the thread."""
     return " ".join(
         message.text for message in Fold(THREAD, owner, await hub.reads.records(owner, Scope(THREAD))).messages()
     )
@@ -67,7 +67,7 @@ async def said(hub: Hub, owner: str) -> str:
 
 async def test_a_cancel_stops_the_run_of_its_owner_alone(hubs: House) -> None:
     agent = Scripted()
-    with hearing() as heard:
+    with hearing() as log:
         hub = await hubs.start(registered("a", agent))
         begun = await both(hub, agent)
         (alices, her), (bobs, his) = begun[ALICE], begun[BOB]
@@ -77,13 +77,13 @@ async def test_a_cancel_stops_the_run_of_its_owner_alone(hubs: House) -> None:
         assert not her.cancelled.is_set() and not her.closed.is_set()
         her.say("to the end").end()
         assert (await ends(hub, alices, owner=ALICE)).state is TaskState.COMPLETED
-        assert await said(hub, ALICE) == "of alice to the end"
-        assert await said(hub, BOB) == "of bob"
+        assert await text_of(hub, ALICE) == "of alice to the end"
+        assert await text_of(hub, BOB) == "of bob"
         await hubs.stop(hub)
-    assert heard.errors == []
+    assert log.errors == []
 
 
-async def test_an_input_that_makes_room_makes_it_on_its_owners_thread_alone(hubs: House) -> None:
+async def test_an_interrupting_input_affects_only_its_owners_thread(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
     (alices, her), (_, his) = begun[ALICE], begun[BOB]
@@ -96,7 +96,7 @@ async def test_an_input_that_makes_room_makes_it_on_its_owners_thread_alone(hubs
     assert (await ends(hub, alices, owner=ALICE)).state is TaskState.COMPLETED
 
 
-async def test_questions_under_the_same_ids_are_each_answered_by_their_owner(hubs: House) -> None:
+async def test_each_owner_answers_a_question_of_the_same_id(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
     for receipt, going in begun.values():
@@ -107,7 +107,7 @@ async def test_questions_under_the_same_ids_are_each_answered_by_their_owner(hub
     assert (his.call.owner, his.call.answers[0].value) == (BOB, "Bob")
     assert len(await asked(hub, begun[ALICE][0], owner=ALICE)) == 1
     alices = await answer(hub, TASK, "Alice", owner=ALICE)
-    assert alices.run_id == bobs.run_id  # it follows from the run that asked
+    assert alices.run_id == bobs.run_id  # derived from the run that asked
     hers = await agent.called()
     assert (hers.call.owner, hers.call.answers[0].value) == (ALICE, "Alice")
     await hub.cancel_run(ALICE, alices.run_id)
@@ -117,7 +117,7 @@ async def test_questions_under_the_same_ids_are_each_answered_by_their_owner(hub
     assert (await ends(hub, bobs, owner=BOB)).state is TaskState.COMPLETED
 
 
-async def test_a_paused_generator_goes_on_with_the_answer_of_its_own_caller(hubs: House) -> None:
+async def test_a_paused_generator_gets_its_own_callers_answer(hubs: House) -> None:
     async def greet(text: str) -> AsyncGenerator[Ask | str, Any]:
         name = yield Ask("Name?")
         yield f"{text}: {name}"
@@ -129,10 +129,10 @@ async def test_a_paused_generator_goes_on_with_the_answer_of_its_own_caller(hubs
         await reaches(hub, receipt, TaskState.INPUT_REQUIRED, owner=owner)
     for owner in (BOB, ALICE):
         await ends(hub, await answer(hub, TASK, owner.title(), owner=owner), owner=owner)
-        assert (await said(hub, owner)).endswith(f"of {owner}: {owner.title()}")
+        assert (await text_of(hub, owner)).endswith(f"of {owner}: {owner.title()}")
 
 
-async def test_readers_see_the_records_of_their_owner_until_his_run_ends(hubs: House) -> None:
+async def test_readers_see_only_their_owners_records(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
     scopes = (Scope(THREAD, "run", RUN), Scope(THREAD, "task", TASK))
@@ -147,11 +147,11 @@ async def test_readers_see_the_records_of_their_owner_until_his_run_ends(hubs: H
     assert not reading[ALICE, "run"].done() and not reading[ALICE, "task"].done()
     begun[ALICE][1].say("Alice's").end()
     for scope in scopes:
-        seen = str(await within(reading[ALICE, scope.kind]))
-        assert "Alice's" in seen and "Bob" not in seen
+        records = str(await within(reading[ALICE, scope.kind]))
+        assert "Alice's" in records and "Bob" not in records
 
 
-async def test_a_task_and_a_run_of_one_id_end_each_for_itself(hubs: House) -> None:
+async def test_a_task_and_a_run_may_share_an_id(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     await submit_and_ask(hub, agent, "q", thread_id=THREAD, task_id=TASK, run_id=TASK)
     reading = asyncio.ensure_future(follow(hub, Scope(THREAD, "task", TASK)))
@@ -161,7 +161,7 @@ async def test_a_task_and_a_run_of_one_id_end_each_for_itself(hubs: House) -> No
     assert "after the answer" in str(await within(reading))
 
 
-async def test_who_waits_for_a_thread_is_not_told_of_another_owners(hubs: House) -> None:
+async def test_waiting_for_a_thread_ignores_another_owners(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     waiting = asyncio.ensure_future(hub.reads.await_thread(ALICE, THREAD))
     await ends(hub, await submit(hub, "echo", owner=BOB, **SAME), owner=BOB)
@@ -183,17 +183,17 @@ async def test_a_deletion_leaves_another_owners_run_and_readers_alone(hubs: Hous
     assert (await ends(hub, begun[ALICE][0], owner=ALICE)).state is TaskState.COMPLETED
 
 
-async def test_a_removed_run_is_another_owners_still(hubs: House) -> None:
+async def test_removing_a_run_keeps_another_owners(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     for owner in (ALICE, BOB):
         await ends(hub, await submit(hub, "echo", f"of {owner}", owner=owner, **SAME), owner=owner)
     await hub.remove_run(BOB, RUN)
     assert (await hub.reads.run(BOB, RUN)).removed
     assert not (await hub.reads.run(ALICE, RUN)).removed
-    assert await said(hub, ALICE) == "of alice of alice"
+    assert await text_of(hub, ALICE) == "of alice of alice"
 
 
-async def test_a_thread_that_expires_takes_no_other_owners_with_it(hubs: House) -> None:
+async def test_an_expired_thread_leaves_another_owners_alone(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()), limits=Limits(ephemeral_ttl=0.05))
     for owner in (ALICE, BOB):
         await ends(hub, await submit(hub, "echo", owner=owner, ephemeral=owner == BOB, **SAME), owner=owner)
@@ -210,20 +210,20 @@ async def _there(hub: Hub, owner: str) -> bool:
     return True
 
 
-async def test_webhooks_under_the_same_ids_tell_their_owners_task_each(hubs: House) -> None:
-    told: dict[str, list[str]] = {ALICE: [], BOB: []}
+async def test_webhooks_of_the_same_id_report_their_owners_task(hubs: House) -> None:
+    kinds: dict[str, list[str]] = {ALICE: [], BOB: []}
 
     class Writer:
         scope = "task"
 
         def __init__(self, webhook: Webhook, *_: object) -> None:
-            self._told = told[webhook.config["owner"]]
+            self._kinds = kinds[webhook.config["owner"]]
 
         def headers(self) -> Mapping[str, str]:
             return {}
 
         def write(self, record: Any) -> list[bytes]:
-            self._told.append(record.event.kind)
+            self._kinds.append(record.event.kind)
             return []
 
     hub, agent = await hubs.scripted(writers={"own": Writer})
@@ -237,14 +237,14 @@ async def test_webhooks_under_the_same_ids_tell_their_owners_task_each(hubs: Hou
     assert [hook.config for hook in await hub.reads.webhooks(ALICE, TASK)] == [{"owner": ALICE}]
     begun[ALICE][1].end()
     await ends(hub, begun[ALICE][0], owner=ALICE)
-    await within(turned(lambda: "run_ended" in told[ALICE]), "the delivery")
-    assert "run_ended" not in told[BOB]
+    await within(turned(lambda: "run_ended" in kinds[ALICE]), "the delivery")
+    assert "run_ended" not in kinds[BOB]
 
 
 # The ids of a thread that was erased
 
 
-async def test_an_agent_that_outlives_its_thread_says_nothing_on_the_one_that_follows(hubs: House) -> None:
+async def test_an_agent_of_an_erased_thread_cannot_append(hubs: House) -> None:
     hub, agent = await hubs.scripted(stubborn=True)
     await submit(hub, "a", **SAME, owner=ALICE)
     old = await agent.called()
@@ -257,7 +257,7 @@ async def test_an_agent_that_outlives_its_thread_says_nothing_on_the_one_that_fo
     await within(hub.engine.idle())
     new.say("from now").end()
     assert (await ends(hub, receipt, owner=ALICE)).state is TaskState.COMPLETED
-    assert await said(hub, ALICE) == "anew from now"
+    assert await text_of(hub, ALICE) == "anew from now"
 
 
 async def recreate(hub: Hub, held: Held) -> "asyncio.Future[tuple[Any, Receipt]]":
@@ -269,8 +269,8 @@ async def recreate(hub: Hub, held: Held) -> "asyncio.Future[tuple[Any, Receipt]]
     return asyncio.gather(deleting, again)
 
 
-async def test_what_an_erased_run_was_about_to_store_is_not_stored_with_its_successor(hubs: House) -> None:
-    """Its append is in the queue behind the erasure and behind the run that has its ids now."""
+async def test_queued_events_of_an_erased_run_are_dropped(hubs: House) -> None:
+    """Queue the old run's append behind the erasure and behind the run that now has its ids."""
     hub, agent = await hubs.scripted()
     await submit(hub, "a", **SAME, owner=ALICE)
     old = await agent.called()
@@ -281,10 +281,10 @@ async def test_what_an_erased_run_was_about_to_store_is_not_stored_with_its_succ
     _, receipt = await within(again)
     (await agent.called()).end()
     assert (await ends(hub, receipt, owner=ALICE)).state is TaskState.COMPLETED
-    assert await said(hub, ALICE) == "anew"
+    assert await text_of(hub, ALICE) == "anew"
 
 
-async def test_a_run_is_open_to_readers_though_its_ids_were_erased_in_the_same_commit(hubs: House) -> None:
+async def test_a_run_recreated_in_one_commit_has_readers(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     await submit(hub, "a", **SAME, owner=ALICE)
     await agent.called()
@@ -300,19 +300,19 @@ async def test_a_run_is_open_to_readers_though_its_ids_were_erased_in_the_same_c
     await ends(hub, receipt, owner=ALICE)
 
 
-async def test_a_thread_made_again_without_a_time_to_live_does_not_inherit_the_old_one(hubs: House) -> None:
+async def test_a_recreated_thread_does_not_inherit_the_time_to_live(hubs: House) -> None:
     agent = Echo()
     hub = await hubs.start(registered("echo", agent), limits=Limits(ephemeral_ttl=0.01))
     await hub.create_thread(ALICE, ThreadChange(ttl=1), thread_id=THREAD)
     await hub.delete_thread(ALICE, THREAD)
     await hub.create_thread(ALICE, ThreadChange(), thread_id=THREAD)
-    marker = await hub.create_thread(ALICE, ThreadChange(ttl=1))  # its time is over after the first one's
+    marker = await hub.create_thread(ALICE, ThreadChange(ttl=1))  # expires after the first one would
 
     await gone(hub, marker.thread_id, ALICE)
     assert await _there(hub, ALICE)
 
 
-async def test_a_thread_whose_time_is_over_is_kept_if_something_comes_before_its_erasure(hubs: House) -> None:
+async def test_new_records_prevent_the_erasure_of_an_expired_thread(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     await hub.create_thread(ALICE, ThreadChange(ttl=100), thread_id=THREAD)
     pk = await hub.journal.query(thread_key, owner=ALICE, thread_id=THREAD)
@@ -336,7 +336,7 @@ async def test_a_thread_whose_time_is_over_is_kept_if_something_comes_before_its
     assert not await _there(hub, ALICE)
 
 
-async def test_a_task_that_ends_while_it_is_paused_leaves_no_generator_behind(hubs: House) -> None:
+async def test_the_end_of_a_paused_task_closes_its_generator(hubs: House) -> None:
     closed: list[str] = []
 
     async def waits(text: str) -> AsyncGenerator[Ask, Any]:
@@ -357,10 +357,10 @@ async def test_a_task_that_ends_while_it_is_paused_leaves_no_generator_behind(hu
         await within(turned(lambda words=words: words in closed))
 
 
-async def test_who_still_reads_of_an_erased_thread_shares_no_frames_with_readers_of_its_successor(
+async def test_readers_of_a_recreated_thread_get_no_old_frames(
     tmp_path: Path,
 ) -> None:
-    """A reader that takes nothing stands in the middle of a stream, and what it shares with others with it."""
+    """Keep a reader in the middle of the old stream, where it shares encoded frames with other readers."""
     sizes = iter((10_000, 1))
 
     async def talk(text: str) -> AsyncGenerator[str]:
@@ -381,11 +381,11 @@ async def test_who_still_reads_of_an_erased_thread_shares_no_frames_with_readers
         await within(reader.readuntil(b"old "))
         assert (await gateway.http.delete(thread)).status_code == 204
         await gateway.http.post(f"{thread}/runs/wait", json={**run, "input": "new "})
-        seen = ""
+        received = ""
         async with gateway.http.stream("GET", f"{thread}/stream", headers={"Last-Event-ID": "-1"}) as response:
             async for piece in response.aiter_text():
-                seen += piece
-                if "run_done" in seen:
+                received += piece
+                if "run_done" in received:
                     break
-        assert "new" in seen and "old" not in seen
+        assert "new" in received and "old" not in received
         writer.close()

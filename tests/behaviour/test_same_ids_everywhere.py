@@ -1,5 +1,7 @@
-"""Two owners choose the same ids in every protocol that lets callers choose some: each has a run, a stream, questions
-and webhooks of his own, whatever the other one does with his."""
+"""Two owners with the same ids, in every protocol that lets callers choose ids.
+
+Each owner has a separate run, stream, question and webhook, and the requests of one do not affect the other.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -35,7 +37,7 @@ class Site:
 @asynccontextmanager
 async def two_owners(folder: Path) -> AsyncGenerator[Site]:
     agent = Scripted()
-    with hearing() as heard:
+    with hearing() as log:
         async with (
             running(folder, {"a": agent}, keys=KEYS) as gateway,
             receiving() as alices,
@@ -45,7 +47,7 @@ async def two_owners(folder: Path) -> AsyncGenerator[Site]:
         ):
             yield Site(agent, {"alice": alice, "bob": bob}, {"alice": alices, "bob": bobs})
             await check_invariants(gateway.hub)
-    assert heard.errors == []
+    assert log.errors == []
 
 
 def _client(url: str, owner: str) -> httpx.AsyncClient:
@@ -54,17 +56,20 @@ def _client(url: str, owner: str) -> httpx.AsyncClient:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What a caller does there, on the thread of the chosen id. `{run}` and `{task}` are the gateway's ids."""
+    """Requests of a caller in one protocol, on the thread of the chosen id.
+
+    `{run}` and `{task}` are the gateway's ids.
+    """
 
     begin: Callable[[httpx.AsyncClient, str], Awaitable[httpx.Response]]
-    """Answers when the run stops."""
+    """Request that starts a run and is answered when the run stops."""
     cancel: str
     look: str
     prepare: Callable[[httpx.AsyncClient, Scripted], Awaitable[object]] | None = None
     answer: Callable[[httpx.AsyncClient, Activation, str], Awaitable[httpx.Response]] | None = None
     pushes: bool = False
     derived: bool = False
-    """The id of the run follows from the thread's."""
+    """True if the id of the run is derived from the thread's."""
 
 
 async def _post(client: httpx.AsyncClient, path: str, body: JsonObject | None = None) -> httpx.Response:
@@ -92,9 +97,9 @@ def _graph(prefix: str, named: str) -> Protocol:
 
 def _acp() -> Protocol:
     async def begin(client: httpx.AsyncClient, hook: str) -> httpx.Response:
-        said = [{"role": "user", "parts": [{"content": "hi"}]}]
+        messages = [{"role": "user", "parts": [{"content": "hi"}]}]
         return await _post(
-            client, "/acp/runs", {"agent_name": "a", "input": said, "session_id": THREAD, "mode": "stream"}
+            client, "/acp/runs", {"agent_name": "a", "input": messages, "session_id": THREAD, "mode": "stream"}
         )
 
     async def answer(client: httpx.AsyncClient, going: Activation, words: str) -> httpx.Response:
@@ -121,7 +126,7 @@ def _a2a() -> Protocol:
 
 def _aief() -> Protocol:
     async def prepare(client: httpx.AsyncClient, agent: Scripted) -> None:
-        """A task whose first step is still to come, on the chosen thread."""
+        """Create a task on the chosen thread whose first step is still to come."""
         body = {"assistant_id": "a", "if_not_exists": "create"}
         waiting = asyncio.ensure_future(_post(client, f"/threads/{THREAD}/runs/wait", body))
         going = await agent.called()
@@ -150,7 +155,7 @@ PROTOCOLS: Final = {
 
 @dataclass
 class Begun:
-    """What each owner began."""
+    """Running request and agent call of each owner."""
 
     going: dict[str, Activation] = field(default_factory=dict[str, Activation])
     answers: "dict[str, asyncio.Future[httpx.Response]]" = field(
@@ -176,7 +181,7 @@ def path(text: str, going: Activation) -> str:
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-async def test_what_one_owner_cancels_and_deletes_goes_on_for_the_other(tmp_path: Path, name: str) -> None:
+async def test_a_cancel_or_delete_does_not_affect_the_other_owner(tmp_path: Path, name: str) -> None:
     protocol = PROTOCOLS[name]
     async with two_owners(tmp_path) as site:
         begun = await begin_both(site, protocol)
@@ -185,8 +190,8 @@ async def test_what_one_owner_cancels_and_deletes_goes_on_for_the_other(tmp_path
         his.say("Bob's words")
         hers.say("Alice's words")
         assert (await _post(bob, path(protocol.cancel, his))).is_success
-        told = (await within(begun.answers["bob"])).text
-        assert "Alice" not in told
+        text = (await within(begun.answers["bob"])).text
+        assert "Alice" not in text
         await within(his.closed.wait())
         assert not hers.cancelled.is_set() and not begun.answers["alice"].done()
         assert (await bob.get(path(protocol.look, his), headers=V1)).status_code == 200
@@ -196,17 +201,17 @@ async def test_what_one_owner_cancels_and_deletes_goes_on_for_the_other(tmp_path
         assert (await bob.get(path(protocol.look, his), headers=V1)).status_code == 404
         assert not hers.cancelled.is_set() and not begun.answers["alice"].done()
         hers.say("and more").end()
-        told = (await within(begun.answers["alice"])).text
-        assert "Alice's words" in told and "and more" in told and "Bob" not in told
-        seen = await alice.get(path(protocol.look, hers), headers=V1)
-        assert "Alice's words" in seen.text and "Bob" not in seen.text
+        text = (await within(begun.answers["alice"])).text
+        assert "Alice's words" in text and "and more" in text and "Bob" not in text
+        view = await alice.get(path(protocol.look, hers), headers=V1)
+        assert "Alice's words" in view.text and "Bob" not in view.text
         if protocol.pushes:
-            heard: list[Received] = await site.hooks["alice"].until("and more")
-            assert not any("Bob" in str(each.body) for each in heard)
+            pushes: list[Received] = await site.hooks["alice"].until("and more")
+            assert not any("Bob" in str(each.body) for each in pushes)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-async def test_each_owner_answers_the_question_that_he_was_asked(tmp_path: Path, name: str) -> None:
+async def test_each_owner_answers_their_own_question(tmp_path: Path, name: str) -> None:
     protocol = PROTOCOLS[name]
     assert protocol.answer is not None
     async with two_owners(tmp_path) as site:
@@ -227,5 +232,5 @@ async def test_each_owner_answers_the_question_that_he_was_asked(tmp_path: Path,
         assert "Hello, Bob" in (await within(answers["bob"])).text
         assert not answers["alice"].done()
         again["alice"].say("Hello, Alice").end()
-        told = (await within(answers["alice"])).text
-        assert "Hello, Alice" in told and "Bob" not in told
+        text = (await within(answers["alice"])).text
+        assert "Hello, Alice" in text and "Bob" not in text

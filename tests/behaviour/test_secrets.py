@@ -1,4 +1,4 @@
-"""No mistake in the settings has a secret shown: wherever it stands, and whatever it is that is wrong."""
+"""Error messages about invalid settings: they never show a secret, in any setting and with any kind of error."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ SHAPES: dict[str, Any] = {
 
 
 def models(annotation: Any, step: Steps = ()) -> Iterator[tuple[Steps, type[BaseModel]]]:
-    """Those in an annotation, each with the name of a member where it is the value of a mapping."""
+    """Yield the models in an annotation, each with the placeholder member name if it is the value of a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield step, annotation
     for each in get_args(annotation):
@@ -41,7 +41,7 @@ def models(annotation: Any, step: Steps = ()) -> Iterator[tuple[Steps, type[Base
 
 
 def settings_of(model: type[BaseModel], above: Steps = ()) -> Iterator[tuple[Steps, Any]]:
-    """Every setting there is, with its type."""
+    """Yield the path and type of every setting."""
     for name, field in model.model_fields.items():
         yield (*above, name), field.annotation
         for step, inner in models(field.annotation):
@@ -50,33 +50,33 @@ def settings_of(model: type[BaseModel], above: Steps = ()) -> Iterator[tuple[Ste
 
 SETTINGS = list(settings_of(Settings))
 SECRETS = [path for path, annotation in SETTINGS if SecretStr in get_args(annotation) or annotation is SecretStr]
-"""What is secret by its type: both are mappings from names."""
+"""Settings that are secret by their type: both are mappings from names."""
 
 
 def nested(paths: Sequence[Steps], value: Any) -> dict[str, Any]:
-    """A file in which all of these have the value. Of a setting and those within it, these."""
-    made: dict[str, Any] = {}
+    """Return a settings file in which each path has the value. A path overrides the settings above it."""
+    settings: dict[str, Any] = {}
     for path in sorted(paths, key=len):
-        inner = made
+        inner = settings
         for step in path[:-1]:
             if not isinstance(inner.get(step), dict):
                 inner[step] = {}
             inner = inner[step]
         inner[path[-1]] = value
-    return made
+    return settings
 
 
 def hidden(text: str) -> bool:
     return SECRET not in text.lower()
 
 
-def test_the_walk_finds_every_setting() -> None:
+def test_the_list_has_nested_settings() -> None:
     assert ("agents", "a", "headers") in SECRETS and ("keys",) in SECRETS
     assert ("limits", "queue", "owner") in dict(SETTINGS)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_no_setting_shows_what_it_was_given(tmp_path: Path, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_setting_shows_its_invalid_value(tmp_path: Path, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THE_SECRET", SECRET)
     file = tmp_path / "babelgate.yaml"
     refused: set[Steps] = set()
@@ -96,7 +96,7 @@ KEYS = [
     {SECRET: ""},
     {f"{SECRET}\n": "alice"},
 ]
-"""Key and owner are easily swapped."""
+"""Keys of API keys and owners: users easily swap the two."""
 MEMBERS = [
     {SECRET: None},
     {SECRET * 30: ["alice"]},
@@ -111,7 +111,7 @@ MEMBERS = [
     ("path", "members"),
     [*((("keys",), members) for members in KEYS), *((path, members) for path in SECRETS for members in MEMBERS)],
 )
-def test_not_even_a_name_is_shown_that_may_be_a_secret(tmp_path: Path, path: Steps, members: dict[str, Any]) -> None:
+def test_a_name_that_may_be_a_secret_is_not_shown(tmp_path: Path, path: Steps, members: dict[str, Any]) -> None:
     file = tmp_path / "babelgate.yaml"
     file.write_text(json.dumps({"port": "none", **nested([path], members)}), encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
@@ -152,7 +152,7 @@ def test_not_even_a_name_is_shown_that_may_be_a_secret(tmp_path: Path, path: Ste
         f'keys: {{alice: "{SECRET}\x07"}}',
     ],
 )
-def test_a_file_that_is_no_yaml_is_not_quoted(tmp_path: Path, text: str) -> None:
+def test_invalid_yaml_is_not_quoted(tmp_path: Path, text: str) -> None:
     file = tmp_path / "babelgate.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
@@ -163,7 +163,7 @@ def test_a_file_that_is_no_yaml_is_not_quoted(tmp_path: Path, text: str) -> None
 
 
 def deepest() -> list[Steps]:
-    """Without the settings that hold others, and those that are valid whatever they are."""
+    """Return the settings that hold no others."""
     paths = [path for path, _ in SETTINGS]
     return [path for path in paths if not any(other[: len(path)] == path and other != path for other in paths)]
 
@@ -211,14 +211,14 @@ def test_the_command_shows_no_secret_of_a_variable(tmp_path: Path, shape: str) -
     ],
     ids=" ".join,
 )
-def test_no_command_shows_a_secret_that_it_was_given(tmp_path: Path, arguments: Sequence[str]) -> None:
+def test_no_command_shows_a_secret_of_its_arguments(tmp_path: Path, arguments: Sequence[str]) -> None:
     done = babelgate(tmp_path, *arguments)
     assert done.returncode in (1, 2), done
     assert done.stderr.startswith("babelgate: ") and "Traceback" not in done.stderr
     assert hidden(done.stdout + done.stderr), done
 
 
-def test_a_bench_of_an_agent_that_is_wrong_in_the_file_says_so_and_shows_no_secret(tmp_path: Path) -> None:
+def test_a_bench_of_a_misconfigured_agent_shows_no_secret(tmp_path: Path) -> None:
     agent = {"url": f"http://user:{SECRET}@127.0.0.1:1", "headers": {f"Authorization:{BEARER}": None}}
     (tmp_path / "babelgate.yaml").write_text(json.dumps({"agents": {"far": agent}}), encoding="utf-8")
     done = babelgate(tmp_path, "bench", "smoke", "far")

@@ -1,5 +1,8 @@
-"""WebSockets of the Agent Protocol's event streaming meet bad frames and other owners' ids: each frame is answered, and
-the conversation goes on. How they are opened, and what ends one, is in `test_handshakes`."""
+"""Bad frames and other owners' ids on WebSockets of the Agent Protocol's event streaming.
+
+Each frame is answered, and the connection stays open. Handshakes, and frames that close a connection, are in
+`test_handshakes`.
+"""
 
 import asyncio
 import json
@@ -28,7 +31,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def replies(gateway: Running, path: str, frames: Iterable[tuple[str, str | bytes]]) -> Sequence[str]:
-    """What is wrong with the answers to frames of one connection: each has one. If it is lost, another follows."""
+    """Return what is wrong with the answers to the frames, each of which must have one.
+
+    The frames share one connection; a lost connection is replaced.
+    """
     found: list[str] = []
     pending = list(frames)
     while pending:
@@ -48,7 +54,7 @@ async def replies(gateway: Running, path: str, frames: Iterable[tuple[str, str |
 
 @pytest.mark.parametrize("prefix", ["", "/agent-protocol"])
 @pytest.mark.parametrize("kind", ["text", "bytes"])
-async def test_a_bad_frame_is_answered_and_the_conversation_goes_on(gateway: Running, prefix: str, kind: str) -> None:
+async def test_a_bad_frame_is_answered_and_the_connection_stays_open(gateway: Running, prefix: str, kind: str) -> None:
     texts = {name: body for name, body in BODIES.items() if name not in ("invalid UTF-8", "UTF-16")}
     frames = BODIES if kind == "bytes" else {name: body.decode() for name, body in texts.items()}
     async with connected(gateway.url, f"{prefix}/threads/{uuid4()}/stream") as connection:
@@ -61,8 +67,8 @@ async def test_a_bad_frame_is_answered_and_the_conversation_goes_on(gateway: Run
 
 
 @pytest.mark.parametrize("each", [*COMMANDS, *SUBSCRIPTIONS], ids=str)
-async def test_wrong_types_in_every_field_of_a_command_are_answered(gateway: Running, each: Command) -> None:
-    """On a thread that is interrupted."""
+async def test_wrong_types_in_a_commands_fields_are_answered(gateway: Running, each: Command) -> None:
+    """Send the frames to an interrupted thread."""
     slots = await there(gateway, "/threads")
     whole = filled(command(each.method, each.valid), slots)
     frames = [(name, dumped(body).decode()) for name, body in mutations(whole)]
@@ -70,11 +76,11 @@ async def test_wrong_types_in_every_field_of_a_command_are_answered(gateway: Run
     await talks(gateway.url)
 
 
-async def test_a_subscription_that_was_never_made_is_none(gateway: Running) -> None:
+async def test_a_subscription_of_another_connection_is_unknown(gateway: Running) -> None:
     path = PATHS[0].format(thread_id=uuid4())
     async with talking(gateway.url, path) as one, talking(gateway.url, path) as other:
-        told = await one.tell("subscription.subscribe", channels=["values"], subscription_id="mine")
-        assert told["result"]["subscription_id"] == "mine"
+        reply = await one.tell("subscription.subscribe", channels=["values"], subscription_id="mine")
+        assert reply["result"]["subscription_id"] == "mine"
         for name in ("mine", "", UNKNOWN, "x" * 100_000, "\0"):
             refused = await other.tell("subscription.unsubscribe", subscription_id=name)
             assert refused["error"] == "no_such_subscription"
@@ -83,7 +89,7 @@ async def test_a_subscription_that_was_never_made_is_none(gateway: Running) -> N
         assert (await one.tell("subscription.unsubscribe", subscription_id="mine"))["error"] == "no_such_subscription"
 
 
-async def test_many_commands_at_once_are_answered_in_their_order(gateway: Running) -> None:
+async def test_many_commands_are_answered_in_order(gateway: Running) -> None:
     count = 500
     async with connected(gateway.url, PATHS[0].format(thread_id=uuid4())) as connection:
 
@@ -98,8 +104,8 @@ async def test_many_commands_at_once_are_answered_in_their_order(gateway: Runnin
     assert ids == list(range(count))
 
 
-async def test_who_leaves_in_the_middle_of_a_command_leaves_nothing_behind(gateway: Running) -> None:
-    """The run that was started is not the connection's own."""
+async def test_a_disconnect_during_a_command_leaves_nothing_behind(gateway: Running) -> None:
+    """Check that the started run does not depend on the connection."""
     slots = {"thread_id": str(uuid4())}
     for _ in range(3):
         async with connected(gateway.url, PATHS[0].format(**slots)) as connection:
@@ -118,12 +124,12 @@ def bob(place: Place, path: str, thread_id: str) -> AbstractAsyncContextManager[
     return talking(place.gateway.url, path.format(thread_id=thread_id), additional_headers=headers)
 
 
-def asked(ids: Made) -> Mapping[str, JsonObject]:
-    """Every command that makes no thread, with these ids wherever it takes one."""
+def commands_with(ids: Made) -> Mapping[str, JsonObject]:
+    """Return every command that creates no thread, with the given ids as arguments."""
     response: JsonObject = {"namespace": [], "interrupt_id": ids.question, "response": "Bob"}
     return {
-        "subscription.reconnect": {**EVERYTHING, "since": 0, "subscription_id": "s", "run_id": ids.asked},
-        "agent.getTree": {"run_id": ids.asked},
+        "subscription.reconnect": {**EVERYTHING, "since": 0, "subscription_id": "s", "run_id": ids.commands_with},
+        "agent.getTree": {"run_id": ids.commands_with},
         "state.get": {"namespace": []},
         "state.listCheckpoints": {"before": ids.checkpoint_id},
         "input.respond": response,
@@ -134,45 +140,50 @@ def asked(ids: Made) -> Mapping[str, JsonObject]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_the_ids_of_another_owner_are_ids_of_nothing(place: Place, path: str) -> None:
-    made, before = await place.things()
-    told: list[list[str]] = []
-    for ids in (made, unknown()):
+async def test_the_ids_of_another_owner_count_as_unknown(place: Place, path: str) -> None:
+    things, before = await place.things()
+    replies_: list[list[str]] = []
+    for ids in (things, unknown()):
         async with bob(place, path, ids.thread_id) as socket:
-            told.append([ids.hidden(json.dumps(await socket.tell(each, **what))) for each, what in asked(ids).items()])
+            replies_.append(
+                [ids.hidden(json.dumps(await socket.tell(each, **what))) for each, what in commands_with(ids).items()]
+            )
             assert socket.events == []
-    assert told[0] == told[1]
-    assert await look(place.alice, made) == before, "and nothing happened to them"
+    assert replies_[0] == replies_[1]
+    assert await look(place.alice, things) == before, "and nothing happened to them"
 
 
 @pytest.mark.parametrize("path", PATHS[:4])
-async def test_a_thread_of_another_owner_tells_nothing_and_is_not_joined(place: Place, path: str) -> None:
-    """Neither of what was, nor of what happens there meanwhile. Under the same id the caller gets one of his own."""
-    made = await place.make()
-    async with bob(place, path, made.thread_id) as socket:
+async def test_a_thread_of_another_owner_shows_nothing(place: Place, path: str) -> None:
+    """Show neither past nor current events of the other owner's thread.
+
+    The caller gets a new thread under its id.
+    """
+    things = await place.make()
+    async with bob(place, path, things.thread_id) as socket:
         assert (await socket.tell("subscription.subscribe", **EVERYTHING))["type"] == "success"
-        said = {"assistant_id": "ask", "command": {"resume": "an answer of alice"}}
-        answered = await place.alice.post(f"/threads/{made.thread_id}/runs/wait", json=said)
+        resume = {"assistant_id": "ask", "command": {"resume": "an answer of alice"}}
+        answered = await place.alice.post(f"/threads/{things.thread_id}/runs/wait", json=resume)
         assert "an answer of alice" in answered.text
-        before = await look(place.alice, made)
+        before = await look(place.alice, things)
         assert (await socket.tell("state.get"))["error"] == "no_such_run"
         assert socket.events == []
         assert (await socket.tell("run.start", **{**START, "input": "Bob was here"}))["type"] == "success"
-        heard = json.dumps(await socket.ends())
-    assert "Bob was here" in heard
-    assert "alice" not in heard
-    assert not any(each in heard for each in (made.asked, made.question, made.checkpoint_id))
-    assert await look(place.alice, made) == before
+        events = json.dumps(await socket.ends())
+    assert "Bob was here" in events
+    assert "alice" not in events
+    assert not any(each in events for each in (things.commands_with, things.question, things.checkpoint_id))
+    assert await look(place.alice, things) == before
 
 
-async def test_an_owner_s_own_ids_lead_somewhere(place: Place) -> None:
-    """So the tests above compare with something."""
-    made = await place.make()
+async def test_an_owners_own_ids_are_found(place: Place) -> None:
+    """Check that the ids of the tests above are valid for their owner."""
+    things = await place.make()
     headers = {"Authorization": place.alice.headers["authorization"]}
     async with talking(
-        place.gateway.url, PATHS[0].format(thread_id=made.thread_id), additional_headers=headers
+        place.gateway.url, PATHS[0].format(thread_id=things.thread_id), additional_headers=headers
     ) as socket:
-        for each, what in asked(made).items():
-            told = await socket.tell(each, **what)
-            assert told["type"] == ("error" if each == "input.inject" else "success"), told
+        for each, what in commands_with(things).items():
+            reply = await socket.tell(each, **what)
+            assert reply["type"] == ("error" if each == "input.inject" else "success"), reply
         assert "a thread of alice" in json.dumps(socket.events)

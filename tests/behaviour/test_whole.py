@@ -1,5 +1,7 @@
-"""Between two gateways with the extension, what a caller says reaches the agent whole. What the agent says is compared
-in `tests/pairs/test_extended.py`."""
+"""Two gateways with the extension: a caller's input reaches the agent without loss.
+
+The agent's output is compared in `tests/pairs/test_extended.py`.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -41,10 +43,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OWNER: Final = "default"
 BOUND: Final = 30.0
-"""Seconds."""
+"""Timeout of each wait, in seconds."""
 
 WIRES: Final[Mapping[str, str]] = {"acp": "/acp", "aief": "/agent/all"}
-"""Where a gateway has its agents, by protocol."""
+"""Path of the agents' server in a gateway, by protocol."""
 
 ASKED: Final = (
     InterruptRaised(interrupt_id="i1", message=Message.of("Which?")),
@@ -60,7 +62,7 @@ INPUT: Final = Message(role="user", parts=(TextPart(text="Hi"), RefusalPart(text
 
 @dataclass
 class Speaker:
-    """Asks two questions at once."""
+    """An agent that asks two questions at once."""
 
     calls: list[Invocation] = field(default_factory=list[Invocation])
 
@@ -82,14 +84,14 @@ class Chain:
             async for _ in batches:
                 pass
 
-    async def submit(self, wire: str, **given: Any) -> Receipt:
+    async def submit(self, wire: str, **fields: Any) -> Receipt:
         self.speaker.calls.clear()
-        receipt = await self.near.hub.submit(OWNER, make(Submission, agent=wire, **given))
+        receipt = await self.near.hub.submit(OWNER, make(Submission, agent=wire, **fields))
         await self.ended(receipt)
         return receipt
 
-    async def answer(self, asked: Receipt, values: Mapping[str, Any], **more: Any) -> Receipt:
-        receipt = await self.near.hub.answer(OWNER, Answers(task_id=asked.task_id, values=values, **more))
+    async def answer(self, paused: Receipt, values: Mapping[str, Any], **more: Any) -> Receipt:
+        receipt = await self.near.hub.answer(OWNER, Answers(task_id=paused.task_id, values=values, **more))
         await self.ended(receipt)
         return receipt
 
@@ -108,22 +110,22 @@ async def chain(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chai
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_the_next_turn_is_told_alone_to_who_knows_the_one_before(chain: Chain, wire: str) -> None:
-    asked = await chain.submit(wire, messages=(Message.of("One", "user"),))
-    await chain.answer(asked, {"i1": "one", "i2": "two"})
+async def test_the_next_turn_sends_only_the_new_message(chain: Chain, wire: str) -> None:
+    paused = await chain.submit(wire, messages=(Message.of("One", "user"),))
+    await chain.answer(paused, {"i1": "one", "i2": "two"})
     before = chain.speaker.calls[-1].thread_id
-    await chain.submit(wire, messages=(INPUT,), thread_id=asked.thread_id)
+    await chain.submit(wire, messages=(INPUT,), thread_id=paused.thread_id)
     (last,) = chain.speaker.calls
     assert last.thread_id == before
     assert [message.replace(message_id=None) for message in last.messages] == [INPUT]
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_what_is_uploaded_here_is_an_upload_there_and_of_one_input(chain: Chain, wire: str) -> None:
+async def test_an_upload_is_forwarded_once(chain: Chain, wire: str) -> None:
     file = FilePart(name="given.bin", media_type="application/x-all", inline=bytes(range(256)))
     thread = await chain.near.hub.create_thread(OWNER, ThreadChange())
     await chain.near.hub.upload(OWNER, thread.thread_id, file)
-    asked = await chain.submit(wire, messages=(Message.of("Look.", "user"),), thread_id=thread.thread_id)
+    paused = await chain.submit(wire, messages=(Message.of("Look.", "user"),), thread_id=thread.thread_id)
     (first,) = chain.speaker.calls
     assert [(each.name, each.media_type, each.inline) for each in first.files] == [
         (file.name, file.media_type, file.inline)
@@ -134,16 +136,16 @@ async def test_what_is_uploaded_here_is_an_upload_there_and_of_one_input(chain: 
     assert [(e.name, e.part) for e in uploads if e.origin == "caller"] == [
         (file.name, first.files[0].replace(inline=None))
     ]
-    await chain.answer(asked, {"i1": "one", "i2": "two"})
+    await chain.answer(paused, {"i1": "one", "i2": "two"})
     await chain.submit(wire, messages=(INPUT,), thread_id=thread.thread_id)
     assert chain.speaker.calls[-1].files == ()
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_of_two_questions_one_is_declined(chain: Chain, wire: str) -> None:
-    asked = await chain.submit(wire, messages=(INPUT,))
-    await chain.answer(asked, {"i2": None}, action="decline")
-    await chain.answer(asked, {"i1": "one"})
+async def test_one_question_is_answered_and_another_declined(chain: Chain, wire: str) -> None:
+    paused = await chain.submit(wire, messages=(INPUT,))
+    await chain.answer(paused, {"i2": None}, action="decline")
+    await chain.answer(paused, {"i1": "one"})
     answers = chain.speaker.calls[1].answers
     assert [(each.interrupt_id, each.action, each.value) for each in answers] == [
         ("i1", "answer", "one"),

@@ -1,4 +1,4 @@
-"""Invocations: what agents get."""
+"""Invocations, which are the calls that agents receive."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def user(*parts: Any) -> Message:
         ((), ""),
     ],
 )
-def test_the_text_is_that_of_the_last_message_that_has_any(messages: tuple[Message, ...], text: str):
+def test_the_text_comes_from_the_last_message_with_text(messages: tuple[Message, ...], text: str):
     assert call(*messages).text == text
 
 
@@ -58,7 +58,7 @@ def test_text_wins_over_data():
 
 
 @given(strategies.messages(), strategies.messages())
-def test_files_are_those_of_all_messages_in_order(first: Message, second: Message):
+def test_files_of_all_messages_are_in_order(first: Message, second: Message):
     wanted = [part for message in (first, second) for part in message.parts if part.kind == "file"]
     assert list(call(first, second).files) == wanted
 
@@ -69,10 +69,10 @@ async def test_a_call_without_a_log_has_no_past():
 
 
 @pytest.mark.parametrize("name", ["a", "echo", "a-b_c.d", "0", "a" * 63])
-def test_names_of_agents(name: str):
+def test_valid_agent_names_match(name: str):
     assert AGENT_NAME.fullmatch(name)
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a/b", "a b", "a" * 64, "é", "a\n", "."])
-def test_names_that_no_agent_has(name: str):
+def test_invalid_agent_names_do_not_match(name: str):
     assert not AGENT_NAME.fullmatch(name)

@@ -1,4 +1,4 @@
-"""Tools of a caller, in each form in which they are declared."""
+"""Tools of a caller, in each form in which callers declare them."""
 
 from typing import Any
 
@@ -21,16 +21,16 @@ def test_a_function_is_read_in_every_form(tool: Any) -> None:
 @pytest.mark.parametrize(
     "tools", [None, "x", {}, [None], [{"type": "web_search"}], [{"name": 7}], [{"function": []}], [{"name": ""}]]
 )
-def test_what_is_no_function_is_left_out(tools: Any) -> None:
+def test_tools_that_are_not_functions_are_ignored(tools: Any) -> None:
     assert caller_tools({"tools": tools}) == []
     assert declared_tools({"tools": tools}) == (tools if isinstance(tools, list) else None)
 
 
-def test_a_function_needs_nothing_but_a_name() -> None:
+def test_a_function_needs_only_a_name() -> None:
     tools = [{"type": "function", "function": {"name": "f", "description": None, "parameters": None}}]
     assert caller_tools({"tools": tools}) == [CallerTool(name="f")]
 
 
-def test_an_agent_is_told_of_them() -> None:
+def test_an_agent_receives_the_declared_tools() -> None:
     call = Invocation(agent="a", thread_id="", task_id="", run_id="", input=RunInput(config={"tools": [FLAT]}))
     assert call.tools == [WEATHER]

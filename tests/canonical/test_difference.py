@@ -1,4 +1,4 @@
-"""Values that are told by what is new in them."""
+"""Differences: values stored as changes to earlier values."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ LONG = "said before " * 9
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         ({"a": 1}, {"a": 1}, {}),
         ({"a": 1}, {"a": 1, "b": 2}, {"set": {"b": 2}}),
@@ -31,26 +31,26 @@ LONG = "said before " * 9
         ({}, {"a": 1}, None),
     ],
 )
-def test_a_difference_says_what_is_new_and_nothing_where_all_is(before: Any, after: Any, told: Any) -> None:
-    assert difference(before, after) == told
-    assert told is None or is_identical(apply_difference(before, told), after)
+def test_a_difference_holds_only_the_changes(before: Any, after: Any, expected: Any) -> None:
+    assert difference(before, after) == expected
+    assert expected is None or is_identical(apply_difference(before, expected), after)
 
 
 @given(json_objects(), json_objects())
-def test_a_difference_leads_from_any_object_to_any_other(before: Any, after: Any) -> None:
-    told = difference(before, after)
-    assert told is None or is_identical(apply_difference(before, told), after)
+def test_applying_a_difference_gives_the_new_object(before: Any, after: Any) -> None:
+    change = difference(before, after)
+    assert change is None or is_identical(apply_difference(before, change), after)
 
 
-def test_what_stays_is_shared_and_what_was_is_not_changed() -> None:
+def test_applying_a_difference_shares_unchanged_values() -> None:
     before: dict[str, Any] = {"messages": [{"content": LONG}], "files": {"a": LONG}}
     after = {"messages": [{"content": LONG}, {"content": "new"}], "files": {"a": LONG, "b": "c"}}
-    made = apply_difference(before, difference(before, after) or {})
-    assert made == after
-    assert made["messages"][0] is before["messages"][0]
+    result = apply_difference(before, difference(before, after) or {})
+    assert result == after
+    assert result["messages"][0] is before["messages"][0]
     assert len(before["messages"]) == len(before["files"]) == 1
 
 
-def test_values_are_told_by_a_difference_only_where_that_is_much_shorter() -> None:
+def test_a_difference_is_used_only_if_much_shorter() -> None:
     assert state_change("c1", {"a": LONG}, {"a": LONG, "b": 1}) == StateChange(since="c1", new={"set": {"b": 1}})
     assert state_change("c1", {"a": 1}, {"a": 1, "b": LONG}) is None

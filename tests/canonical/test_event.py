@@ -57,7 +57,7 @@ def test_integers_of_any_size_come_back(number: int):
     assert back(Custom(value=number)) == Custom(value=number)
 
 
-def test_every_event_is_said_either_by_agents_or_by_the_hub():
+def test_every_event_belongs_to_agents_or_to_the_hub():
     by_agents, by_hub = set(get_args(AgentEvent)), set(get_args(HubEvent))
     assert not by_agents & by_hub
     defined = {each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__}

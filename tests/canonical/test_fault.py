@@ -1,4 +1,4 @@
-"""Faults."""
+"""Faults, and the errors that carry them."""
 
 import json
 
@@ -9,7 +9,7 @@ from babelgate.canonical.json import to_json
 
 
 @pytest.mark.parametrize("code", FaultCode)
-def test_every_fault_is_somebodys(code: FaultCode):
+def test_every_fault_code_has_a_blame(code: FaultCode):
     assert Fault(code=code, message="x").blame == BLAME[code]
     assert BLAME[code] == "upstream" or not code.value.startswith("agent_")
 
@@ -20,7 +20,7 @@ def test_an_error_carries_its_fault_with_details():
     assert str(error) == "Come back later"
 
 
-def test_an_error_is_made_of_a_fault_and_back():
+def test_an_error_keeps_the_fault_it_was_created_from():
     fault = Fault(code=FaultCode.INVALID, message="no", details={"field": "a", "errors": [1]})
     assert FaultError.of(fault).fault == fault
 

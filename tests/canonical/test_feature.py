@@ -1,11 +1,11 @@
-"""Features and how they are carried."""
+"""Features, and how protocols carry them."""
 
 import pytest
 
 from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 
-def test_features_are_named_like_the_keys_of_a_structured_header():
+def test_feature_names_are_keys_of_structured_headers():
     for feature in Feature:
         assert feature.value.replace("-", "").isalpha()  # RFC 8941 §3.1.2: a key is lower-case letters, digits, `_-.*`
         assert feature.value == feature.value.lower()
@@ -21,5 +21,5 @@ def test_features_are_named_like_the_keys_of_a_structured_header():
         (dropped("no form", "x"), True, True),
     ],
 )
-def test_what_arrives_is_not_lost(carry: Carry, in_answer: bool, in_stream: bool) -> None:
+def test_a_carry_is_lost_unless_it_arrives(carry: Carry, in_answer: bool, in_stream: bool) -> None:
     assert (carry.is_lost(), carry.is_lost(in_stream=True)) == (in_answer, in_stream)

@@ -43,7 +43,7 @@ from tests import strategies
 
 
 def view(fold: Fold) -> dict[str, Any]:
-    """Everything that a fold shows."""
+    """Return everything that a fold shows."""
     return {
         "seq": fold.seq,
         "thread": fold.thread,
@@ -57,7 +57,7 @@ def view(fold: Fold) -> dict[str, Any]:
 
 
 def log(*events: Event | tuple[str | None, Event], task: str | None = "t") -> list[Record]:
-    """Records of run `r`, or of the run that is named beside an event."""
+    """Return records of run `r`, or of the run that is paired with the event."""
     pairs = [event if isinstance(event, tuple) else ("r", event) for event in events]
     return [Record(seq, seq * 10, task, run_id, 1, event) for seq, (run_id, event) in enumerate(pairs, start=1)]
 
@@ -67,7 +67,7 @@ def fold(*events: Event | tuple[str | None, Event]) -> Fold:
 
 
 @given(strategies.records(), st.data())
-def test_a_log_folds_alike_whole_and_in_two_halves(records: list[Record], data: st.DataObject):
+def test_a_log_folds_equally_in_one_step_or_two(records: list[Record], data: st.DataObject):
     cut = data.draw(st.integers(0, len(records)))
     halves = Fold("thread", "owner", records[:cut])
     view(halves)  # looking at it in between changes nothing
@@ -77,7 +77,7 @@ def test_a_log_folds_alike_whole_and_in_two_halves(records: list[Record], data: 
 
 
 @given(strategies.records())
-def test_a_stored_log_folds_like_the_one_that_was_written(records: list[Record]):
+def test_a_stored_log_folds_like_the_original(records: list[Record]):
     stored = [record.replace(event=decode_event(encode_event(record.event))) for record in records]
     assert view(Fold("thread", "owner", stored)) == view(Fold("thread", "owner", records))
 
@@ -90,7 +90,7 @@ def test_a_fold_does_not_change_the_records(records: list[Record]):
 
 
 @given(strategies.records())
-def test_the_log_of_a_task_folds_to_the_same_task_as_the_log_of_its_thread(records: list[Record]):
+def test_a_tasks_log_and_its_threads_log_fold_equally(records: list[Record]):
     whole = Fold("thread", "owner", records)
     (task_id,) = whole.tasks
     of_task = Fold("thread", "owner", [record for record in records if record.task_id == task_id])
@@ -99,27 +99,27 @@ def test_the_log_of_a_task_folds_to_the_same_task_as_the_log_of_its_thread(recor
 
 
 @given(strategies.records())
-def test_the_messages_of_a_task_are_those_of_its_runs(records: list[Record]):
+def test_messages_of_all_runs_are_the_threads_messages(records: list[Record]):
     whole = Fold("thread", "owner", records)
     assert [message for run_id in whole.runs for message in whole.messages(run_id=run_id)] == whole.messages()
 
 
 @given(strategies.records())
-def test_a_task_waits_exactly_while_a_question_is_open_and_no_run_is_active(records: list[Record]):
-    seen = Fold("thread", "owner")
+def test_a_waiting_task_has_open_questions_and_no_active_run(records: list[Record]):
+    current = Fold("thread", "owner")
     for record in records:
-        seen.apply(record)
+        current.apply(record)
         if isinstance(record.event, TaskChanged):
-            (task,) = seen.tasks.values()
-            active = any(run.status is RunStatus.RUNNING for run in seen.runs.values())
+            (task,) = current.tasks.values()
+            active = any(run.status is RunStatus.RUNNING for run in current.runs.values())
             if task.is_waiting:
-                assert seen.open_interrupts() and not active
+                assert current.open_interrupts() and not active
             if task.is_terminal:
-                assert not seen.open_interrupts() and not active
+                assert not current.open_interrupts() and not active
 
 
 @given(strategies.records())
-def test_messages_are_what_their_events_say(records: list[Record]):
+def test_messages_have_the_text_of_their_events(records: list[Record]):
     texts: dict[str, str] = {}
     for record in records:
         match record.event:
@@ -128,14 +128,14 @@ def test_messages_are_what_their_events_say(records: list[Record]):
                 texts[key] = texts.get(key, "") + text
             case _:
                 pass
-    said = Fold("thread", "owner", records).messages()
-    for message in said:
+    messages = Fold("thread", "owner", records).messages()
+    for message in messages:
         for index, part in enumerate(message.parts):
             if isinstance(part, TextPart) and f"{message.message_id}/{index}" in texts:
                 assert part.text == texts[f"{message.message_id}/{index}"]
 
 
-def test_a_thread_begins_with_its_first_record_and_merges_what_changes():
+def test_a_thread_merges_its_changes():
     records = log(
         ThreadChanged(metadata={"a": 1, "b": 1}, ttl=5, ephemeral=True),
         ThreadChanged(metadata={"b": 2}, config={"c": 3}),
@@ -148,34 +148,38 @@ def test_a_thread_begins_with_its_first_record_and_merges_what_changes():
     assert (thread.ttl, thread.ephemeral) == (5, True)
 
 
-def test_a_task_spans_its_records_and_knows_when_its_state_changed():
-    seen = fold(
+def test_a_task_has_the_times_of_its_records():
+    result = fold(
         (None, TaskCreated(task_id="t", agent="echo", continues="s", references=("q",))),
         RunCreated(run_id="r"),
         RunStarted(),
         (None, TaskChanged(state=TaskState.WORKING)),
         MessageStarted(message_id="m"),
     )
-    task = seen.tasks["t"]
+    task = result.tasks["t"]
     assert (task.state, task.created_at, task.changed_at) == (TaskState.WORKING, 10, 40)
     assert (task.first_seq, task.last_seq, task.continues, task.references) == (1, 4, "s", ("q",))
 
 
-def test_a_run_is_pending_then_running_then_what_its_end_says():
-    seen = fold(RunCreated(run_id="r", strategy="reject", start_after=7))
-    assert (seen.runs["r"].status, seen.runs["r"].strategy, seen.runs["r"].start_after) == ("pending", "reject", 7)
-    seen.apply(Record(2, 20, "t", "r", 2, RunStarted(attempt=2)))
-    assert (seen.runs["r"].status, seen.runs["r"].attempt, seen.runs["r"].started_at) == ("running", 2, 20)
-    seen.apply(Record(3, 30, "t", "r", 2, LossNoted(feature="fork", how="gone")))
-    seen.apply(Record(4, 40, "t", "r", 2, RunEnded(output={"a": 1}, usage={"tokens": 3})))
-    run = seen.runs["r"]
+def test_a_run_is_pending_then_running_then_ended():
+    result = fold(RunCreated(run_id="r", strategy="reject", start_after=7))
+    assert (result.runs["r"].status, result.runs["r"].strategy, result.runs["r"].start_after) == (
+        "pending",
+        "reject",
+        7,
+    )
+    result.apply(Record(2, 20, "t", "r", 2, RunStarted(attempt=2)))
+    assert (result.runs["r"].status, result.runs["r"].attempt, result.runs["r"].started_at) == ("running", 2, 20)
+    result.apply(Record(3, 30, "t", "r", 2, LossNoted(feature="fork", how="gone")))
+    result.apply(Record(4, 40, "t", "r", 2, RunEnded(output={"a": 1}, usage={"tokens": 3})))
+    run = result.runs["r"]
     assert (run.status, run.reason, run.ended_at, run.has_ended) == ("success", RunReason.DONE, 40, True)
     assert (run.output, run.usage, run.loss) == ({"a": 1}, {"tokens": 3}, (Loss(feature="fork", how="gone"),))
     assert (run.first_seq, run.last_seq) == (1, 4)
 
 
-def test_of_a_run_that_names_what_is_void_all_else_stands():
-    seen = fold(
+def test_a_restart_voids_only_the_messages_it_names():
+    result = fold(
         RunCreated(run_id="r", messages=(Message(message_id="i", role="user"),)),
         MessageStarted(message_id="m"),
         MessageEnded(message_id="m"),
@@ -184,65 +188,65 @@ def test_of_a_run_that_names_what_is_void_all_else_stands():
         LossNoted(feature="step", how="gone"),
         RunStarted(attempt=2, void=("n",)),
     )
-    assert [message.message_id for message in seen.messages()] == ["i", "m"]
-    assert list(seen.artifacts) == ["f"]
-    assert seen.runs["r"].loss
+    assert [message.message_id for message in result.messages()] == ["i", "m"]
+    assert list(result.artifacts) == ["f"]
+    assert result.runs["r"].loss
 
 
-def test_what_a_run_said_before_it_was_started_over_is_void():
-    said = Message(message_id="i", role="user")
+def test_a_restart_voids_earlier_output_unless_resumed():
+    message = Message(message_id="i", role="user")
     first = [MessageStarted(message_id="m"), ArtifactAdded(artifact_id="f", part=TextPart(text="x"))]
-    for goes_on in (False, True):
-        again = RunStarted(attempt=2, resumed=goes_on)
-        seen = fold(
-            RunCreated(run_id="r", messages=(said,)), RunStarted(), *first, again, MessageStarted(message_id="n")
+    for is_resumed in (False, True):
+        again = RunStarted(attempt=2, resumed=is_resumed)
+        result = fold(
+            RunCreated(run_id="r", messages=(message,)), RunStarted(), *first, again, MessageStarted(message_id="n")
         )
-        assert [m.message_id for m in seen.messages()] == ["i", *(["m"] if goes_on else []), "n"]
-        assert list(seen.artifacts) == (["f"] if goes_on else [])
+        assert [m.message_id for m in result.messages()] == ["i", *(["m"] if is_resumed else []), "n"]
+        assert list(result.artifacts) == (["f"] if is_resumed else [])
 
 
-def test_removing_a_run_removes_that_run_and_not_the_one_that_says_so():
-    seen = fold(RunCreated(run_id="r"), ("s", RunCreated(run_id="s")), ("s", RunRemoved(run_id="r", why="rollback")))
-    assert (seen.runs["r"].removed, seen.runs["s"].removed) == (True, False)
+def test_removing_a_run_keeps_the_run_that_removes_it():
+    result = fold(RunCreated(run_id="r"), ("s", RunCreated(run_id="s")), ("s", RunRemoved(run_id="r", why="rollback")))
+    assert (result.runs["r"].removed, result.runs["s"].removed) == (True, False)
 
 
 def test_a_question_is_open_until_it_is_answered():
-    asked = InterruptRaised(interrupt_id="i", ask="approval", value={"a": 1}, answer_schema={"type": "string"})
-    seen = fold(asked, InterruptRaised(interrupt_id="j"))
-    assert [interrupt.interrupt_id for interrupt in seen.open_interrupts("t")] == ["i", "j"]
-    assert seen.open_interrupts("another") == []
-    seen.apply(Record(3, 30, "t", "s", 0, InterruptAnswered(interrupt_id="i", value="yes")))
-    answered = seen.interrupts["t", "i"]
-    assert [interrupt.interrupt_id for interrupt in seen.open_interrupts()] == ["j"]
+    question = InterruptRaised(interrupt_id="i", ask="approval", value={"a": 1}, answer_schema={"type": "string"})
+    result = fold(question, InterruptRaised(interrupt_id="j"))
+    assert [interrupt.interrupt_id for interrupt in result.open_interrupts("t")] == ["i", "j"]
+    assert result.open_interrupts("another") == []
+    result.apply(Record(3, 30, "t", "s", 0, InterruptAnswered(interrupt_id="i", value="yes")))
+    answered = result.interrupts["t", "i"]
+    assert [interrupt.interrupt_id for interrupt in result.open_interrupts()] == ["j"]
     assert (answered.action, answered.answer, answered.ask, answered.raised_at) == ("answer", "yes", "approval", 10)
 
 
-def test_an_artifact_grows_by_appends_and_is_replaced_by_anything_else():
+def test_an_artifact_grows_by_appends_only():
     first = ArtifactAdded(artifact_id="a", name="n", part=TextPart(text="1"), last=False)
     more = ArtifactAdded(artifact_id="a", part=TextPart(text="2"), append=True)
-    seen = fold(first)
-    assert not seen.artifacts["a"].complete
-    seen.apply(Record(2, 20, "t", "r", 1, more))
-    assert (seen.artifacts["a"].text, seen.artifacts["a"].name, seen.artifacts["a"].complete) == ("12", "n", True)
-    seen.apply(Record(3, 30, "t", "r", 1, first))
-    assert (seen.artifacts["a"].text, seen.artifacts["a"].created_at) == ("1", 30)
+    result = fold(first)
+    assert not result.artifacts["a"].complete
+    result.apply(Record(2, 20, "t", "r", 1, more))
+    assert (result.artifacts["a"].text, result.artifacts["a"].name, result.artifacts["a"].complete) == ("12", "n", True)
+    result.apply(Record(3, 30, "t", "r", 1, first))
+    assert (result.artifacts["a"].text, result.artifacts["a"].created_at) == ("1", 30)
 
 
-def test_a_view_that_begins_in_the_middle_of_a_message_does_not_show_it():
-    seen = fold(
+def test_a_message_without_its_start_is_not_shown():
+    result = fold(
         PartAdded(message_id="m", index=0, part=TextPart(text="a")), PartDelta(message_id="m", index=0, text="b")
     )
-    assert seen.messages() == []
-    assert seen.message("m") is None
+    assert result.messages() == []
+    assert result.message("m") is None
 
 
 def test_one_message_can_be_looked_up_while_it_grows():
-    seen = fold(
+    result = fold(
         MessageStarted(message_id="m", phase="progress"),
         PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True),
         PartDelta(message_id="m", index=0, text="b"),
     )
-    message = seen.message("m")
+    message = result.message("m")
     assert message is not None and (message.text, message.phase) == ("ab", "progress")
 
 

@@ -1,4 +1,4 @@
-"""Text that grows by deltas: the same however it was added, and shared by all who hold the same."""
+"""Text that grows by deltas: the result does not depend on their sizes, and equal texts share memory."""
 
 import gc
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def cut(texts: Sequence[str], places: Sequence[int]) -> list[Sequence[str]]:
 
 
 @given(DELTAS, st.lists(st.integers(0, 300), max_size=5))
-def test_text_is_the_same_however_it_was_added(texts: list[str], places: list[int]) -> None:
+def test_text_does_not_depend_on_the_size_of_deltas(texts: list[str], places: list[int]) -> None:
     one, some, each = GrowingText(), GrowingText(), GrowingTexts()
     for text in texts:
         one.append(text)
@@ -30,7 +30,7 @@ def test_text_is_the_same_however_it_was_added(texts: list[str], places: list[in
     assert len(each) == len(texts)
 
 
-def test_a_copy_goes_on_by_itself() -> None:
+def test_a_copy_grows_independently() -> None:
     text, texts = GrowingText(), GrowingTexts()
     text.extend(LONG)
     texts.extend(LONG)
@@ -50,7 +50,7 @@ def test_equal_texts_share_their_chunks() -> None:
     assert len(shared) >= len(LONG) - 64
 
 
-def test_one_long_text_is_in_memory_once() -> None:
+def test_equal_long_texts_are_one_object() -> None:
     one, other = GrowingText(), GrowingText()
     one.extend(LONG)
     other.extend(LONG)
@@ -58,7 +58,7 @@ def test_one_long_text_is_in_memory_once() -> None:
     assert share("short") == "short"
 
 
-def test_long_texts_that_nobody_joins_again_are_dropped() -> None:
+def test_unused_long_texts_are_dropped() -> None:
     first = share("a" * 2**20)
     for number in range(20):
         share(f"{number}" * 2**20)
@@ -67,7 +67,7 @@ def test_long_texts_that_nobody_joins_again_are_dropped() -> None:
     gc.collect()
 
 
-def test_a_part_has_one_text() -> None:
+def test_deltas_of_a_part_form_one_text() -> None:
     deltas: dict[int, GrowingText] = {}
     grow(deltas, 1).append("a")
     grow(deltas, 1).append("b")

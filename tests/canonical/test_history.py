@@ -1,4 +1,4 @@
-"""A thread's state: for agents that keep none, it follows from what was said."""
+"""State of a thread: for agents without a state, it follows from the messages and values in the log."""
 
 import json
 from itertools import pairwise
@@ -41,11 +41,11 @@ class Log:
         seq = len(self.records) + 1
         record = Record(seq, seq * 10, task or run, run, attempt if run else 0, event)
         self.records.append(record)
-        made = self.history.apply(record)
-        return None if made is None else self.history.get(made)
+        checkpoint_id = self.history.apply(record)
+        return None if checkpoint_id is None else self.history.get(checkpoint_id)
 
     def ask(self, run: str, text: str, *, data: Any = None, task: str | None = None, **created: Any) -> Any:
-        """A run begins."""
+        """Start a run, creating its task if necessary."""
         task = task or run
         if not any(isinstance(r.event, TaskCreated) and r.event.task_id == task for r in self.records):
             self.say(TaskCreated(task_id=task, agent="a"), task=task)
@@ -53,8 +53,10 @@ class Log:
         self.say(RunCreated(run_id=run, messages=messages, data=data, **created), run, task)
         return self.say(RunStarted(node="a"), run, task)
 
-    def message(self, message_id: str, text: str, run: str | None = None, task: str | None = None, **said: Any) -> None:
-        self.say(MessageStarted(message_id=message_id, **said), run, task)
+    def message(
+        self, message_id: str, text: str, run: str | None = None, task: str | None = None, **fields: Any
+    ) -> None:
+        self.say(MessageStarted(message_id=message_id, **fields), run, task)
         self.say(PartAdded(message_id=message_id, index=0, part=TextPart(text=text)), run, task)
         self.say(MessageEnded(message_id=message_id), run, task)
 
@@ -81,7 +83,7 @@ def test_a_thread_without_input_has_no_state(log: Log):
     assert log.history.all() == []
 
 
-def test_an_input_and_a_stop_make_a_revision_each(log: Log):
+def test_an_input_and_a_stop_each_create_a_revision(log: Log):
     first = log.ask("r", "hi", data={"lang": "de"})
     assert (first.source, first.step, first.next, first.parent_id) == ("input", -1, ("a",), None)
     assert (first.values, texts(first)) == ({"lang": "de"}, ["hi"])
@@ -93,7 +95,7 @@ def test_an_input_and_a_stop_make_a_revision_each(log: Log):
     assert log.history.all() == [last, first]
 
 
-def test_whoever_reads_the_log_again_finds_the_same_revisions(log: Log):
+def test_reading_the_log_again_gives_the_same_revisions(log: Log):
     log.turn("r", "hi", "hello")
     log.turn("s", "more", "sure")
     assert StateHistory("thread", records=log.records).all() == log.history.all()
@@ -106,19 +108,19 @@ def test_a_second_turn_adds_to_the_first(log: Log):
     assert texts(last) == ["hi", "hello", "more", "sure"]
 
 
-def test_an_input_or_output_that_is_no_object_has_a_member_of_its_own(log: Log):
+def test_a_plain_input_or_output_has_its_own_member(log: Log):
     last = log.turn("r", "", "hello", data=[1, 2], output="done")
     assert last.values == {"input": [1, 2], "output": "done"}
 
 
-def test_what_is_said_on_the_way_is_no_part_of_the_conversation(log: Log):
+def test_progress_messages_are_not_in_the_state(log: Log):
     log.ask("r", "hi")
     log.message("p", "thinking", "r", phase="progress")
     log.message("m", "hello", "r")
     assert texts(log.say(RunEnded(), "r")) == ["hi", "hello"]
 
 
-def test_a_stop_at_a_question_knows_who_goes_on_and_what_was_asked(log: Log):
+def test_a_stop_at_a_question_has_its_node_and_question(log: Log):
     log.ask("r", "hi")
     log.say(InterruptRaised(interrupt_id="q", message=Message.of("Who?")), "r")
     stop = log.say(RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT), "r")
@@ -135,7 +137,7 @@ def test_a_stop_at_a_question_knows_who_goes_on_and_what_was_asked(log: Log):
     assert texts(last) == ["hi", "Hello, Ann."]
 
 
-def test_a_question_that_was_taken_back_is_asked_no_more(log: Log):
+def test_a_superseded_question_is_not_in_the_state(log: Log):
     log.ask("r", "hi")
     log.say(InterruptRaised(interrupt_id="q", message=Message.of("Who?")), "r")
     log.say(RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT), "r")
@@ -145,14 +147,14 @@ def test_a_question_that_was_taken_back_is_asked_no_more(log: Log):
     assert (head.questions, head.next) == ((), ())
 
 
-def test_a_failed_run_leaves_its_fault_and_what_it_said(log: Log):
+def test_a_failed_run_keeps_its_messages_and_next_node(log: Log):
     log.ask("r", "hi")
     log.message("m", "hel", "r")
     last = log.say(RunEnded(status=RunStatus.ERROR), "r")
     assert (texts(last), last.next) == (["hi", "hel"], ("a",))
 
 
-def test_a_run_that_never_started_made_no_revision(log: Log):
+def test_a_run_that_never_started_has_no_revision(log: Log):
     log.turn("r", "hi", "hello")
     log.say(TaskCreated(task_id="s", agent="a"), task="s")
     log.say(RunCreated(run_id="s", messages=(Message(message_id="x", role="user"),)), "s")
@@ -160,7 +162,7 @@ def test_a_run_that_never_started_made_no_revision(log: Log):
     assert texts(log.history.head) == ["hi", "hello"]
 
 
-def test_a_second_attempt_says_everything_again_and_is_not_counted_twice(log: Log):
+def test_a_second_attempt_replaces_the_first(log: Log):
     log.ask("r", "hi")
     log.message("m", "hel", "r")
     assert log.say(RunStarted(node="a", attempt=2), "r", attempt=2) is None
@@ -168,7 +170,7 @@ def test_a_second_attempt_says_everything_again_and_is_not_counted_twice(log: Lo
     assert texts(log.say(RunEnded(), "r")) == ["hi", "hello"]
 
 
-def test_a_run_that_was_rolled_back_leaves_the_state_as_it_was(log: Log):
+def test_a_rollback_restores_the_state(log: Log):
     before = log.turn("r", "hi", "hello", data={"a": 1})
     log.turn("s", "bad", "worse", data={"a": 2})
     log.say(RunRemoved(run_id="s", why="rollback"), task="s")
@@ -177,7 +179,7 @@ def test_a_run_that_was_rolled_back_leaves_the_state_as_it_was(log: Log):
     assert (last.values, texts(last)) == ({"a": 1}, ["hi", "hello", "good", "better"])
 
 
-def test_a_run_deleted_in_the_middle_takes_its_words_and_values_along(log: Log):
+def test_deleting_a_run_removes_its_messages_and_values(log: Log):
     first = log.turn("r", "hi", "hello")
     log.turn("s", "bad", "worse", data={"a": 2})
     log.turn("t", "good", "better")
@@ -190,7 +192,7 @@ def test_a_run_deleted_in_the_middle_takes_its_words_and_values_along(log: Log):
     assert middle.parent_id == first.checkpoint_id
 
 
-def test_a_run_from_an_older_revision_begins_a_branch(log: Log):
+def test_a_run_from_an_older_revision_starts_a_branch(log: Log):
     root = log.turn("r", "hi", "hello", data={"n": 1})
     log.turn("s", "left", "L", data={"n": 2})
     last = log.turn("t", "right", "R", checkpoint=root.checkpoint_id)
@@ -198,35 +200,35 @@ def test_a_run_from_an_older_revision_begins_a_branch(log: Log):
     assert log.history.head == last
 
 
-def test_a_caller_changes_values_adds_messages_and_takes_some_out(log: Log):
+def test_a_caller_changes_values_and_messages(log: Log):
     log.turn("r", "hi", "hello", data={"n": {"a": 1}, "m": 1})
     log.message("x", "by the way", role="user")
-    made = log.update(delta={"n": {"b": 2}, "m": None}, removed_ids=("r-out",))
-    assert (made.values, texts(made), made.source) == ({"n": {"b": 2}, "m": None}, ["hi", "by the way"], "update")
+    update = log.update(delta={"n": {"b": 2}, "m": None}, removed_ids=("r-out",))
+    assert (update.values, texts(update), update.source) == ({"n": {"b": 2}, "m": None}, ["hi", "by the way"], "update")
     assert texts(log.turn("s", "more", "sure")) == ["hi", "by the way", "more", "sure"]
 
 
-def test_a_message_with_the_id_of_an_earlier_one_takes_its_place(log: Log):
+def test_a_message_replaces_an_earlier_one_of_its_id(log: Log):
     log.turn("r", "hi", "hello")
     log.message("r-out", "hello there", role="agent")
     assert texts(log.update(delta={})) == ["hi", "hello there"]
 
 
-def test_who_waits_for_an_answer_goes_on_from_a_callers_revision(log: Log):
+def test_an_answer_continues_from_the_callers_revision(log: Log):
     log.ask("r", "hi")
     log.say(InterruptRaised(interrupt_id="q", message=Message.of("Who?")), "r")
     log.say(RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT), "r")
-    made = log.update(delta={"n": 1})
-    assert (made.next, [question.interrupt_id for question in made.questions]) == (("a",), ["q"])
+    update = log.update(delta={"n": 1})
+    assert (update.next, [question.interrupt_id for question in update.questions]) == (("a",), ["q"])
     answer = next_run_id("r")
     log.say(RunCreated(run_id=answer, cause="answer"), answer, "r")
     log.say(InterruptAnswered(interrupt_id="q", value="Ann"), answer, "r")
     log.say(RunStarted(node="a"), answer, "r")
     last = log.say(RunEnded(), answer, "r")
-    assert (last.values, last.parent_id) == ({"n": 1}, made.checkpoint_id)
+    assert (last.values, last.parent_id) == ({"n": 1}, update.checkpoint_id)
 
 
-def test_an_attempt_that_goes_on_keeps_what_was_said_before_it(log: Log):
+def test_a_resumed_attempt_keeps_earlier_messages(log: Log):
     log.ask("r", "hi")
     log.message("m", "hel", "r")
     log.say(RunStarted(node="a", attempt=2, resumed=True), "r", attempt=2)
@@ -234,12 +236,12 @@ def test_an_attempt_that_goes_on_keeps_what_was_said_before_it(log: Log):
     assert texts(log.say(RunEnded(), "r")) == ["hi", "hel", "lo"]
 
 
-def test_what_was_said_elsewhere_stands_before_the_input_that_brought_it(log: Log):
+def test_messages_from_elsewhere_precede_the_input(log: Log):
     log.message("x", "long ago", role="user")
     assert texts(log.ask("r", "hi")) == ["long ago", "hi"]
 
 
-def test_an_agent_with_a_state_of_its_own_makes_all_its_revisions_itself(log: Log):
+def test_a_stateful_agent_creates_all_its_revisions(log: Log):
     log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
     assert log.ask("r", "hi", data={"n": 1}) is None
     saved = log.say(StateSaved(checkpoint_id="c", values={"messages": ["mine"]}, source="input", step=-1), "r")
@@ -251,16 +253,16 @@ def test_an_agent_with_a_state_of_its_own_makes_all_its_revisions_itself(log: Lo
     assert [revision.checkpoint_id for revision in log.history.all()] == ["d", "c"]
 
 
-def test_values_inside_an_agent_are_not_the_threads(log: Log):
+def test_values_of_a_subgraph_are_not_the_threads(log: Log):
     log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
     log.ask("r", "hi")
-    own = log.say(StateSaved(checkpoint_id="c", values={"n": 1}), "r")
+    outer = log.say(StateSaved(checkpoint_id="c", values={"n": 1}), "r")
     log.say(StateSaved(checkpoint_id="d", values={"inner": 1}, ns=("sub",)), "r")
-    assert log.history.head == own
+    assert log.history.head == outer
     assert [revision.checkpoint_id for revision in log.history.all(("sub",))] == ["d"]
 
 
-def test_the_state_of_a_long_thread_is_read_in_one_walk(log: Log):
+def test_the_state_of_a_long_thread_is_read_without_recursion(log: Log):
     for number in range(300):
         log.turn(f"r{number}", "hi", "hello", data={"n": number})
     head = StateHistory("thread", records=log.records).head
@@ -268,26 +270,28 @@ def test_the_state_of_a_long_thread_is_read_in_one_walk(log: Log):
     assert (len(head.messages), head.values) == (600, {"n": 299})
 
 
-def test_a_state_is_what_the_agent_last_told_and_a_truth_is_no_number(log: Log):
+def test_a_state_distinguishes_booleans_from_numbers(log: Log):
     log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
     log.ask("r", "hi")
-    told = ({"n": 1, "l": [0, {"a": 1}]}, {"n": True, "l": [False, {"a": 1.0}, "x"]}, {"n": None, "l": [False]})
-    for number, values in enumerate(told):
+    states = ({"n": 1, "l": [0, {"a": 1}]}, {"n": True, "l": [False, {"a": 1.0}, "x"]}, {"n": None, "l": [False]})
+    for number, values in enumerate(states):
         parent = str(number - 1) if number else None
         saved = log.say(StateSaved(checkpoint_id=str(number), parent_id=parent, values=values), "r")
         assert json.dumps(saved.values) == json.dumps(values)
-    assert [json.dumps(revision.values) for revision in log.history.all()] == [json.dumps(each) for each in told[::-1]]
+    assert [json.dumps(revision.values) for revision in log.history.all()] == [
+        json.dumps(each) for each in states[::-1]
+    ]
 
 
-def test_states_share_what_they_have_in_common(log: Log):
+def test_states_share_unchanged_values(log: Log):
     log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
     log.ask("r", "hi")
-    said: list[Any] = []
+    messages: list[Any] = []
     sizes: list[int] = []
     for number in range(20):
-        said.append({"content": "x" * 1000, "number": number})
+        messages.append({"content": "x" * 1000, "number": number})
         parent = str(number - 1) if number else None
-        values: Any = {"messages": json.loads(json.dumps(said))}
+        values: Any = {"messages": json.loads(json.dumps(messages))}
         log.say(StateSaved(checkpoint_id=str(number), parent_id=parent, values=values), "r")
         sizes.append(log.history.size)
     first, last = log.history.get("0"), log.history.get("19")
@@ -298,7 +302,7 @@ def test_states_share_what_they_have_in_common(log: Log):
     assert max(grown) < grown[0] + 1000
 
 
-def test_states_are_told_by_what_is_new_in_them_however_long_the_line(log: Log) -> None:
+def test_a_long_chain_of_state_changes_is_resolved(log: Log) -> None:
     log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
     log.say(RunCreated(run_id="r"), "r")
     log.say(StateSaved(checkpoint_id="c0", values={"messages": ["0"]}), "r")
@@ -319,7 +323,7 @@ def test_states_are_told_by_what_is_new_in_them_however_long_the_line(log: Log) 
     assert again.difference("unknown", {}) is None
 
 
-def test_a_state_has_what_it_goes_on_from_also_where_that_ones_run_was_removed(log: Log) -> None:
+def test_a_state_keeps_values_of_a_removed_run(log: Log) -> None:
     for run, saved in (
         ("one", StateSaved(checkpoint_id="c1", values={"a": 1, "b": 2})),
         ("two", StateSaved(checkpoint_id="c2", parent_id="c1", change=StateChange(since="c1", new={"set": {"b": 3}}))),
@@ -337,7 +341,7 @@ def test_a_state_has_what_it_goes_on_from_also_where_that_ones_run_was_removed(l
         assert [each.checkpoint_id for each in history.all()] == ["c2"]
 
 
-def test_states_that_name_each_other_in_a_circle_end(log: Log) -> None:
+def test_circular_state_changes_are_resolved(log: Log) -> None:
     log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
     log.say(RunCreated(run_id="r"), "r")
     for name, other in (("c1", "c2"), ("c2", "c1")):
@@ -347,15 +351,15 @@ def test_states_that_name_each_other_in_a_circle_end(log: Log) -> None:
     assert found.values == {"c1": 1, "c2": 1}
 
 
-def test_after_a_pruning_the_newest_revision_is_the_only_one(log: Log):
+def test_pruning_keeps_only_the_newest_revision(log: Log):
     first = log.turn("r", "hi", "hello", data={"a": 1})
     log.update(checkpoint_id="u", delta={"b": 2})
     last = log.turn("s", "more", "sure")
     assert log.history.find_needed() is not None
     log.say(StatesPruned(checkpoint_id=last.checkpoint_id))
-    kept = log.history.head
-    assert kept is not None
-    assert (kept.values, texts(kept), kept.parent_id) == (last.values, texts(last), None)
+    head = log.history.head
+    assert head is not None
+    assert (head.values, texts(head), head.parent_id) == (last.values, texts(last), None)
     assert [each.checkpoint_id for each in log.history.all()] == [last.checkpoint_id]
     assert (log.history.get("u"), log.history.get(first.checkpoint_id), log.history.of_run("r")) == (None, None, None)
     assert log.history.find_needed() is None
@@ -366,7 +370,7 @@ def test_after_a_pruning_the_newest_revision_is_the_only_one(log: Log):
     assert log.history.head is None, "what it came of is gone"
 
 
-def test_what_a_state_is_told_by_is_needed_up_to_one_that_is_whole(log: Log):
+def test_a_state_needs_the_records_since_a_full_one(log: Log):
     task = TaskCreated(task_id="t", agent="g", stateful=True)
     log.say(task, task="t")
     log.say(RunCreated(run_id="r"), "r", "t")

@@ -1,4 +1,4 @@
-"""What is JSON, and JSON values beside each other."""
+"""JSON values: what counts as JSON, and comparisons of values."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from tests.strategies import json_values
 
 
 @given(json_values())
-def test_every_value_is_the_same_as_itself_and_within_itself(value: Any) -> None:
+def test_every_value_equals_and_contains_itself(value: Any) -> None:
     assert is_identical(value, value)
     assert is_equal(value, value)
     assert has_members(value, value)
@@ -33,7 +33,7 @@ def test_every_value_is_the_same_as_itself_and_within_itself(value: Any) -> None
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), ([], {}), ({"a": 1}, {"b": 1}), ([1], [1, 2])])
-def test_what_json_tells_apart_is_not_the_same(one: Any, other: Any) -> None:
+def test_values_with_different_json_are_not_identical(one: Any, other: Any) -> None:
     assert not is_identical(one, other)
 
 
@@ -48,19 +48,19 @@ def test_numbers_are_equal_by_their_value(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
-def test_what_is_true_is_no_number(one: Any, other: Any) -> None:
+def test_booleans_do_not_equal_numbers(one: Any, other: Any) -> None:
     assert not is_equal(one, other)
     assert not is_equal(other, one)
 
 
 @given(json_values())
-def test_what_is_no_object_is_an_empty_one_and_what_is_no_list_an_empty_list(value: Any) -> None:
+def test_values_of_another_type_become_empty(value: Any) -> None:
     assert as_object(value) is value if isinstance(value, dict) else as_object(value) == {}
     assert as_list(value) is value if isinstance(value, list) else as_list(value) == []
     assert as_text(value) is value if isinstance(value, str) else as_text(value) == ""
 
 
-def test_the_objects_in_a_list_are_told_in_order_and_there_are_none_elsewhere() -> None:
+def test_objects_in_a_list_are_returned_in_order() -> None:
     assert objects_in([1, {"a": 1}, None, [{"b": 2}], {}, "{}"]) == [{"a": 1}, {}]
     assert objects_in({"a": {"b": 1}}) == objects_in(None) == objects_in("{}") == []
 
@@ -73,16 +73,16 @@ NOT_WITHIN: list[Any] = [{"x": None}, {"a": {"b": True}}, {"a": {"c": [1, {}]}},
 
 
 @pytest.mark.parametrize("part", WITHIN)
-def test_an_object_contains_its_members_all_the_way_down(part: Any) -> None:
+def test_an_object_contains_nested_members(part: Any) -> None:
     assert has_members(WHOLE, part)
 
 
 @pytest.mark.parametrize("part", NOT_WITHIN)
-def test_a_list_is_contained_whole_and_what_is_of_another_type_is_not(part: Any) -> None:
+def test_partial_lists_and_other_types_are_not_contained(part: Any) -> None:
     assert not has_members(WHOLE, part)
 
 
-# What is JSON
+# Checks of what is JSON
 
 
 def nested(levels: int) -> Any:
@@ -115,13 +115,13 @@ def test_a_check_says_what_is_not_json(value: Any, words: str) -> None:
         check_json([{"a": (value,)}], most=6)
 
 
-def test_levels_are_counted_whether_or_not_the_last_one_is_empty() -> None:
+def test_an_empty_innermost_level_counts() -> None:
     check_json(nested(MAX_DEPTH))
     with pytest.raises(TooDeep):
         check_json(nested(MAX_DEPTH + 1))
 
 
-def test_an_integer_has_the_bound_that_is_asked_for() -> None:
+def test_an_integer_has_the_requested_bound() -> None:
     check_json([10**300 - 1, 1 - 10**300, True], largest=10**300)
     with pytest.raises(NotJson):
         check_json([-(10**300)], largest=10**300)
@@ -134,10 +134,10 @@ def test_a_number_is_finite_and_can_be_printed() -> None:
     assert not is_number(float("inf"))
 
 
-def test_a_tuple_is_json_as_a_list_is() -> None:
+def test_a_tuple_counts_as_a_list() -> None:
     check_json((1, ("é\0", 2)))
 
 
-def test_text_is_what_utf_8_can_say() -> None:
+def test_text_excludes_lone_surrogates() -> None:
     assert is_text("é\0")
     assert not is_text("a\ud800")

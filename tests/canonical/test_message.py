@@ -1,4 +1,4 @@
-"""Messages and parts."""
+"""Messages and their parts."""
 
 import json
 from copy import deepcopy
@@ -23,21 +23,21 @@ def test_a_part_comes_back_from_json(part: Part):
 
 
 @given(st.lists(strategies.texts()))
-def test_text_is_its_pieces_without_anything_between(pieces: list[str]):
+def test_text_joins_parts_without_separators(pieces: list[str]):
     assert Message(parts=tuple(TextPart(text=piece) for piece in pieces)).text == "".join(pieces)
 
 
-def test_only_text_parts_are_text():
+def test_only_text_parts_are_in_the_text():
     parts = (TextPart(text="a"), ReasoningPart(text="thought"), DataPart(data={"text": "b"}), TextPart(text="c"))
     assert text_of(parts) == "ac"
 
 
-def test_parts_with_equal_content_are_equal_also_with_bytes():
+def test_files_with_equal_bytes_are_equal():
     assert FilePart(name="a", inline=b"1") == FilePart(name="a", inline=b"1")
     assert FilePart(name="a", inline=b"1") != FilePart(name="a", inline=b"2")
 
 
-def test_a_deep_copy_of_what_holds_values_shares_them() -> None:
+def test_a_deep_copy_shares_values() -> None:
     part = DataPart(data={"many": ["a", {"b": None}]})
     copied = deepcopy({"parts": [part]})
     assert copied["parts"][0] is part

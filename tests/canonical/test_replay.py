@@ -1,4 +1,4 @@
-"""Saying it again."""
+"""Replay: an agent that is started again repeats events which the log has already."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ IDS = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id
 
 
 def without_ids(event: Event) -> Event:
-    """As an agent says it that leaves ids to the hub."""
+    """Return the event as an agent emits it that leaves ids to the hub."""
     update: dict[str, Any] = {name: None for name in IDS if name in type(event).__struct_fields__}
     if isinstance(event, InterruptRaised):
         update["message"] = event.message.replace(message_id=None)
@@ -48,9 +48,9 @@ def without_ids(event: Event) -> Event:
     return event.replace(**update)
 
 
-def rest(events: Iterable[Event], said: Sequence[Event], **how: bool) -> list[Event]:
-    """What of the events is new."""
-    before = ReplayCursor(said, **how)
+def rest(events: Iterable[Event], earlier: Sequence[Event], **options: bool) -> list[Event]:
+    """Return the events that are new to a cursor which replays the earlier ones."""
+    before = ReplayCursor(earlier, **options)
     new = [news for event in events for news in before.news(event)]
     before.end()
     return new
@@ -63,7 +63,7 @@ def test_exactly_the_repeated_start_is_dropped(events: list[Event], data: st.Dat
 
 
 def cut(draw: Any, events: Iterable[Event]) -> list[Event]:
-    """The same, with the text of each part cut somewhere else."""
+    """Return the same events, with the text of each part cut in random places."""
     pieces: list[Event] = []
     for event in content(events):
         if not isinstance(event, PartDelta):
@@ -76,29 +76,29 @@ def cut(draw: Any, events: Iterable[Event]) -> list[Event]:
 
 
 def content(events: Iterable[Event]) -> list[Event]:
-    """The same, with the text of each part in one delta."""
-    made: list[Event] = []
+    """Return the same events, with the text of each part in one delta."""
+    merged: list[Event] = []
     for event in events:
         texts: list[Event] = []
         if isinstance(event, PartDelta):
             texts = [event] if event.text else []
         elif isinstance(event, PartAdded) and isinstance(event.part, TextPart | ReasoningPart | RefusalPart):
-            made.append(event.replace(part=event.part.replace(text=""), open=True))
+            merged.append(event.replace(part=event.part.replace(text=""), open=True))
             texts = [PartDelta(message_id=event.message_id, index=event.index, text=event.part.text)]
             texts = texts if event.part.text else []
         else:
-            made.append(event)
-        if texts and isinstance(made[-1], PartDelta):
-            made[-1] = made[-1].replace(text=made[-1].text + event.text)  # type: ignore[union-attr]
+            merged.append(event)
+        if texts and isinstance(merged[-1], PartDelta):
+            merged[-1] = merged[-1].replace(text=merged[-1].text + event.text)  # type: ignore[union-attr]
         else:
-            made += texts
-        if isinstance(event, PartAdded) and made[-1] is not event and not event.open:
-            made.append(PartEnded(message_id=event.message_id, index=event.index))
-    return made
+            merged += texts
+        if isinstance(event, PartAdded) and merged[-1] is not event and not event.open:
+            merged.append(PartEnded(message_id=event.message_id, index=event.index))
+    return merged
 
 
 @given(strategies.agent_events(), st.data())
-def test_text_is_known_again_however_it_is_cut(events: list[Event], data: st.DataObject):
+def test_repeated_text_matches_despite_other_deltas(events: list[Event], data: st.DataObject):
     before = cut(data.draw, events)
     before = before[: data.draw(st.integers(0, len(before)))]
     again = data.draw(st.sampled_from([events, cut(data.draw, events)]))
@@ -108,45 +108,50 @@ def test_text_is_known_again_however_it_is_cut(events: list[Event], data: st.Dat
 
 
 @given(strategies.agent_events(), st.data())
-def test_the_start_is_known_again_without_the_ids_that_the_hub_gave(events: list[Event], data: st.DataObject):
+def test_repeated_events_match_without_the_hubs_ids(events: list[Event], data: st.DataObject):
     cut = data.draw(st.integers(0, len(events)))
     again = [without_ids(event) for event in events]
     assert rest(again, events[:cut]) == again[cut:]
 
 
 @given(strategies.agent_events(), st.data())
-def test_other_words_are_a_divergence(events: list[Event], data: st.DataObject):
+def test_a_different_event_is_a_divergence(events: list[Event], data: st.DataObject):
     cut = data.draw(st.integers(0, len(events)))
     other = Custom(name="other than everything", value=["other"])
-    said = [*events[:cut], Custom(name="said"), *events[cut:]]
+    earlier = [*events[:cut], Custom(name="said"), *events[cut:]]
     with pytest.raises(FaultError) as raised:
-        rest([*events[:cut], other, *events[cut:]], said)
+        rest([*events[:cut], other, *events[cut:]], earlier)
     assert raised.value.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
 
 
-def test_to_end_before_everything_was_repeated_is_a_divergence():
-    said: list[Event] = [Custom(name="a"), Custom(name="b")]
+def test_an_incomplete_repetition_is_a_divergence():
+    earlier: list[Event] = [Custom(name="a"), Custom(name="b")]
     with pytest.raises(FaultError, match="ended after 1 of the 2 events") as raised:
-        rest([Custom(name="a")], said)
+        rest([Custom(name="a")], earlier)
     assert raised.value.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
 
 
-def test_what_only_the_hub_closed_need_not_be_repeated():
+def test_closings_by_the_hub_need_no_repetition():
     opened: list[Event] = [MessageStarted(), PartAdded(part=TextPart(text="a"), open=True), StepStarted(name="s")]
-    asked = InterruptRaised(message=Message.of("?"))
+    question = InterruptRaised(message=Message.of("?"))
     closed: list[Event] = [PartEnded(message_id="m", index=0), MessageEnded(message_id="m"), StepEnded(name="s")]
     live = Custom(name="live")
-    assert rest([*opened, asked, live], [*opened, asked, *closed]) == [live]
-    assert rest([*opened, asked], [*opened, asked, *closed]) == []
+    assert rest([*opened, question, live], [*opened, question, *closed]) == [live]
+    assert rest([*opened, question], [*opened, question, *closed]) == []
 
 
-def test_closings_of_the_agents_own_are_repeated_and_dropped():
-    said: list[Event] = [MessageStarted(), PartAdded(part=TextPart(text="a"), open=True), PartEnded(), MessageEnded()]
-    assert rest([*said, Custom()], said) == [Custom()]
+def test_closings_by_the_agent_are_repeated_and_dropped():
+    earlier: list[Event] = [
+        MessageStarted(),
+        PartAdded(part=TextPart(text="a"), open=True),
+        PartEnded(),
+        MessageEnded(),
+    ]
+    assert rest([*earlier, Custom()], earlier) == [Custom()]
 
 
 @pytest.mark.parametrize(
-    ("said", "again", "same"),
+    ("earlier", "again", "same"),
     [
         (PartDelta(text="a"), PartDelta(text="a"), True),
         (PartDelta(text="a"), PartDelta(text="b"), False),
@@ -163,31 +168,31 @@ def test_closings_of_the_agents_own_are_repeated_and_dropped():
         (Custom(value=1.0), Custom(value=1), True),
     ],
 )
-def test_events_are_the_same_but_for_what_the_hub_fills(said: Event, again: Event, same: bool):
-    assert is_same_event(said, again) == same
+def test_events_are_compared_without_the_hubs_values(earlier: Event, again: Event, same: bool):
+    assert is_same_event(earlier, again) == same
 
 
-def test_a_file_said_again_is_the_same_if_its_bytes_are():
-    kept = FilePart(name="a", blob=hashlib.sha256(b"data").hexdigest(), size=4)
-    said = ArtifactAdded(artifact_id="x", name="a", part=kept)
-    assert is_same_event(said, ArtifactAdded(name="a", part=FilePart(name="a", inline=b"data")))
-    assert not is_same_event(said, ArtifactAdded(name="a", part=FilePart(name="a", inline=b"other")))
-    asked = InterruptRaised(message=Message(message_id="m", parts=(TextPart(text="?"), kept)))
+def test_a_repeated_file_matches_by_its_bytes():
+    stored = FilePart(name="a", blob=hashlib.sha256(b"data").hexdigest(), size=4)
+    earlier = ArtifactAdded(artifact_id="x", name="a", part=stored)
+    assert is_same_event(earlier, ArtifactAdded(name="a", part=FilePart(name="a", inline=b"data")))
+    assert not is_same_event(earlier, ArtifactAdded(name="a", part=FilePart(name="a", inline=b"other")))
+    question = InterruptRaised(message=Message(message_id="m", parts=(TextPart(text="?"), stored)))
     again = Message(parts=(TextPart(text="?"), FilePart(name="a", inline=b"data")))
-    assert is_same_event(asked, InterruptRaised(message=again))
+    assert is_same_event(question, InterruptRaised(message=again))
 
 
 @given(strategies.records())
-def test_what_an_agent_said_is_all_but_the_hubs_own_words(records: list[Record]):
-    said = agent_events(records)
+def test_agent_events_exclude_those_of_the_hub(records: list[Record]):
+    events = agent_events(records)
     of_hub = {"thread_changed", "task_created", "run_created", "run_started", "task_changed", "run_ended"}
-    assert said == [r.event for r in records if r.event.kind not in of_hub | {"interrupt_answered", "run_removed"}]
+    assert events == [r.event for r in records if r.event.kind not in of_hub | {"interrupt_answered", "run_removed"}]
     runs = [record.run_id for record in records if isinstance(record.event, RunCreated)]
-    assert [event for run_id in runs for event in agent_events(records, run_id)] == said
+    assert [event for run_id in runs for event in agent_events(records, run_id)] == events
 
 
 @given(strategies.records())
-def test_the_story_of_a_question_is_everything_since_the_input(records: list[Record]):
+def test_a_plan_holds_every_event_since_the_input(records: list[Record]):
     questions = [record.event for record in records if isinstance(record.event, InterruptRaised)]
     inputs = [record.event for record in records if isinstance(record.event, RunCreated)]
     for question in questions:
@@ -201,7 +206,9 @@ def test_the_story_of_a_question_is_everything_since_the_input(records: list[Rec
 
 
 def story_log() -> list[Record]:
-    """An input that asks; its answer asks again; a follow-up in between that has its own question."""
+    """Return a log with an input that asks a question, an answer that asks again, and a follow-up with its own
+    question.
+    """
     return [
         Record(seq, seq, "t", run_id, attempt, event)
         for seq, (run_id, attempt, event) in enumerate(
@@ -227,7 +234,7 @@ def story_log() -> list[Record]:
     ]
 
 
-def test_a_story_leads_from_the_run_that_asked_to_the_run_that_no_answer_started():
+def test_a_plan_begins_with_the_run_of_the_input():
     story = replay_plan(story_log(), "i3")
     assert story is not None
     assert story.first.run_id == "r1"
@@ -236,31 +243,31 @@ def test_a_story_leads_from_the_run_that_asked_to_the_run_that_no_answer_started
     assert story.message_ids == {"m1", "q1"}
 
 
-def test_a_follow_up_has_a_story_of_its_own():
+def test_a_follow_up_has_its_own_plan():
     story = replay_plan(story_log(), "i2")
     assert story is not None
     assert story.first.run_id == "r2"
     assert [event.name for event in story.said if isinstance(event, Custom)] == ["beside"]
 
 
-def test_records_that_do_not_tell_have_no_story():
+def test_incomplete_records_have_no_plan():
     assert replay_plan(story_log(), "unknown") is None
     assert replay_plan([], "i1") is None
     assert replay_plan([record for record in story_log() if record.run_id != "r1"], "i3") is None
 
 
-def test_nothing_said_before_makes_everything_live():
-    said = ReplayCursor(())
-    assert said.news(Custom()) == [Custom()]
-    assert said.is_over
-    said.end()
+def test_an_empty_cursor_passes_everything():
+    cursor = ReplayCursor(())
+    assert cursor.news(Custom()) == [Custom()]
+    assert cursor.is_over
+    cursor.end()
 
 
-# What is cut off is not closed
+# Parts left open by a restart
 
 
 @pytest.mark.parametrize(
-    ("said", "again", "new"),
+    ("earlier", "again", "new"),
     [
         (["a"], ["a"], []),
         (["ab"], ["a", "bc"], ["c"]),
@@ -268,33 +275,33 @@ def test_nothing_said_before_makes_everything_live():
         (["a"], ["", "a", "b"], ["b"]),
     ],
 )
-def test_only_the_rest_of_a_text_is_new(said: list[str], again: list[str], new: list[str]):
+def test_only_the_rest_of_a_text_is_new(earlier: list[str], again: list[str], new: list[str]):
     opened: list[Event] = [
         MessageStarted(message_id="m"),
         PartAdded(message_id="m", index=0, part=TextPart(text=""), open=True),
     ]
-    before = [*opened, *(PartDelta(message_id="m", index=0, text=text) for text in said)]
-    told = ReplayCursor(before, closed=False)
+    before = [*opened, *(PartDelta(message_id="m", index=0, text=text) for text in earlier)]
+    cursor = ReplayCursor(before, closed=False)
     events: list[Event] = [
         MessageStarted(),
         PartAdded(part=TextPart(text=""), open=True),
         *(PartDelta(text=text) for text in again),
     ]
-    assert [news for event in events for news in told.news(event)] == [PartDelta(text=text) for text in new]
+    assert [news for event in events for news in cursor.news(event)] == [PartDelta(text=text) for text in new]
 
 
-def test_a_part_that_was_cut_off_and_is_given_whole_is_told_to_its_end():
-    said: list[Event] = [
+def test_a_whole_part_completes_an_open_one():
+    earlier: list[Event] = [
         MessageStarted(message_id="m"),
         PartAdded(message_id="m", index=0, part=TextPart(text="Hel"), open=True),
     ]
-    told = ReplayCursor(said, closed=False)
-    assert told.news(MessageStarted()) == []
-    assert told.news(PartAdded(part=TextPart(text="Hello"))) == [
+    cursor = ReplayCursor(earlier, closed=False)
+    assert cursor.news(MessageStarted()) == []
+    assert cursor.news(PartAdded(part=TextPart(text="Hello"))) == [
         PartDelta(message_id="m", index=0, text="lo"),
         PartEnded(message_id="m", index=0),
     ]
-    told.end()
+    cursor.end()
 
 
 @pytest.mark.parametrize(
@@ -308,25 +315,28 @@ def test_a_part_that_was_cut_off_and_is_given_whole_is_told_to_its_end():
         [Custom()],
     ],
 )
-def test_what_differs_is_known_as_soon_as_it_is_said(again: list[Event]):
-    said = [MessageStarted(message_id="m"), PartAdded(message_id="m", index=0, part=TextPart(text="Hello"), open=True)]
-    told = ReplayCursor(said, closed=False)
+def test_a_difference_is_detected_at_once(again: list[Event]):
+    earlier = [
+        MessageStarted(message_id="m"),
+        PartAdded(message_id="m", index=0, part=TextPart(text="Hello"), open=True),
+    ]
+    cursor = ReplayCursor(earlier, closed=False)
     for event in again[:-1]:
-        assert told.news(event) == []
+        assert cursor.news(event) == []
     with pytest.raises(Diverged):
-        told.news(again[-1])
+        cursor.news(again[-1])
 
 
-def test_a_text_that_has_ended_does_not_grow():
-    said: list[Event] = [MessageStarted(), PartAdded(part=TextPart(text="a")), MessageEnded()]
-    told = ReplayCursor(said, closed=False)
-    assert told.news(MessageStarted()) == []
+def test_an_ended_text_cannot_grow():
+    earlier: list[Event] = [MessageStarted(), PartAdded(part=TextPart(text="a")), MessageEnded()]
+    cursor = ReplayCursor(earlier, closed=False)
+    assert cursor.news(MessageStarted()) == []
     with pytest.raises(Diverged, match="more than"):
-        told.news(PartAdded(part=TextPart(text="ab"), open=True))
+        cursor.news(PartAdded(part=TextPart(text="ab"), open=True))
 
 
-def test_ids_that_an_agent_gives_anew_are_those_of_the_log():
-    said: list[Event] = [
+def test_new_ids_are_replaced_by_those_of_the_log():
+    earlier: list[Event] = [
         ToolStarted(call_id="t1", name="look"),
         StepStarted(step_id="s1", name="plan"),
         ArtifactAdded(artifact_id="a1", part=TextPart(text="1"), last=False),
@@ -344,38 +354,38 @@ def test_ids_that_an_agent_gives_anew_are_those_of_the_log():
         ToolEnded(call_id="t2", name="look"),
         StepEnded(step_id="s2", name="plan"),
     ]
-    assert rest(again, said, closed=False, renames=True) == [
+    assert rest(again, earlier, closed=False, renames=True) == [
         MessageEnded(message_id="m1"),
         ArtifactAdded(artifact_id="a1", part=TextPart(text="3"), append=True),
         ToolEnded(call_id="t1", name="look"),
         StepEnded(step_id="s1", name="plan"),
     ]
     with pytest.raises(Diverged):
-        rest(again, said, closed=False)
+        rest(again, earlier, closed=False)
 
 
-def test_facts_beside_what_is_said_are_in_no_order_with_it():
-    said: list[Event] = [
+def test_losses_and_bindings_match_in_any_order():
+    earlier: list[Event] = [
         UpstreamBound(protocol="p", ids={"run": "1"}),
         LossNoted(feature="step", how="none"),
         Custom(name="a"),
     ]
     bound = UpstreamBound(protocol="p", ids={"run": "2"})
-    assert rest([Custom(name="a"), bound, LossNoted(feature="step", how="none"), Custom(name="b")], said) == [
+    assert rest([Custom(name="a"), bound, LossNoted(feature="step", how="none"), Custom(name="b")], earlier) == [
         bound,
         Custom(name="b"),
     ]
 
 
-# What stands
+# Records that a restart does not void
 
 
 @given(strategies.records())
-def test_of_a_run_that_was_never_started_over_everything_stands(records: list[Record]):
+def test_records_without_a_restart_all_count(records: list[Record]):
     assert standing(records) == records
 
 
-def test_what_was_said_before_a_run_was_started_over_does_not_stand():
+def test_a_restart_voids_earlier_records():
     log: list[tuple[str | None, int, Event]] = [
         ("r1", 0, RunCreated(run_id="r1")),
         ("r1", 1, RunStarted()),
@@ -394,7 +404,7 @@ def test_what_was_said_before_a_run_was_started_over_does_not_stand():
     assert len([r for r in standing(records) if isinstance(r.event, RunStarted)]) == 4
 
 
-def test_of_a_run_that_names_what_is_void_all_else_stands():
+def test_a_restart_voids_only_the_messages_it_names():
     log: list[tuple[int, Event]] = [
         (1, MessageStarted(message_id="a")),
         (1, MessageEnded(message_id="a")),

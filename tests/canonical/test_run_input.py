@@ -1,4 +1,4 @@
-"""What a run is started with is one value, and stands in the log in the form that it had before it was one."""
+"""Inputs of runs: one value in the code, stored in the log in the form of earlier releases."""
 
 import json
 from typing import Any, cast
@@ -7,7 +7,7 @@ from babelgate.canonical import FilePart, Message, RunInput
 from babelgate.canonical.event import RunCreated, encode_event
 from babelgate.canonical.stored import decode_event
 
-GIVEN = RunInput(
+INPUT = RunInput(
     messages=(Message(message_id="m", role="user", parts=(FilePart(name="a", blob="b", size=2),)),),
     data={"n": [1, None]},
     checkpoint="c",
@@ -24,19 +24,19 @@ STORED = (
     b'"data":{"n":[1,null]},"checkpoint":"c","config":{"tags":["t"]},"metadata":{"customer":7},'
     b'"headers":{"x-tenant":"t"},"strategy":"reject","start_after":5}'
 )
-"""As releases before `RunInput` wrote it, byte by byte."""
+"""Event as releases before `RunInput` wrote it, byte by byte."""
 
 
-def test_an_event_is_made_of_an_input_and_gives_it_back():
-    created = RunCreated.of(GIVEN, run_id="r", cause="follow_up", strategy="reject", start_after=5)
-    assert created.input == GIVEN
+def test_an_event_returns_its_input():
+    created = RunCreated.of(INPUT, run_id="r", cause="follow_up", strategy="reject", start_after=5)
+    assert created.input == INPUT
     assert (created.run_id, created.cause, created.strategy, created.start_after) == ("r", "follow_up", "reject", 5)
 
 
-def test_an_event_of_an_earlier_release_holds_the_same_input():
+def test_an_event_of_an_earlier_release_is_read():
     stored = decode_event(STORED)
-    assert stored == RunCreated.of(GIVEN, run_id="r", cause="follow_up", strategy="reject", start_after=5)
-    assert isinstance(stored, RunCreated) and stored.input == GIVEN
+    assert stored == RunCreated.of(INPUT, run_id="r", cause="follow_up", strategy="reject", start_after=5)
+    assert isinstance(stored, RunCreated) and stored.input == INPUT
 
 
 def is_within(part: Any, whole: Any) -> bool:
@@ -49,8 +49,8 @@ def is_within(part: Any, whole: Any) -> bool:
     return part == whole
 
 
-def test_what_is_written_is_what_an_earlier_release_reads():
-    """It takes the default for what is not said."""
+def test_a_written_event_is_readable_for_earlier_releases():
+    """Check that an earlier release, which uses defaults for missing members, reads the same event."""
     stored, written = json.loads(STORED), encode_event(decode_event(STORED))
     assert is_within(json.loads(written), stored)
     assert decode_event(written) == decode_event(STORED)

@@ -1,4 +1,4 @@
-"""The tables of what may follow what."""
+"""Tables of the transitions of tasks and runs."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -28,7 +28,7 @@ def reachable(table: Mapping[State, frozenset[State]], start: State) -> set[Stat
     return found
 
 
-def test_the_tables_name_every_state_and_nothing_else():
+def test_the_tables_name_exactly_the_states():
     assert set(TASK_TRANSITIONS) == set(TaskState)
     assert set(RUN_TRANSITIONS) == set(RunStatus)
     assert {then for thens in TASK_TRANSITIONS.values() for then in thens} <= set(TaskState)
@@ -36,12 +36,12 @@ def test_the_tables_name_every_state_and_nothing_else():
 
 
 @pytest.mark.parametrize("state", TaskState)
-def test_terminal_is_final_for_tasks_and_nothing_else_is(state: TaskState):
+def test_only_terminal_task_states_are_final(state: TaskState):
     assert (not TASK_TRANSITIONS[state]) == (state in TERMINAL)
 
 
 @pytest.mark.parametrize("status", RunStatus)
-def test_ended_is_final_for_runs_and_nothing_else_is(status: RunStatus):
+def test_only_ended_run_statuses_are_final(status: RunStatus):
     assert (not RUN_TRANSITIONS[status]) == (status in ENDED)
 
 
@@ -56,15 +56,15 @@ def test_every_state_is_reachable_from_the_first_one():
 
 
 @pytest.mark.parametrize("state", sorted(TaskState))
-def test_a_task_waits_only_after_it_worked(state: TaskState):
+def test_only_a_working_task_can_wait(state: TaskState):
     assert any(can_become(state, waiting) for waiting in WAITING) == (state is TaskState.WORKING)
 
 
-def test_a_cancelling_task_does_not_go_back_to_work():
+def test_a_cancelling_task_cannot_work_again():
     assert not can_become(TaskState.CANCELLING, TaskState.WORKING)
     assert not any(can_become(TaskState.CANCELLING, waiting) for waiting in WAITING)
 
 
-def test_no_state_follows_itself_but_a_run_may_be_started_again():
+def test_only_a_running_run_may_restart():
     assert [state for state in TaskState if can_become(state, state)] == []
     assert [status for status in RunStatus if can_run_become(status, status)] == [RunStatus.RUNNING]

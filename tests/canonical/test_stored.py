@@ -1,4 +1,4 @@
-"""Events that another release wrote are read by this one, and what it does not know of them is kept."""
+"""Events of other releases: this release reads them, and keeps the members that it does not know."""
 
 import json
 from typing import Any, cast
@@ -18,22 +18,22 @@ LATER = {"a_later_member": [{"n": 1}]}
 
 
 def grown(value: Any) -> Any:
-    """As JSON, with a member more in every value."""
+    """Return the value as JSON, with one more member in every object."""
     if isinstance(value, Value):
         return {**{name: grown(member) for name, member in value.members().items()}, **LATER}
     return [grown(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 
 
-def count(told: Any) -> int:
-    """How many members are kept."""
-    if isinstance(told, dict):
-        members = cast("JsonObject", told)
+def count(value: Any) -> int:
+    """Return the number of later members in the value."""
+    if isinstance(value, dict):
+        members = cast("JsonObject", value)
         return sum(1 if name == "a_later_member" else count(member) for name, member in members.items())
-    return sum(count(item) for item in cast("list[Any]", told)) if isinstance(told, list | tuple) else 0
+    return sum(count(item) for item in cast("list[Any]", value)) if isinstance(value, list | tuple) else 0
 
 
 def without(value: Any) -> Any:
-    """The value as if nothing had been unknown."""
+    """Return the value without its unknown members."""
     if isinstance(value, Value):
         members = {name: without(getattr(value, name)) for name in value.__struct_fields__}
         if "extra" in members:
@@ -43,24 +43,24 @@ def without(value: Any) -> Any:
 
 
 @given(strategies.records())
-def test_unknown_members_change_nothing_and_are_kept_wherever_they_stand(records: list[Record]):
+def test_unknown_members_are_kept_at_every_level(records: list[Record]):
     for event in (record.event for record in records):
-        told = json.dumps(grown(event), ensure_ascii=False).encode()
-        read = decode_event(told)
+        body = json.dumps(grown(event), ensure_ascii=False).encode()
+        read = decode_event(body)
         assert without(read) == event
         again = encode_event(read)
-        assert count(to_json(read)) == told.count(b"a_later_member")
+        assert count(to_json(read)) == body.count(b"a_later_member")
         assert decode_event(again) == read
 
 
-def test_what_is_unknown_in_a_value_without_extra_is_kept_around_it():
+def test_unknown_members_are_kept_in_the_enclosing_extra():
     body = b'{"kind":"run_ended","status":"error","reason":"fault","fault":{"code":"internal","message":"x","more":1}}'
     event = decode_event(body)
     assert isinstance(event, RunEnded) and event.fault is not None
     assert event.extra == {UNKNOWN: {"fault": {"more": 1}}}
 
 
-def test_what_is_unknown_of_a_message_is_part_of_it_in_a_fold():
+def test_a_folded_message_keeps_unknown_members():
     started = decode_event(b'{"kind":"message_started","message_id":"m","mood":"good","extra":{"acp":{"a":1}}}')
     assert isinstance(started, MessageStarted)
     ended = decode_event(b'{"kind":"message_ended","message_id":"m"}')
@@ -88,19 +88,19 @@ def test_the_inputs_of_the_first_release_are_read():
         b"{",
     ],
 )
-def test_what_is_no_event_is_refused(body: bytes):
+def test_an_invalid_event_is_refused(body: bytes):
     with pytest.raises(ValueError):
         decode_event(body)
 
 
-def test_an_agent_still_may_not_say_what_there_is_no_word_for():
+def test_an_agent_cannot_use_unknown_members():
     with pytest.raises(TypeError):
         LossNoted(feature="a", how="b", more=1)  # type: ignore[call-arg]
-    known: Event = LossNoted(feature="a", how="b")
-    assert decode_event(encode_event(known)) == known
+    event: Event = LossNoted(feature="a", how="b")
+    assert decode_event(encode_event(event)) == event
 
 
-def test_a_row_of_another_release_is_read_without_what_there_is_no_word_for():
+def test_a_later_rows_unknown_members_are_ignored():
     task = Task(
         task_id="k",
         thread_id="t",
@@ -112,7 +112,7 @@ def test_a_row_of_another_release_is_read_without_what_there_is_no_word_for():
         last_seq=3,
         fault=Fault(code=FaultCode.AGENT_FAILED, message="no"),
     )
-    told = to_json(task)
-    later = {**told, **LATER, "fault": {**told["fault"], **LATER}}
+    members = to_json(task)
+    later = {**members, **LATER, "fault": {**members["fault"], **LATER}}
     assert decode_snapshot(Task, json.dumps(later).encode()) == task
     assert decode_snapshot(Task, encode_snapshot(task)) == task

@@ -1,4 +1,4 @@
-"""Gateways on one database, in the test's process, whose beats are quick; and what becomes of one that is silent."""
+"""Gateways on one database, in the test's process, with short heartbeats. A test can silence one of them."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -16,14 +16,20 @@ from tests.gateway.hubs import OWNER, House, within
 from tests.postgres import empty, url_of
 
 _TIMES = {"BEAT": 0.05, "_SEEN": 0.1}
-"""Seconds."""
+"""Settings of the heartbeat, in seconds."""
 _GONE = nodes.GONE
 _SOON = 0.4
-"""After which a node is gone, while one of them is silent: on a busy machine the others may be silent for as long."""
+"""Seconds without a heartbeat after which a silent node counts as gone.
+
+Not less, because the other nodes may be silent for that long on a busy machine.
+"""
 
 
 async def reached(hub: Hub, receipt: Receipt, *wanted: TaskState) -> Task:
-    """The task, when the database says that it is in one of these states: whoever brought it there."""
+    """Wait until the task in the database is in one of the states, and return it.
+
+    Any node may have changed the state.
+    """
 
     async def look() -> Task:
         while (task := await hub.journal.query(queries.task, OWNER, receipt.task_id)) is None or (
@@ -51,19 +57,19 @@ class Nodes:
         await self._house.stop(hub)
 
     def look_no_more(self, *hubs: Hub) -> None:
-        """Only notices tell them of what others commit."""
+        """Make the nodes rely on notices alone for the commits of others."""
         for hub in hubs:
             assert hub.cluster is not None
             self._monkeypatch.setattr(hub.cluster, "_look_at_all", _look_at_nothing)
 
     def silence(self, hub: Hub) -> None:
-        """It works, and cannot say so: the others take it for gone."""
+        """Let the node run without heartbeats, so that the others take it for gone."""
         assert hub.cluster is not None
         self._monkeypatch.setattr(hub.cluster.nodes, "beat", _refuse)
         self._monkeypatch.setattr(nodes, "GONE", _SOON)
 
     def hear(self, hub: Hub) -> None:
-        """It can say again that it is there."""
+        """Let the node send heartbeats again."""
         assert hub.cluster is not None
         self._monkeypatch.setattr(nodes, "GONE", _GONE)
         self._monkeypatch.setattr(hub.cluster.nodes, "beat", type(hub.cluster.nodes).beat.__get__(hub.cluster.nodes))

@@ -1,5 +1,7 @@
-"""Several gateways on one database, and one of them cannot read from it for a while: what it was to do then, it does
-when it can."""
+"""Several gateways on one database, one of which cannot read from it for a while.
+
+The pending work of that gateway is done as soon as it can read again.
+"""
 
 import logging
 from collections.abc import Generator
@@ -18,10 +20,10 @@ from tests.postgres import url_of
 
 @pytest.fixture
 def wire(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> Generator[Wire]:
-    """What a node reads by; it writes and hears by another."""
+    """Connection through which a node reads. It writes and listens through another one."""
     monkeypatch.setattr(unavailable, "PATIENCE", 0.05)
-    with Wire(url_of(postgres_tables)).running() as made:
-        yield made
+    with Wire(url_of(postgres_tables)).running() as connection:
+        yield connection
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +32,7 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-async def test_a_generator_whose_question_was_answered_elsewhere_is_closed_when_that_can_be_known(
+async def test_an_answered_generator_is_closed_when_the_database_returns(
     wire: Wire, cluster: Nodes, log: pytest.LogCaptureFixture
 ) -> None:
     a = await cluster.start("a", agent(), pooler=wire.url)
@@ -48,7 +50,7 @@ async def test_a_generator_whose_question_was_answered_elsewhere_is_closed_when_
     await within(turned(lambda: parked(a) == 1), "the end of the generator")
 
 
-async def test_a_fault_names_the_node_whose_run_it_was_also_where_the_run_was_taken_up_late(
+async def test_a_fault_names_the_lost_node_after_a_late_takeover(
     wire: Wire, cluster: Nodes, log: pytest.LogCaptureFixture
 ) -> None:
     mine, other = Scripted(), Scripted()
@@ -65,9 +67,7 @@ async def test_a_fault_names_the_node_whose_run_it_was_also_where_the_run_was_ta
     assert "The gateway's node a stopped" in task.fault.message
 
 
-async def test_a_fault_names_the_node_whose_run_it_was_also_where_nobody_was_told_that_it_was_taken_over(
-    cluster: Nodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fault_names_the_lost_node_without_a_notice(cluster: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine))
     b = await cluster.start("b", registered("s", other))

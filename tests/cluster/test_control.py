@@ -1,4 +1,4 @@
-"""Several gateways on one database: what a caller says on one of them about a run that is another's."""
+"""Several gateways on one database: requests to one node about runs of another."""
 
 import pytest
 
@@ -9,21 +9,21 @@ from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Scripted, gone, registered, submit, turned, within
 
 Pair = tuple[Hub, Hub, Scripted, Scripted]
-"""Two nodes, and the agents that they have."""
+"""Two nodes, and the agent of each."""
 
 
 @pytest.fixture(params=["notices", "looks"])
-def told_by(request: pytest.FixtureRequest) -> str:
-    """A node hears of the others by notices; where it does not, by its looks at everything."""
+def news_source(request: pytest.FixtureRequest) -> str:
+    """Way in which a node learns of other nodes' commits: by notices or, without them, by polling."""
     return request.param
 
 
 @pytest.fixture
-async def nodes(cluster: Nodes, told_by: str, monkeypatch: pytest.MonkeyPatch) -> Pair:
+async def nodes(cluster: Nodes, news_source: str, monkeypatch: pytest.MonkeyPatch) -> Pair:
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine, concurrency=2))
     b = await cluster.start("b", registered("s", other, concurrency=2))
-    if told_by == "notices":
+    if news_source == "notices":
         cluster.look_no_more(a, b)
     else:
         for hub in (a, b):
@@ -32,10 +32,10 @@ async def nodes(cluster: Nodes, told_by: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def hear_nothing(remotes: object) -> None:
-    """Of what other nodes commit."""
+    """Ignore the commits of other nodes."""
 
 
-async def test_a_run_is_cancelled_on_another_node_than_the_one_that_runs_it(nodes: Pair) -> None:
+async def test_a_run_is_cancelled_through_another_node(nodes: Pair) -> None:
     a, b, mine, _ = nodes
     receipt = await submit(a, "s")
     going = await mine.called()
@@ -49,9 +49,7 @@ async def test_a_run_is_cancelled_on_another_node_than_the_one_that_runs_it(node
 @pytest.mark.parametrize(
     ("strategy", "reason"), [("interrupt", RunReason.SUPERSEDED), ("rollback", RunReason.ROLLED_BACK)]
 )
-async def test_a_run_makes_room_for_one_that_comes_to_another_node(
-    nodes: Pair, strategy: str, reason: RunReason
-) -> None:
+async def test_a_run_is_interrupted_through_another_node(nodes: Pair, strategy: str, reason: RunReason) -> None:
     a, b, mine, _ = nodes
     first = await submit(a, "s")
     going = await mine.called()
@@ -63,7 +61,7 @@ async def test_a_run_makes_room_for_one_that_comes_to_another_node(
     assert run is not None and run.reason is reason
 
 
-async def test_a_run_waits_on_one_node_for_a_run_of_another(nodes: Pair) -> None:
+async def test_a_run_waits_for_a_run_of_another_node(nodes: Pair) -> None:
     a, b, mine, other = nodes
     first = await submit(a, "s")
     going = await mine.called()
@@ -76,7 +74,7 @@ async def test_a_run_waits_on_one_node_for_a_run_of_another(nodes: Pair) -> None
     assert not other.waiting
 
 
-async def test_the_agent_of_a_thread_that_is_erased_on_another_node_is_stopped(nodes: Pair) -> None:
+async def test_an_erasure_on_another_node_stops_the_agent(nodes: Pair) -> None:
     a, b, mine, _ = nodes
     receipt = await submit(a, "s")
     going = await mine.called()
@@ -89,7 +87,7 @@ async def test_the_agent_of_a_thread_that_is_erased_on_another_node_is_stopped(n
     assert (await ended(a, again)).state is TaskState.COMPLETED
 
 
-async def test_what_an_agent_says_of_a_thread_that_was_erased_on_another_node_goes_nowhere(nodes: Pair) -> None:
+async def test_events_of_a_thread_erased_on_another_node_are_dropped(nodes: Pair) -> None:
     a, b, mine, _ = nodes
     mine.stubborn = True
     receipt = await submit(a, "s")

@@ -1,4 +1,4 @@
-"""Two gateways on one database: callers of every protocol go from one to the other, and see what they would on one."""
+"""Two gateways on one database: callers of every protocol switch from one to the other, and see the same as on one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,9 +17,7 @@ from tests.running import running
 pytestmark = pytest.mark.slow
 
 
-async def test_every_protocol_is_told_on_one_node_what_was_said_on_the_other_and_answers_there(
-    postgres_tables: str, tmp_path: Path
-) -> None:
+async def test_every_protocol_shows_and_answers_tasks_of_another_node(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
     agents = {"echo": {"python": "babelgate.gateway.demo:echo"}, "ask": {"python": "babelgate.gateway.demo:ask"}}
     shared: dict[str, Any] = {
@@ -30,18 +28,18 @@ async def test_every_protocol_is_told_on_one_node_what_was_said_on_the_other_and
     async with nursery() as born, running(tmp_path, configured=agents, **shared) as here:
         stage = Stage(tmp_path, born, {"agents": agents, **shared})
         there = await stage.start()
-        echoes, askers = ([made(there, agent) for made in CALLERS] for agent in agents)
-        told = await within(asyncio.gather(*(caller.told("Hello") for caller in echoes)))
-        asked = await within(asyncio.gather(*(caller.send("go") for caller in askers)))
-        assert [(seen.state, seen.text) for seen in told] == [("completed", "Hello")] * len(CALLERS)
-        shown = await look(echoes, told), await look(askers, asked)
+        echoes, askers = ([new_caller(there, agent) for new_caller in CALLERS] for agent in agents)
+        completed = await within(asyncio.gather(*(caller.told("Hello") for caller in echoes)))
+        paused = await within(asyncio.gather(*(caller.send("go") for caller in askers)))
+        assert [(view.state, view.text) for view in completed] == [("completed", "Hello")] * len(CALLERS)
+        before = await look(echoes, completed), await look(askers, paused)
         for caller in (*echoes, *askers):
             caller.http = here.http
-        assert (await look(echoes, told), await look(askers, asked)) == shown
+        assert (await look(echoes, completed), await look(askers, paused)) == before
         answered = await within(
-            asyncio.gather(*(caller.answer(seen, "Ada") for caller, seen in zip(askers, asked, strict=True)))
+            asyncio.gather(*(caller.answer(view, "Ada") for caller, view in zip(askers, paused, strict=True)))
         )
-        assert [(seen.state, seen.text) for seen in answered] == [("completed", "Hello, Ada.")] * len(CALLERS)
+        assert [(view.state, view.text) for view in answered] == [("completed", "Hello, Ada.")] * len(CALLERS)
         after = await look(askers, answered)
         for caller in askers:
             caller.http = there
@@ -50,6 +48,6 @@ async def test_every_protocol_is_told_on_one_node_what_was_said_on_the_other_and
         assert "Traceback" not in stage.complaints()
 
 
-async def look(callers: Sequence[Caller], seen: Sequence[Seen]) -> list[Seen]:
-    looks = (caller.look(each.task_id) for caller, each in zip(callers, seen, strict=True))
+async def look(callers: Sequence[Caller], views: Sequence[Seen]) -> list[Seen]:
+    looks = (caller.look(view.task_id) for caller, view in zip(callers, views, strict=True))
     return await within(asyncio.gather(*looks))

@@ -1,4 +1,4 @@
-"""Several gateways on one database: what is said on one of them is read live on the others."""
+"""Several gateways on one database: events of one node are read live on the others."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Scripted, ends, follow, log, registered, submit, within
 
 
-async def test_a_run_of_one_node_is_read_on_another_while_it_is_said_and_afterwards(cluster: Nodes) -> None:
+async def test_a_run_is_read_live_and_later_on_another_node(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine))
     b = await cluster.start("b", registered("s", other))
@@ -28,8 +28,8 @@ async def test_a_run_of_one_node_is_read_on_another_while_it_is_said_and_afterwa
     assert await follow(b, scope) == live
 
 
-async def test_a_reader_goes_on_where_the_run_goes_on(cluster: Nodes) -> None:
-    """On a third node, while the run goes from the first to the second."""
+async def test_a_reader_follows_a_run_across_a_takeover(cluster: Nodes) -> None:
+    """Read on a third node while the run moves from the first node to the second."""
     agents = [Scripted() for _ in range(3)]
     a, b, c = [
         await cluster.start(name, registered("s", agent, idempotent=True))
@@ -48,7 +48,7 @@ async def test_a_reader_goes_on_where_the_run_goes_on(cluster: Nodes) -> None:
     assert await within(reading) == await log(b, receipt, "task")
 
 
-async def test_what_is_removed_on_one_node_is_not_shown_on_another(cluster: Nodes) -> None:
+async def test_a_run_removed_on_one_node_is_hidden_on_others(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine))
     b = await cluster.start("b", registered("s", other))
@@ -61,11 +61,11 @@ async def test_what_is_removed_on_one_node_is_not_shown_on_another(cluster: Node
     await within(b.remove_run(OWNER, receipt.run_id))
     await within(reading)
     for hub in (a, b):
-        shown = await follow(hub, thread, until=lambda record: isinstance(record.event, RunRemoved))
-        assert "secret" not in str(shown)
+        records = await follow(hub, thread, until=lambda record: isinstance(record.event, RunRemoved))
+        assert "secret" not in str(records)
 
 
-async def test_tokens_of_a_node_are_gathered_for_five_milliseconds_if_the_settings_do_not_say(cluster: Nodes) -> None:
-    unsaid = await cluster.start("a", registered("s", Scripted()))
-    said = await cluster.start("b", registered("s", Scripted()), limits=Limits(window=0.01))
-    assert [hub.engine._window.seconds for hub in (unsaid, said)] == [0.005, 0.01]  # pyright: ignore[reportPrivateUsage]
+async def test_tokens_are_batched_for_five_milliseconds_by_default(cluster: Nodes) -> None:
+    by_default = await cluster.start("a", registered("s", Scripted()))
+    configured = await cluster.start("b", registered("s", Scripted()), limits=Limits(window=0.01))
+    assert [hub.engine._window.seconds for hub in (by_default, configured)] == [0.005, 0.01]  # pyright: ignore[reportPrivateUsage]

@@ -1,4 +1,4 @@
-"""Several gateways on one database, and one of them dies between a commit and its notice."""
+"""Several gateways on one database, one of which dies between a commit and its notice."""
 
 import asyncio
 from collections.abc import Generator
@@ -19,18 +19,18 @@ _NOTICE = b"pg_notify"
 
 @pytest.fixture
 def wire(postgres_tables: str) -> Generator[Wire]:
-    """The way to the database of the node that dies."""
-    with Wire(url_of(postgres_tables)).running() as made:
-        yield made
+    """Connection of the dying node to the database."""
+    with Wire(url_of(postgres_tables)).running() as connection:
+        yield connection
 
 
 @pytest.fixture(autouse=True)
 def listeners(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Listeners do not look for what they missed while a test runs."""
+    """Listeners that do not check for missed notices during a test."""
     monkeypatch.setattr(postgres, "_SILENCE", 1000.0)
 
 
-async def test_a_cancel_reaches_the_agent_where_its_notice_is_lost(wire: Wire, cluster: Nodes) -> None:
+async def test_a_cancel_reaches_the_agent_despite_a_lost_notice(wire: Wire, cluster: Nodes) -> None:
     mine = Scripted()
     a = await cluster.start("a", registered("s", Scripted()), database=wire.url)
     b = await cluster.start("b", registered("s", mine))
@@ -45,7 +45,7 @@ async def test_a_cancel_reaches_the_agent_where_its_notice_is_lost(wire: Wire, c
         await within(cancelling)
 
 
-async def test_an_erasure_stops_the_agent_where_its_notice_is_lost(wire: Wire, cluster: Nodes) -> None:
+async def test_an_erasure_stops_the_agent_despite_a_lost_notice(wire: Wire, cluster: Nodes) -> None:
     mine = Scripted()
     a = await cluster.start("a", registered("s", Scripted()), database=wire.url)
     b = await cluster.start("b", registered("s", mine))
@@ -60,7 +60,7 @@ async def test_an_erasure_stops_the_agent_where_its_notice_is_lost(wire: Wire, c
         await within(erasing)
 
 
-async def test_a_paused_generator_is_closed_where_the_notice_is_lost(wire: Wire, cluster: Nodes) -> None:
+async def test_a_paused_generator_is_closed_despite_a_lost_notice(wire: Wire, cluster: Nodes) -> None:
     a = await cluster.start("a", agent(), database=wire.url)
     b = await cluster.start("b", agent())
     receipt = await submit(b, "ask")
@@ -74,8 +74,8 @@ async def test_a_paused_generator_is_closed_where_the_notice_is_lost(wire: Wire,
         await within(cancelling)
 
 
-async def test_readers_see_lost_words_once_the_run_is_taken_over(wire: Wire, cluster: Nodes) -> None:
-    """The records of the takeover are behind those whose notices were lost."""
+async def test_readers_get_unannounced_records_after_the_takeover(wire: Wire, cluster: Nodes) -> None:
+    """Wait for the records of the takeover, which follow those whose notices were lost."""
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine, idempotent=True), database=wire.url)
     b = await cluster.start("b", registered("s", other, idempotent=True))

@@ -1,4 +1,4 @@
-"""Several gateways on one database: what is to be done once is done by one of them."""
+"""Several gateways on one database: work that must be done once is done by one of them."""
 
 import asyncio
 from pathlib import Path
@@ -27,7 +27,7 @@ def leads(hub: Hub) -> bool:
     return hub.cluster.leads
 
 
-async def test_a_cron_runs_once_whoever_made_it(cluster: Nodes) -> None:
+async def test_a_cron_of_any_node_runs_once(cluster: Nodes) -> None:
     wall = Wall()
     nodes = [await cluster.start(name, registered("a", Echo()), clock=Clock(wall), **SETTINGS) for name in "abc"]
     await within(turned(lambda: sum(map(leads, nodes)) == 1), "a node that leads")
@@ -38,9 +38,7 @@ async def test_a_cron_runs_once_whoever_made_it(cluster: Nodes) -> None:
     assert await count_runs(nodes[0]) == 1
 
 
-async def test_a_cron_runs_once_where_two_nodes_lead_for_a_moment(
-    cluster: Nodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cron_runs_once_even_with_two_leaders(cluster: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     wall = Wall()
     nodes = [await cluster.start(name, registered("a", Echo()), clock=Clock(wall), **SETTINGS) for name in "abc"]
     for hub in nodes:
@@ -56,7 +54,7 @@ async def test_a_cron_runs_once_where_two_nodes_lead_for_a_moment(
     assert (await known(nodes[0], cron)).next_run == (cron.next_run or 0) + HOUR
 
 
-async def test_a_webhook_is_told_the_rest_by_the_node_that_takes_it_over(cluster: Nodes, receiver: Receiver) -> None:
+async def test_a_webhook_continues_on_the_node_that_takes_over(cluster: Nodes, receiver: Receiver) -> None:
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("a", mine, idempotent=True), **HOOKED)
     b = await cluster.start("b", registered("a", other, idempotent=True), **HOOKED)
@@ -71,7 +69,7 @@ async def test_a_webhook_is_told_the_rest_by_the_node_that_takes_it_over(cluster
     assert await receiver.receives(4) == ["working", "1 x", "2 y", "completed"]
 
 
-async def test_a_try_that_waits_is_made_by_the_node_that_takes_over_and_by_the_command(
+async def test_a_pending_retry_is_made_after_a_takeover(
     cluster: Nodes, receiver: Receiver, postgres_tables: str, tmp_path: Path
 ) -> None:
     wall = Wall()
@@ -106,7 +104,7 @@ async def test_a_try_that_waits_is_made_by_the_node_that_takes_over_and_by_the_c
 
 
 async def _failed(hub: Hub, tries: int) -> Any:
-    """The webhook, once so many tries have failed."""
+    """Wait until the webhook has this many failed tries, and return its row."""
     read = "SELECT failures, next_try, reason, given_up_at FROM webhook"
     while True:
         found = await hub.journal.query(lambda connection: connection.exec_driver_sql(read).one())
@@ -114,9 +112,7 @@ async def _failed(hub: Hub, tries: int) -> Any:
             return found
 
 
-async def test_a_webhook_that_is_deleted_on_another_node_is_told_nothing_more(
-    cluster: Nodes, receiver: Receiver
-) -> None:
+async def test_a_webhook_deleted_on_another_node_gets_no_more(cluster: Nodes, receiver: Receiver) -> None:
     agent = Scripted()
     a = await cluster.start("a", registered("a", agent), **HOOKED)
     b = await cluster.start("b", registered("a", Echo()), **HOOKED)
@@ -132,7 +128,7 @@ async def test_a_webhook_that_is_deleted_on_another_node_is_told_nothing_more(
     assert await receiver.receives(3) == ["working", "working", "completed"]
 
 
-async def test_the_same_webhook_given_on_another_node_goes_on_where_it_is(cluster: Nodes, receiver: Receiver) -> None:
+async def test_a_webhook_set_again_on_another_node_continues(cluster: Nodes, receiver: Receiver) -> None:
     agent = Scripted()
     a = await cluster.start("a", registered("a", agent), **HOOKED)
     b = await cluster.start("b", registered("a", Echo()), **HOOKED)
@@ -146,9 +142,7 @@ async def test_the_same_webhook_given_on_another_node_goes_on_where_it_is(cluste
     assert len(receiver.got) == 3
 
 
-async def test_a_thread_with_a_time_to_live_ends_though_the_node_that_made_it_is_gone(
-    cluster: Nodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_thread_of_a_stopped_node_expires(cluster: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("babelgate.gateway.hub._EXPIRY", 2)
     a = await cluster.start("a", registered("a", Echo()))
     b = await cluster.start("b", registered("a", Echo()))
@@ -157,8 +151,8 @@ async def test_a_thread_with_a_time_to_live_ends_though_the_node_that_made_it_is
     await gone(b, thread.thread_id)
 
 
-async def test_a_thread_that_was_used_on_another_node_does_not_end_too_soon(cluster: Nodes) -> None:
-    """The node that made it counts from what it saw itself."""
+async def test_a_thread_used_on_another_node_does_not_expire_early(cluster: Nodes) -> None:
+    """Use a thread on a node that did not create it. The other node counts only the uses that it has seen."""
     wall = Wall()
     steady = Wall()
     a = await cluster.start("a", registered("a", Echo()), clock=Clock(wall, steady))

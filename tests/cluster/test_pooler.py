@@ -1,6 +1,6 @@
-"""Gateways that read by a pooler in transaction mode: no two transactions of theirs need the same session.
+"""Gateways that read through a pooler in transaction mode: no two of their transactions need the same session.
 
-What nodes do together, what lists show and what a journal is, other tests say; some of them are played again here.
+Some tests of nodes, lists and the journal run again here.
 """
 
 import asyncio
@@ -63,22 +63,22 @@ async def hubs(tmp_path: Path, postgres_tables: str, pooler: str) -> AsyncGenera
 @pytest.fixture
 async def writing(tmp_path: Path, postgres_tables: str, pooler: str) -> AsyncGenerator[Writing]:
     empty(postgres_tables)
-    made = Writing(tmp_path, url_of(postgres_tables))
-    made.journal = Journal(url_of(postgres_tables), on_commit=made.shown.extend, pooler=pooler)
-    await made.open()
-    yield made
-    await within(made.journal.close())
+    journal_setup = Writing(tmp_path, url_of(postgres_tables))
+    journal_setup.journal = Journal(url_of(postgres_tables), on_commit=journal_setup.shown.extend, pooler=pooler)
+    await journal_setup.open()
+    yield journal_setup
+    await within(journal_setup.journal.close())
 
 
-def test_two_transactions_of_one_client_are_of_two_sessions(pooler: str) -> None:
-    """Else the tests here would show nothing."""
+def test_the_pooler_switches_sessions_between_transactions(pooler: str) -> None:
+    """Check that the pooler really switches sessions. Otherwise these tests would prove nothing."""
     with (
         psycopg.connect(pooler, autocommit=True, prepare_threshold=None) as client,
         psycopg.connect(pooler, autocommit=True) as other,
     ):
         with other.transaction():
             other.execute("SELECT 1")
-            client.execute("SELECT 1")  # so there are two sessions
+            client.execute("SELECT 1")  # a second session
         assert len({client.execute("SELECT pg_backend_pid()").fetchall()[0][0] for _ in range(6)}) > 1
         with client.transaction():
             assert len({client.execute("SELECT pg_backend_pid()").fetchall()[0][0] for _ in range(6)}) == 1
@@ -86,7 +86,7 @@ def test_two_transactions_of_one_client_are_of_two_sessions(pooler: str) -> None
             psycopg.connect(f"{pooler}?options=-csearch_path%3Dother")
 
 
-async def test_what_is_read_again_and_again_is_prepared_in_no_session(cluster: Nodes) -> None:
+async def test_repeated_queries_are_not_prepared_in_a_session(cluster: Nodes) -> None:
     agent = Scripted()
     a = await cluster.start("a", registered("s", agent))
     b = await cluster.start("b", registered("s", Scripted()))
@@ -102,7 +102,7 @@ async def test_what_is_read_again_and_again_is_prepared_in_no_session(cluster: N
     await within(asyncio.gather(*(read() for _ in range(8))))
 
 
-async def test_a_pooler_that_leads_to_another_schema_is_refused(pooler: str) -> None:
+async def test_a_pooler_of_another_schema_is_refused(pooler: str) -> None:
     with new_schema() as schema:
         for shared in (True, False):
             journal = Journal(url_of(schema), shared=shared, pooler=pooler)

@@ -1,4 +1,4 @@
-"""Several gateways on one database, each a process: they are killed, stopped for a while, and told to end."""
+"""Several gateways on one database, each a process: they are killed, suspended and terminated."""
 
 import asyncio
 import os
@@ -19,21 +19,21 @@ from tests.postgres import empty, url_of
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 TAKEN_OVER = 15.0
-"""Seconds within which another node goes on."""
+"""Time until another node continues, in seconds."""
 
 
 class Caller:
-    """Speaks ACP to whichever node it is told to."""
+    """A caller that speaks ACP to the node of each call."""
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
         self.run_id = ""
 
     async def begin(self, http: httpx.AsyncClient, words: str, session: str | None = None) -> None:
-        asked: dict[str, Any] = {"agent_name": self.agent, "mode": "async", "input": [message(words)]}
+        body: dict[str, Any] = {"agent_name": self.agent, "mode": "async", "input": [message(words)]}
         if session is not None:
-            asked["session_id"] = session
-        self.run_id = (await http.post("/acp/runs", json=asked)).raise_for_status().json()["run_id"]
+            body["session_id"] = session
+        self.run_id = (await http.post("/acp/runs", json=body)).raise_for_status().json()["run_id"]
 
     async def look(self, http: httpx.AsyncClient) -> dict[str, Any]:
         return (await http.get(f"/acp/runs/{self.run_id}")).raise_for_status().json()
@@ -52,7 +52,7 @@ def message(words: str) -> dict[str, Any]:
     return {"role": "user", "parts": [{"content_type": "text/plain", "content": words}]}
 
 
-def said(run: dict[str, Any]) -> str:
+def output_text(run: dict[str, Any]) -> str:
     return "".join(part["content"] for each in run["output"] for part in each["parts"])
 
 
@@ -89,15 +89,15 @@ async def theatre(folder: Path, database: str, *names: str) -> AsyncGenerator[Th
             assert "Traceback" not in stage.complaints()
 
 
-async def test_a_node_that_is_killed_is_taken_over_within_fifteen_seconds(postgres_tables: str, tmp_path: Path) -> None:
+async def test_a_killed_node_is_taken_over_within_fifteen_seconds(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
     async with theatre(tmp_path, url_of(postgres_tables), "a", "b") as stage:
         a, b = (stage.nodes[name].http for name in "ab")
-        going, lost, asked = Caller("paced"), Caller("once"), Caller("ask")
+        going, lost, paused = Caller("paced"), Caller("once"), Caller("ask")
         await going.begin(a, "going")
         await lost.begin(a, "lost")
-        await asked.begin(a, "asked")
-        await asked.reaches(a, "awaiting")
+        await paused.begin(a, "asked")
+        await paused.reaches(a, "awaiting")
         first = await stage.strings.called("going")
         await stage.strings.called("lost")
         first.say(3)
@@ -110,15 +110,13 @@ async def test_a_node_that_is_killed_is_taken_over_within_fifteen_seconds(postgr
         assert "The gateway's node a stopped while the agent was at work" in failed["error"]["message"]
         second.say(5)
         second.end()
-        assert said(await going.reaches(b, "completed")) == second.said
-        answer = {"run_id": asked.run_id, "mode": "sync", "await_resume": {"message": message("Ada")}}
-        answered = (await b.post(f"/acp/runs/{asked.run_id}", json=answer)).raise_for_status().json()
-        assert said(answered).endswith("Hello, Ada.")
+        assert output_text(await going.reaches(b, "completed")) == second.said
+        answer = {"run_id": paused.run_id, "mode": "sync", "await_resume": {"message": message("Ada")}}
+        answered = (await b.post(f"/acp/runs/{paused.run_id}", json=answer)).raise_for_status().json()
+        assert output_text(answered).endswith("Hello, Ada.")
 
 
-async def test_a_node_that_was_stopped_for_longer_than_its_lease_is_refused_and_goes_on_with_what_is_new(
-    postgres_tables: str, tmp_path: Path
-) -> None:
+async def test_a_suspended_node_loses_its_runs_and_serves_new_ones(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
     async with theatre(tmp_path, url_of(postgres_tables), "a", "b") as stage:
         a, b = (stage.nodes[name].http for name in "ab")
@@ -135,19 +133,17 @@ async def test_a_node_that_was_stopped_for_longer_than_its_lease_is_refused_and_
         second.say(1)
         second.end()
         run = await going.reaches(b, "completed")
-        assert said(run) == second.said
-        assert said(await going.reaches(a, "completed")) == second.said
+        assert output_text(run) == second.said
+        assert output_text(await going.reaches(a, "completed")) == second.said
         new = Caller("paced")
         await new.begin(a, "new")
         puppet = await stage.strings.called("new")
         puppet.say(2)
         puppet.end()
-        assert said(await new.reaches(b, "completed")) == puppet.said
+        assert output_text(await new.reaches(b, "completed")) == puppet.said
 
 
-async def test_nodes_are_restarted_one_after_the_other_and_nothing_is_lost(
-    postgres_tables: str, tmp_path: Path
-) -> None:
+async def test_a_rolling_restart_loses_nothing(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
     async with theatre(tmp_path, url_of(postgres_tables), "a", "b") as stage:
         going, behind = Caller("paced"), Caller("paced")
@@ -163,7 +159,7 @@ async def test_nodes_are_restarted_one_after_the_other_and_nothing_is_lost(
             await stage.nodes[name].start()
         puppet.end()
         http = stage.nodes["a"].http
-        assert said(await going.reaches(http, "completed")) == puppet.said
+        assert output_text(await going.reaches(http, "completed")) == puppet.said
         waited = await stage.strings.called("behind")
         waited.end()
         await behind.reaches(http, "completed")

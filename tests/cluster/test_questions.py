@@ -1,4 +1,4 @@
-"""Several gateways on one database: a question is answered wherever its answer comes."""
+"""Several gateways on one database: a question can be answered on any of them."""
 
 from collections.abc import Generator
 from typing import Any
@@ -25,7 +25,7 @@ def agent() -> RegisteredAgent:
 
 
 def hear_nothing(remotes: object) -> None:
-    """Of what other nodes commit."""
+    """Ignore the commits of other nodes."""
 
 
 def parked(hub: Hub) -> int:
@@ -34,7 +34,7 @@ def parked(hub: Hub) -> int:
     return len(agent.paused)
 
 
-async def told(hub: Hub, receipt: Receipt) -> str:
+async def last_text(hub: Hub, receipt: Receipt) -> str:
     fold = Fold(receipt.thread_id, OWNER, await log(hub, receipt, "task"))
     return fold.messages()[-1].text
 
@@ -48,16 +48,14 @@ async def test_a_question_is_answered_on_another_node(cluster: Nodes) -> None:
     await reached(b, receipt, TaskState.INPUT_REQUIRED)
     await answer(b, receipt.task_id, "two")
     assert (await ended(b, receipt)).state is TaskState.COMPLETED
-    assert await told(b, receipt) == "one and two"
+    assert await last_text(b, receipt) == "one and two"
 
 
-async def test_a_generator_that_waits_where_it_was_asked_first_is_not_taken_for_the_one_that_asked_last(
-    cluster: Nodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stale_generator_is_not_resumed(cluster: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     a = await cluster.start("a", agent())
     b = await cluster.start("b", agent())
     assert a.cluster is not None
-    monkeypatch.setattr(a.cluster, "handle_remotes", hear_nothing)  # it hears of nothing in time
+    monkeypatch.setattr(a.cluster, "handle_remotes", hear_nothing)  # it learns of nothing in time
     cluster.look_no_more(a)
     receipt = await submit(a, "ask")
     await reached(a, receipt, TaskState.INPUT_REQUIRED)
@@ -66,10 +64,10 @@ async def test_a_generator_that_waits_where_it_was_asked_first_is_not_taken_for_
     assert parked(a) == 1
     await answer(a, receipt.task_id, "two")
     assert (await ended(a, receipt)).state is TaskState.COMPLETED
-    assert await told(a, receipt) == "one and two"
+    assert await last_text(a, receipt) == "one and two"
 
 
-async def test_a_generator_whose_question_was_answered_elsewhere_is_closed(cluster: Nodes) -> None:
+async def test_a_generator_answered_on_another_node_is_closed(cluster: Nodes) -> None:
     a = await cluster.start("a", agent())
     b = await cluster.start("b", agent())
     receipt = await submit(a, "ask")

@@ -1,4 +1,4 @@
-"""Several gateways on one database that do the same thing at the same time: one of them does it."""
+"""Several gateways on one database that attempt the same thing at the same moment: one of them does it."""
 
 import asyncio
 
@@ -8,25 +8,25 @@ from babelgate.gateway.hub import Hub
 from babelgate.gateway.runs.recovery import start_of
 from babelgate.gateway.storage import queries
 from tests.cluster.nodes import Nodes, ended
-from tests.cluster.test_takeover import said
+from tests.cluster.test_takeover import words_of
 from tests.gateway.hubs import OWNER, Activation, Held, Scripted, log, registered, submit, turned, within
 
 
 async def the_call(*agents: Scripted) -> Activation:
-    """Of whichever agent is called."""
+    """Wait until one of the agents is called, and return the call."""
     await within(turned(lambda: any(agent.waiting for agent in agents)), "a call")
     return await next(agent for agent in agents if agent.waiting).called()
 
 
 def has_room(hub: Hub) -> bool:
-    """Whether no slot of the agent is taken, of the one that it has."""
+    """Return True if the agent's only slot is free."""
     free = hub.engine.slots.reserve("s")
     if free:
         hub.engine.slots.release("s")
     return free
 
 
-async def test_of_two_nodes_that_take_the_same_run_over_one_does(cluster: Nodes) -> None:
+async def test_one_of_several_nodes_takes_a_run_over(cluster: Nodes) -> None:
     agents = [Scripted() for _ in range(3)]
     a, b, c = [
         await cluster.start(name, registered("s", agent, idempotent=True, concurrency=1))
@@ -43,14 +43,14 @@ async def test_of_two_nodes_that_take_the_same_run_over_one_does(cluster: Nodes)
     await within(first.closed.wait(), "the end of the first")
     second.say("hello").end()
     assert (await ended(b, receipt)).state is TaskState.COMPLETED
-    assert await said(b, receipt) == ["hello"]
+    assert await words_of(b, receipt) == ["hello"]
     assert [record.event.attempt for record in await log(b, receipt) if isinstance(record.event, RunStarted)] == [1, 2]
     for hub in (a, b, c):
         await within(hub.engine.idle())
         assert has_room(hub)
 
 
-async def test_a_run_that_waits_and_is_offered_by_two_nodes_begins_once_and_the_other_goes_on(cluster: Nodes) -> None:
+async def test_a_run_offered_by_two_nodes_starts_once(cluster: Nodes) -> None:
     agents = [Scripted() for _ in range(3)]
     a, b, c = [
         await cluster.start(name, registered("s", agent, concurrency=1))
@@ -71,7 +71,7 @@ async def test_a_run_that_waits_and_is_offered_by_two_nodes_begins_once_and_the_
     assert len(started) == 1
 
 
-async def test_what_a_node_says_while_its_run_is_taken_over_is_in_the_log_and_is_not_said_twice(
+async def test_events_during_a_takeover_are_logged_once(
     cluster: Nodes,
 ) -> None:
     mine, other = Scripted(), Scripted()
@@ -97,6 +97,6 @@ async def test_what_a_node_says_while_its_run_is_taken_over_is_in_the_log_and_is
     second.more("three")
     second.end()
     assert (await ended(b, receipt)).state is TaskState.COMPLETED
-    assert "".join(await said(b, receipt)) == "one two three"
+    assert "".join(await words_of(b, receipt)) == "one two three"
     started = [record for record in await log(b, receipt) if isinstance(record.event, RunStarted)]
     assert [record.event.resumed for record in started if isinstance(record.event, RunStarted)] == [False, True]

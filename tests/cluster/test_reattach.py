@@ -1,5 +1,7 @@
-"""Two gateways on one database, and an agent's server whose run outlives them: one is killed, the other attaches to the
-run again, and callers who come back there are told every event once."""
+"""Two gateways on one database, and an agent's server whose run outlives them.
+
+One gateway is killed, and the other attaches to the run again. Callers that reconnect there receive every event once.
+"""
 
 import asyncio
 import signal
@@ -24,22 +26,24 @@ from tests.running import Running, running
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 QUICK: Final = {"BEAT": 0.05, "_SEEN": 0.1}
-"""Seconds. Nobody is gone until the test has killed somebody."""
+"""Settings of the heartbeat, in seconds. No node counts as gone until the test lowers `nodes.GONE`."""
 GONE: Final = nodes.GONE
 SOON: Final = 0.4
-"""Seconds after which that is noticed."""
+"""Seconds without a heartbeat after which a killed node counts as gone."""
 CALLERS: Final[tuple[type[Caller], ...]] = (langgraph.LangGraph, a2a.JsonRpc10, acp.Acp)
-"""They come back after the id of the last event, for all from a place of the log on, and after a number of events."""
+"""Callers that reconnect in different ways: after the id of the last event, from a position of the log, and after a
+number of events.
+"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def born() -> AsyncGenerator[Nursery]:
-    async with nursery() as made:
-        yield made
+    async with nursery() as processes:
+        yield processes
 
 
 class Reader:
-    """Follows a task on one node after the other."""
+    """A caller that follows a task on one node after the other."""
 
     def __init__(self, caller: Caller, feed: Feed) -> None:
         self.caller = caller
@@ -50,7 +54,7 @@ class Reader:
             await self.feed.end()
 
     async def come_back(self, stack: AsyncExitStack, http: httpx.AsyncClient) -> None:
-        """To what was missed."""
+        """Reconnect to another node, and receive the missed events."""
         self.caller.http = http
         back = await stack.enter_async_context(self.caller.come_back(self.feed))
         back.frames = [*self.feed.frames]
@@ -58,8 +62,8 @@ class Reader:
 
 
 async def follow(stack: AsyncExitStack, http: httpx.AsyncClient) -> list[Reader]:
-    """A new run of the agent, which the first caller has begun."""
-    first, *others = [made(http, "far") for made in CALLERS]
+    """Start a run of the agent with the first caller, and follow it with all callers."""
+    first, *others = [caller_class(http, "far") for caller_class in CALLERS]
     feed = await stack.enter_async_context(first.stream("Hello"))
     readers = [Reader(first, feed)]
     for each in others:
@@ -72,19 +76,21 @@ async def all_read(readers: Sequence[Reader], text: str) -> None:
 
 
 async def tell_all_once(readers: Sequence[Reader]) -> None:
-    """What they were told is the whole, no event twice and none left out."""
+    """Check that each reader has received the whole stream, without repeated or missing events."""
     for reader in readers:
         async with reader.caller.replay(reader.feed.ids.task) as whole:
-            seen = await whole.end()
+            view = await whole.end()
         assert reader.feed.frames == whole.frames, reader.caller.name
-        assert reader.feed.seen == seen
+        assert reader.feed.seen == view
 
 
 @asynccontextmanager
 async def cluster(
     far: Upstream, born: Nursery, tables: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[tuple[Stage, Running, AsyncExitStack]]:
-    """A node that can be killed, one that sees to what it leaves, and a stack for what is left before they end."""
+    """Start two nodes, and yield the one that can be killed, the one that takes over, and a stack that closes before
+    them.
+    """
     empty(tables)
     for name, seconds in QUICK.items():
         monkeypatch.setattr(nodes, name, seconds)
@@ -100,7 +106,7 @@ async def cluster(
 
 
 async def end_once(far: Upstream, readers: Sequence[Reader]) -> None:
-    """The agent ends, which everybody is told once, and it was asked once to begin."""
+    """End the agent, and check that each reader receives the end once and that the run was started once."""
     await far.end()
     for reader in readers:
         assert (await within(reader.feed.end(), "the end")).state == "completed"
@@ -110,7 +116,7 @@ async def end_once(far: Upstream, readers: Sequence[Reader]) -> None:
 
 
 @pytest.mark.parametrize("kind", [A2A, LookedAt, Acp, LangGraph])
-async def test_a_run_of_a_node_that_is_killed_is_attached_to_by_the_other(
+async def test_another_node_attaches_to_a_killed_nodes_run(
     kind: type[Upstream], born: Nursery, postgres_tables: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with upstream(kind) as far, cluster(far, born, postgres_tables, tmp_path, monkeypatch) as (a, b, stack):
@@ -120,7 +126,7 @@ async def test_a_run_of_a_node_that_is_killed_is_attached_to_by_the_other(
         await all_read(readers, "one two ")
         await a.killed()
         await asyncio.gather(*(reader.is_cut_off() for reader in readers))
-        await far.say("three ")  # to nobody
+        await far.say("three ")  # while no node is connected
         assert set(far.calls) == {far.starts}
         monkeypatch.setattr(nodes, "GONE", SOON)
         await far.attached()
@@ -133,7 +139,7 @@ async def test_a_run_of_a_node_that_is_killed_is_attached_to_by_the_other(
 
 
 @pytest.mark.parametrize("kind", [A2A, Acp, LangGraph])
-async def test_a_node_that_was_stopped_for_longer_than_its_lease_hangs_up_on_the_agent_and_cancels_nothing(
+async def test_a_suspended_node_disconnects_without_cancelling_the_run(
     kind: type[Upstream], born: Nursery, postgres_tables: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with upstream(kind) as far, cluster(far, born, postgres_tables, tmp_path, monkeypatch) as (a, _, stack):
@@ -153,7 +159,7 @@ async def test_a_node_that_was_stopped_for_longer_than_its_lease_hangs_up_on_the
 
 
 @pytest.mark.parametrize("kind", [A2A, Acp, LangGraph])
-async def test_a_run_of_a_node_that_is_killed_and_that_is_cancelled_before_it_is_missed_is_cancelled_upstream(
+async def test_a_cancel_before_the_takeover_reaches_the_upstream(
     kind: type[Upstream], born: Nursery, postgres_tables: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with upstream(kind) as far, cluster(far, born, postgres_tables, tmp_path, monkeypatch) as (a, b, stack):
@@ -174,17 +180,17 @@ async def test_a_run_of_a_node_that_is_killed_and_that_is_cancelled_before_it_is
 
 
 @pytest.mark.parametrize("kind", [A2A, Acp])
-async def test_an_answer_of_a_node_that_is_killed_is_not_given_twice(
+async def test_an_answer_of_a_killed_node_is_not_sent_twice(
     kind: type[Upstream], born: Nursery, postgres_tables: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with upstream(kind) as far, cluster(far, born, postgres_tables, tmp_path, monkeypatch) as (a, b, stack):
         caller = acp.Acp(a.http, "far")
-        asked = await stack.enter_async_context(caller.stream("Hello"))
+        paused = await stack.enter_async_context(caller.stream("Hello"))
         await far.say("one ")
-        await asked.said("one ")
+        await paused.said("one ")
         await far.ask("Your name?")
-        assert [each.text for each in (await within(asked.end(), "the question")).questions] == ["Your name?"]
-        reader = Reader(caller, await stack.enter_async_context(caller.stream_answer(asked, "Ada")))
+        assert [each.text for each in (await within(paused.end(), "the question")).questions] == ["Your name?"]
+        reader = Reader(caller, await stack.enter_async_context(caller.stream_answer(paused, "Ada")))
         await far.followed(by=1)
         await far.say("two ")
         await reader.feed.said("one two ")
@@ -198,8 +204,8 @@ async def test_an_answer_of_a_node_that_is_killed_is_not_given_twice(
         await far.say("four")
         await far.end()
         assert (await within(reader.feed.end(), "the end")).text == "one two three four"
-        async with caller.replay(asked.ids.task) as whole:
+        async with caller.replay(paused.ids.task) as whole:
             assert await whole.end() == reader.feed.seen
-        assert whole.frames == [*asked.frames, *reader.feed.frames]
+        assert whole.frames == [*paused.frames, *reader.feed.frames]
         assert far.calls.count(far.starts) + (far.answers != far.starts) * far.calls.count(far.answers) == 2
         assert not {far.starts, far.answers} & set(far.calls[calls:]) and not far.cancels

@@ -1,4 +1,6 @@
-"""Sessions of a node at the server: none outlives its machine for long, and none that stands still holds up others."""
+"""Database sessions of a node: a session ends soon after its machine is lost, and a stalled session does not block
+others.
+"""
 
 import asyncio
 import sys
@@ -18,13 +20,13 @@ from tests.postgres import connect, server, url_of
 from tests.skip import missing
 
 _KEEPALIVE: Final = "02"
-"""The timer of a connection on which nothing is under way, as proc(5) numbers it."""
+"""Number of the keepalive timer of an idle connection, as in proc(5)."""
 _TICKS: Final = 100
-"""A second, in /proc."""
+"""Ticks per second in /proc."""
 
 
 def timers(port: int) -> Mapping[int, tuple[str, int]]:
-    """Of connections that the server has accepted, by the port of the client: the kernel's timer, and its ticks."""
+    """Return the kernel's timer and its ticks for each connection accepted by the server, by client port."""
     found: dict[int, tuple[str, int]] = {}
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, near, far, _, _, timer, *_ = line.split()
@@ -63,7 +65,7 @@ async def test_the_server_probes_every_session_of_a_node(cluster: Nodes, postgre
     await within(look([port for port, _ in rows]), "a probe of each session")
 
 
-async def test_a_node_frozen_in_a_takeover_holds_up_no_other(
+async def test_a_node_frozen_in_a_takeover_blocks_no_other(
     cluster: Nodes, postgres_tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nodes, "GONE", 0.4)

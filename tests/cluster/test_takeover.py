@@ -1,4 +1,4 @@
-"""Several gateways on one database: what one of them was at, when the others take it for gone."""
+"""Several gateways on one database: runs of a node that the others take for gone."""
 
 import pytest
 
@@ -10,8 +10,8 @@ from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Scripted, log, registered, submit, turned, within
 
 
-async def said(hub: Hub, receipt: Receipt) -> list[str]:
-    """What readers have of a run in the end."""
+async def words_of(hub: Hub, receipt: Receipt) -> list[str]:
+    """Return the text of a run in the log, piece by piece."""
     words: list[str] = []
     for record in await log(hub, receipt, "run"):
         match record.event:
@@ -22,7 +22,7 @@ async def said(hub: Hub, receipt: Receipt) -> list[str]:
     return words
 
 
-async def test_a_run_of_a_node_that_is_silent_goes_on_where_another_takes_it_over(cluster: Nodes) -> None:
+async def test_a_run_of_a_silent_node_continues_on_another(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine, idempotent=True, concurrency=1))
     b = await cluster.start("b", registered("s", other, idempotent=True))
@@ -34,7 +34,7 @@ async def test_a_run_of_a_node_that_is_silent_goes_on_where_another_takes_it_ove
     cluster.silence(a)
     second = await other.called()
     assert second.call.attempt == 2
-    first.more("lost ")  # it is refused, and the agent let go of
+    first.more("lost ")  # it is refused, and the agent is released
     await within(first.closed.wait(), "the end of the agent")
     second.open("one ")
     second.more("two ")
@@ -42,14 +42,14 @@ async def test_a_run_of_a_node_that_is_silent_goes_on_where_another_takes_it_ove
     second.end()
     task = await ended(b, receipt)
     assert task.state is TaskState.COMPLETED
-    assert "".join(await said(b, receipt)) == "one two three"
+    assert "".join(await words_of(b, receipt)) == "one two three"
     assert not a.engine.active
     cluster.hear(a)
     await within(turned(lambda: a.engine.slots.reserve("s")), "the slot of what was let go of")
     a.engine.slots.release("s")
 
 
-async def test_a_run_that_cannot_go_on_ends_with_a_fault_that_names_the_node_and_what_waits_behind_it_begins(
+async def test_a_run_that_cannot_continue_fails_and_unblocks_its_thread(
     cluster: Nodes,
 ) -> None:
     mine, other = Scripted(), Scripted()
@@ -66,7 +66,7 @@ async def test_a_run_that_cannot_go_on_ends_with_a_fault_that_names_the_node_and
     assert "The gateway's node a stopped" in task.fault.message
 
 
-async def test_runs_that_wait_for_a_slot_of_a_node_that_is_gone_begin_elsewhere(cluster: Nodes) -> None:
+async def test_queued_runs_of_a_lost_node_start_elsewhere(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine, concurrency=1))
     b = await cluster.start("b", registered("s", other))
@@ -95,7 +95,7 @@ async def test_runs_that_wait_for_a_slot_of_a_node_that_is_gone_begin_elsewhere(
     assert (await ended(b, back)).state is TaskState.COMPLETED
 
 
-async def test_what_a_node_leaves_when_it_is_stopped_is_taken_over(cluster: Nodes) -> None:
+async def test_runs_of_a_stopped_node_are_taken_over(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine, idempotent=True))
     b = await cluster.start("b", registered("s", other, idempotent=True))
@@ -106,7 +106,7 @@ async def test_what_a_node_leaves_when_it_is_stopped_is_taken_over(cluster: Node
     assert (await ended(b, receipt)).state is TaskState.COMPLETED
 
 
-async def test_a_node_takes_up_at_its_start_what_the_last_one_left(cluster: Nodes) -> None:
+async def test_a_starting_node_takes_over_abandoned_runs(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine, idempotent=True))
     receipt = await submit(a, "s")
@@ -130,7 +130,7 @@ async def test_a_node_leaves_runs_of_others_alone_when_it_starts(cluster: Nodes)
     assert len(started) == 1
 
 
-async def test_a_run_comes_back_to_a_node_that_another_had_taken_for_gone(cluster: Nodes) -> None:
+async def test_a_run_returns_to_a_node_that_was_silent(cluster: Nodes) -> None:
     mine, other = Scripted(stubborn=True), Scripted()
     a = await cluster.start("a", registered("s", mine, idempotent=True))
     b = await cluster.start("b", registered("s", other, idempotent=True))
@@ -142,15 +142,15 @@ async def test_a_run_comes_back_to_a_node_that_another_had_taken_for_gone(cluste
     cluster.silence(b)
     again = await mine.called()
     assert again.call.attempt == 3
-    stuck.say("lost").end()  # it was let go of long ago
+    stuck.say("lost").end()  # it was released long ago
     await within(stuck.closed.wait(), "the end of the first")
     again.say("found").end()
     assert (await ended(a, receipt)).state is TaskState.COMPLETED
-    assert await said(a, receipt) == ["found"]
+    assert await words_of(a, receipt) == ["found"]
     assert (await a.reads.run(OWNER, receipt.run_id)).status is RunStatus.SUCCESS
 
 
-async def test_a_node_that_fails_to_start_is_not_there(cluster: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_that_fails_to_start_is_not_registered(cluster: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     a = await cluster.start("a", registered("s", Scripted()))
     start = Cluster.start
 

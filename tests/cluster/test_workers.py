@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cluster.test_processes import Caller, message, said
+from tests.cluster.test_processes import Caller, message, output_text
 from tests.gateway.command import BOUND, Served, babelgate, served
 from tests.gateway.hubs import within
 from tests.gateway.stage import Puppets, puppets
@@ -32,9 +32,9 @@ agents:
 
 @pytest.fixture
 async def strings() -> AsyncGenerator[Puppets]:
-    async with puppets() as made:
-        yield made
-        made.end_all()
+    async with puppets() as controls:
+        yield controls
+        controls.end_all()
 
 
 @pytest.fixture
@@ -46,21 +46,21 @@ def gateway(postgres_tables: str, tmp_path: Path, strings: Puppets) -> Generator
 
 
 class Port:
-    """Connections to one port, each of which stays with the worker that has taken it."""
+    """Connections to one port, each of which stays with the worker that accepted it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._all: list[httpx.AsyncClient] = []
 
     async def connect(self) -> tuple[int, httpx.AsyncClient]:
-        """The process that has taken a new one."""
+        """Open a connection, and return it with the id of the worker's process."""
         http = httpx.AsyncClient(base_url=self._url, headers={"X-Api-Key": "a-key"}, timeout=30, trust_env=False)
         self._all.append(http)
         ready = (await http.get("/readyz")).raise_for_status().json()
         return int(ready["node"].rpartition(":")[2]), http
 
     async def workers(self, count: int = 2, *, but: int = 0) -> dict[int, httpx.AsyncClient]:
-        """A connection to each of so many processes."""
+        """Return one connection to each of `count` processes, without the process `but`."""
         found: dict[int, httpx.AsyncClient] = {}
 
         async def look() -> None:
@@ -79,18 +79,18 @@ class Port:
 
 @pytest.fixture
 async def port(gateway: Served) -> AsyncGenerator[Port]:
-    made = Port(gateway.url)
-    yield made
-    await made.close()
+    connections = Port(gateway.url)
+    yield connections
+    await connections.close()
 
 
-async def test_connections_are_spread_over_the_workers_and_the_table_is_shown_once(gateway: Served, port: Port) -> None:
+async def test_connections_are_spread_over_the_workers(gateway: Served, port: Port) -> None:
     counts: dict[int, int] = {}
     for _ in range(200):
         pid, http = await port.connect()
         counts[pid] = counts.get(pid, 0) + 1
         await http.aclose()
-    assert len(counts) == 2 and min(counts.values()) >= 60, counts  # by chance, one time in a hundred million
+    assert len(counts) == 2 and min(counts.values()) >= 60, counts  # randomly less only once in a hundred million times
     assert gateway.process.pid not in counts
     assert "2 processes" in gateway.table
     log = gateway.stop()
@@ -98,11 +98,9 @@ async def test_connections_are_spread_over_the_workers_and_the_table_is_shown_on
     assert gateway.table.count("serves http") == 1 and "Traceback" not in log
 
 
-async def test_a_run_of_one_worker_streams_through_the_other_and_a_question_is_answered_there(
-    port: Port, strings: Puppets
-) -> None:
+async def test_a_run_is_streamed_and_answered_through_another_worker(port: Port, strings: Puppets) -> None:
     (_, one), (_, other) = (await port.workers()).items()
-    run, asked = Caller("paced"), Caller("ask")
+    run, paused = Caller("paced"), Caller("ask")
     await run.begin(one, "going")
     puppet = await strings.called("going")
     path, accepts = f"/acp/runs/{run.run_id}/events", {"Accept": "text/event-stream"}
@@ -118,19 +116,17 @@ async def test_a_run_of_one_worker_streams_through_the_other_and_a_question_is_a
             await within(heard(puppet.words[-1].strip()), "a word of the other worker's run")
         puppet.end()
         await within(heard("run.completed"), "its end")
-    await asked.begin(one, "hello")
-    await asked.reaches(other, "awaiting")
-    answer = {"run_id": asked.run_id, "mode": "sync", "await_resume": {"message": message("Ada")}}
-    answered = (await other.post(f"/acp/runs/{asked.run_id}", json=answer)).raise_for_status().json()
-    assert said(answered).endswith("Hello, Ada.")
+    await paused.begin(one, "hello")
+    await paused.reaches(other, "awaiting")
+    answer = {"run_id": paused.run_id, "mode": "sync", "await_resume": {"message": message("Ada")}}
+    answered = (await other.post(f"/acp/runs/{paused.run_id}", json=answer)).raise_for_status().json()
+    assert output_text(answered).endswith("Hello, Ada.")
 
 
-async def test_a_worker_that_is_killed_comes_back_and_nothing_is_lost(
-    gateway: Served, port: Port, strings: Puppets
-) -> None:
+async def test_a_killed_worker_is_restarted_and_loses_nothing(gateway: Served, port: Port, strings: Puppets) -> None:
     (first, one), (second, other) = (await port.workers()).items()
-    run, kept = Caller("paced"), Caller("echo")
-    await kept.begin(one, "kept")
+    run, earlier = Caller("paced"), Caller("echo")
+    await earlier.begin(one, "kept")
     await run.begin(one, "going")
     puppet = await strings.called("going")
     puppet.say(2)
@@ -139,14 +135,14 @@ async def test_a_worker_that_is_killed_comes_back_and_nothing_is_lost(
     again = await within(strings.called("going", 2), "the second attempt")
     again.say(4)
     again.end()
-    assert said(await run.reaches(other, "completed")) == again.said
-    assert said(await kept.reaches(other, "completed")) == "kept"
+    assert output_text(await run.reaches(other, "completed")) == again.said
+    assert output_text(await earlier.reaches(other, "completed")) == "kept"
     back = set(await port.workers(but=first))
     assert second in back and first not in back and len(back) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_all_workers_when_they_have_answered(
+async def test_a_signal_ends_all_workers_after_their_responses(
     gateway: Served, port: Port, strings: Puppets, number: int
 ) -> None:
     workers = await port.workers()
@@ -182,7 +178,7 @@ async def test_workers_end_with_the_process_that_started_them(gateway: Served, p
         assert ready, "a worker goes on"
 
 
-async def test_a_client_of_mcp_that_can_be_asked_is_served_by_whichever_worker(port: Port) -> None:
+async def test_any_worker_serves_an_mcp_client_with_elicitation(port: Port) -> None:
     capabilities: dict[str, dict[str, Any]] = {"elicitation": {}, "sampling": {}}
     params: dict[str, Any] = {
         "protocolVersion": "2025-06-18",
@@ -203,7 +199,7 @@ async def test_a_client_of_mcp_that_can_be_asked_is_served_by_whichever_worker(p
         assert answer.status_code == 200 and "Hello" in answer.text
 
 
-def test_a_worker_that_ends_at_once_again_and_again_ends_the_gateway(postgres_tables: str, tmp_path: Path) -> None:
+def test_a_worker_that_keeps_failing_ends_the_gateway(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
     source = "import os, pathlib\nif pathlib.Path('broken').exists(): os._exit(7)\ndef agent(text): return text\n"
     (tmp_path / "fragile.py").write_text(source)
@@ -225,7 +221,7 @@ def test_workers_need_postgresql(tmp_path: Path) -> None:
     assert "several workers need PostgreSQL" in done.stderr and "postgresql://" in done.stderr
 
 
-def test_what_keeps_the_first_worker_from_starting_is_said_once(postgres_tables: str, tmp_path: Path) -> None:
+def test_a_startup_error_is_reported_once(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
     done = babelgate(
         tmp_path, "serve", "--workers", "2", "--port", "0", "--database", url_of(postgres_tables), "missing:agent"

@@ -1,5 +1,8 @@
-"""Servers of agents that a test scripts word by word: each has one run, which outlives whoever started it, and tells it
-to those who come back as servers of its protocol do. All calls are kept, so that a test can count them."""
+"""Servers of agents that a test scripts word by word.
+
+Each has one run, which outlives the connection that started it. A client that reconnects gets the rest of it in its
+protocol's way. The servers record all calls, so that a test can count them.
+"""
 
 import asyncio
 import json
@@ -25,31 +28,31 @@ SESSION: Final = "11111111-1111-4111-8111-111111111111"
 class Upstream(ABC):
     protocol: ClassVar[str]
     starts: ClassVar[str]
-    """The call that begins a run."""
+    """Call that starts a run."""
     answers: ClassVar[str]
-    """The call that answers its question."""
+    """Call that answers the run's question."""
     attaches: ClassVar[frozenset[str]]
-    """Calls of those who come back to it."""
+    """Calls of clients that reconnect to the run."""
     streams_again: ClassVar[bool] = True
-    """They are told the rest by a stream."""
+    """True if clients that reconnect receive the rest in a stream."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.calls: list[str] = []
-        """But for those that tell what the server is."""
+        """Calls in order, without those that describe the server."""
         self.words: list[str] = []
         self.frames: list[Any] = []
-        """What was said of the run so far."""
+        """Frames of the run so far."""
         self.followers = 0
-        """Streams that are open."""
+        """Number of open streams."""
         self.is_over = False
-        self.asked = ""
-        """What is not answered yet."""
+        self.question_text = ""
+        """Text of the open question, or an empty text."""
         self._news = asyncio.Condition()
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Of the agent, in babelgate.yaml."""
+        """Settings of the agent in babelgate.yaml."""
         return {"url": self.url, "protocol": self.protocol, "agent": "far"}
 
     @property
@@ -65,16 +68,16 @@ class Upstream(ABC):
         await self._tell(*self.last())
 
     async def ask(self, words: str) -> None:
-        """Streams end with the question."""
-        self.asked = words
+        """Ask a question, which ends the streams."""
+        self.question_text = words
         await self._tell(*self.question())
 
     async def attached(self) -> None:
-        """Until somebody has come back."""
+        """Wait until a client has reconnected."""
         await self._until(lambda: bool(self.attaches & set(self.calls)), "who attaches to the run again")
 
     async def followed(self, by: int) -> None:
-        """Until so many streams are open."""
+        """Wait until exactly this many streams are open."""
         await self._until(lambda: self.followers == by, f"that {by} follow")
 
     async def cancelled(self) -> None:
@@ -82,13 +85,13 @@ class Upstream(ABC):
 
     @property
     def stands(self) -> bool:
-        """Nothing more comes of itself."""
-        return self.is_over or bool(self.asked)
+        """True if no more frames will follow without an answer."""
+        return self.is_over or bool(self.question_text)
 
     async def take_answer(self) -> int:
-        """From where on what follows is told."""
+        """Accept the answer, and return the position of the next frame."""
         async with self._news:
-            self.asked = ""
+            self.question_text = ""
             return len(self.frames)
 
     @property
@@ -127,7 +130,7 @@ class Upstream(ABC):
     async def follow(
         self, send: Send, first: int, encode: Callable[[Any], bytes], *headers: tuple[bytes, bytes]
     ) -> None:
-        """The frames from there on, as they come, to the end of the run."""
+        """Stream the frames from a position to the end of the run, as they are added."""
         head = [(b"content-type", b"text/event-stream"), *headers]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         await self._count(1)
@@ -150,14 +153,14 @@ class Upstream(ABC):
 
     @abstractmethod
     def word(self, word: str) -> list[Any]:
-        """The frames of it."""
+        """Return the frames of a word."""
 
     @abstractmethod
     def last(self) -> list[Any]:
-        """The frames of the end."""
+        """Return the frames of the end."""
 
     def question(self) -> list[Any]:
-        """The frames of what is asked."""
+        """Return the frames of the question."""
         raise NotImplementedError
 
     @abstractmethod
@@ -175,7 +178,7 @@ def data(value: Any) -> bytes:
 
 
 class A2A(Upstream):
-    """Who comes back subscribes: the stream begins with the task as it is."""
+    """An A2A server. A client that reconnects subscribes, and its stream begins with the current task."""
 
     protocol = "a2a"
     starts = answers = "SendStreamingMessage"
@@ -191,12 +194,12 @@ class A2A(Upstream):
 
     @property
     def task(self) -> Wire:
-        """As it is."""
+        """Current state of the task."""
         state = "TASK_STATE_COMPLETED" if self.is_over else "TASK_STATE_WORKING"
-        if self.asked:
+        if self.question_text:
             state = "TASK_STATE_INPUT_REQUIRED"
-        said = [{"artifactId": "answer", "parts": [{"text": word} for word in self.words]}] if self.words else []
-        return {"id": TASK, "contextId": CONTEXT, "status": {"state": state}, "artifacts": said}
+        artifacts = [{"artifactId": "answer", "parts": [{"text": word} for word in self.words]}] if self.words else []
+        return {"id": TASK, "contextId": CONTEXT, "status": {"state": state}, "artifacts": artifacts}
 
     def word(self, word: str) -> list[Any]:
         piece = {"artifactId": "answer", "parts": [{"text": word}]}
@@ -208,8 +211,8 @@ class A2A(Upstream):
         return [{"statusUpdate": {**ids, "status": {"state": "TASK_STATE_COMPLETED"}}}]
 
     def question(self) -> list[Any]:
-        said = {"messageId": "question", "role": "ROLE_AGENT", "parts": [{"text": self.asked}]}
-        status = {"state": "TASK_STATE_INPUT_REQUIRED", "message": said}
+        message = {"messageId": "question", "role": "ROLE_AGENT", "parts": [{"text": self.question_text}]}
+        status = {"state": "TASK_STATE_INPUT_REQUIRED", "message": message}
         return [{"statusUpdate": {"taskId": TASK, "contextId": CONTEXT, "status": status}}]
 
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: Any, send: Send) -> None:
@@ -236,12 +239,12 @@ class A2A(Upstream):
                 await self.refuse(send, body["id"])
 
     async def subscribe(self, send: Send, number: Any, encode: Callable[[Any], bytes]) -> None:
-        async with self._news:  # so that nothing is said between what it is and what follows
-            told, at = {"task": self.task}, len(self.frames)
+        async with self._news:  # so that no frame is added between the task and the stream
+            task_event, at = {"task": self.task}, len(self.frames)
 
         def once(result: Any) -> bytes:
-            nonlocal told
-            first, told = told, {}
+            nonlocal task_event
+            first, task_event = task_event, {}
             return (encode(first) if first else b"") + encode(result)
 
         await self.follow(send, at, once)
@@ -252,7 +255,7 @@ class A2A(Upstream):
 
 
 class LookedAt(A2A):
-    """An A2A server that has no streams for those who come back: they look at the task again and again."""
+    """An A2A server without streams for clients that reconnect. They poll the task."""
 
     attaches = frozenset({"GetTask"})
     streams_again = False
@@ -262,7 +265,7 @@ class LookedAt(A2A):
 
 
 class Acp(Upstream):
-    """Who comes back reads the list of events."""
+    """An ACP server. A client that reconnects reads the list of events."""
 
     protocol = "acp"
     starts = "POST /runs"
@@ -274,7 +277,7 @@ class Acp(Upstream):
         super().__init__(url)
         self._output: list[Wire] = []
         self._first = 0
-        """Of the words of the message that is open."""
+        """Position of the first word of the open message."""
         self.frames += [self.of_run("created"), *self._begin()]
 
     def _begin(self) -> list[Wire]:
@@ -294,8 +297,8 @@ class Acp(Upstream):
 
     def run(self, status: str) -> Wire:
         run: Wire = {"run_id": RUN, "agent_name": "far", "session_id": SESSION, "status": status}
-        asked = {"type": "message", "message": {"role": "agent", "parts": [{"content": self.asked}]}}
-        return {**run, "output": [*self._output], **({"await_request": asked} if self.asked else {})}
+        request = {"type": "message", "message": {"role": "agent", "parts": [{"content": self.question_text}]}}
+        return {**run, "output": [*self._output], **({"await_request": request} if self.question_text else {})}
 
     def word(self, word: str) -> list[Any]:
         return [{"type": "message.part", "part": {"content": word}}]
@@ -322,7 +325,7 @@ class Acp(Upstream):
         elif call == f"POST /runs/{RUN}":
             await self.follow(send, await self.take_answer(), data, (b"run-id", RUN.encode()))
         elif call == f"GET /runs/{RUN}":
-            status = "awaiting" if self.asked else "completed" if self.is_over else "in-progress"
+            status = "awaiting" if self.question_text else "completed" if self.is_over else "in-progress"
             await reply(send, self.run(status))
         elif call == f"GET /runs/{RUN}/events":
             await reply(send, {"events": self.frames})
@@ -333,7 +336,7 @@ class Acp(Upstream):
 
 
 class LangGraph(Upstream):
-    """Who comes back joins the stream, after the id of the event that he names."""
+    """A LangGraph server. A client that reconnects joins the stream after the event id that it names."""
 
     protocol = "langgraph"
     starts = "POST /threads/T/runs/stream"
@@ -345,8 +348,8 @@ class LangGraph(Upstream):
         for each in (metadata(), ("values", {"messages": [human("Hello")]})):
             self.frames.append(self._numbered(each))
 
-    def _numbered(self, told: tuple[str, Any]) -> tuple[str, Any, str]:
-        return *told, f"{1795299566000 + len(self.frames)}-0"
+    def _numbered(self, payload: tuple[str, Any]) -> tuple[str, Any, str]:
+        return *payload, f"{1795299566000 + len(self.frames)}-0"
 
     def word(self, word: str) -> list[Any]:
         return [self._numbered(chunk(word))]
@@ -382,18 +385,18 @@ class LangGraph(Upstream):
 
     @staticmethod
     def _encode(each: tuple[str, Any, str]) -> bytes:
-        event, told, id = each
-        return frame(json.dumps(told).encode(), event=event, id=id)
+        event, payload, id = each
+        return frame(json.dumps(payload).encode(), event=event, id=id)
 
 
 @asynccontextmanager
 async def upstream(kind: type[Upstream]) -> AsyncGenerator[Upstream]:
-    """One that runs, until its run is over."""
+    """Run a server of this kind until its run has ended."""
     listener = listen()
-    made = kind(f"http://127.0.0.1:{listener.getsockname()[1]}")
-    async with serving(made, listener):
+    server = kind(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    async with serving(server, listener):
         try:
-            yield made
+            yield server
         finally:
-            if not made.is_over:
-                await made.end()
+            if not server.is_over:
+                await server.end()

@@ -15,17 +15,17 @@ from tests.crash.nodes import KINDS, WIRE_KINDS, node_campaign
 from tests.postgres_server import PostgresServer, postgres_server
 
 
-async def _run(given: argparse.Namespace, folder: Path, server: PostgresServer | None) -> bool:
-    kinds, seed, nodes = ("roll",) if given.rolling else (*KINDS, *WIRE_KINDS), given.seed, given.nodes
+async def _run(arguments: argparse.Namespace, folder: Path, server: PostgresServer | None) -> bool:
+    kinds, seed, nodes = ("roll",) if arguments.rolling else (*KINDS, *WIRE_KINDS), arguments.seed, arguments.nodes
     several = None if server is None or nodes < 2 else node_campaign(folder, seed, server, nodes=nodes, kinds=kinds)
-    async with several or campaign(folder, seed, server=server) as made:
-        made.after_each = lambda each: print(each.told, file=sys.stderr, flush=True)
-        if given.minutes is None:
-            await made.rounds(given.rounds or 60)
+    async with several or campaign(folder, seed, server=server) as tally:
+        tally.after_each = lambda each: print(each.progress, file=sys.stderr, flush=True)
+        if arguments.minutes is None:
+            await tally.rounds(arguments.rounds or 60)
         else:
-            await made.rounds(given.rounds or inf, given.minutes * 60)
-    print(made.summary(), flush=True)
-    return not made.faults
+            await tally.rounds(arguments.rounds or inf, arguments.minutes * 60)
+    print(tally.summary(), flush=True)
+    return not tally.faults
 
 
 def main() -> int:
@@ -36,11 +36,11 @@ def main() -> int:
     parser.add_argument("--postgres", action="store_true")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--rolling", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="babelgate-crash-"))
     with ExitStack() as stack:
-        server = stack.enter_context(postgres_server()) if given.postgres or given.nodes > 1 else None
-        return 0 if asyncio.run(_run(given, folder, server)) else 1
+        server = stack.enter_context(postgres_server()) if arguments.postgres or arguments.nodes > 1 else None
+        return 0 if asyncio.run(_run(arguments, folder, server)) else 1
 
 
 if __name__ == "__main__":

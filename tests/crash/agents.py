@@ -1,5 +1,7 @@
-"""The agents of the campaign. What each says follows from its input, so that everybody can tell what is missing, or is
-there twice."""
+"""Agents of the campaign.
+
+Their output is derived from their input, so that missing or repeated parts can be detected.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
@@ -11,26 +13,26 @@ from babelgate.canonical import Artifact, Ask, FilePart, Invocation
 NAME: Final = "Ada"
 """The answer to every question."""
 PACE: Final = 0.004
-"""Seconds from word to word: kills are to find agents in the middle of what they say."""
+"""Pause between words, in seconds, so that kills happen in the middle of an agent's output."""
 SLOW: Final = "slow"
-"""What stands in the text of runs whose agents take ten times as long."""
+"""Mark in the text of runs whose agents take ten times as long."""
 
 
 def words(text: str) -> list[str]:
-    """Some, each with its number."""
+    """Return numbered words that are derived from the text."""
     return [f"{text}/{number} " for number in range(Random(text).randrange(4, 25))]
 
 
 def expected(agent: str, text: str, attempt: int = 1, *, answered: bool = True) -> str:
-    """All that it says. `attempt` = which of its starts said so, `answered` = it has had its answer."""
+    """Return an agent's whole output in its start number `attempt`, before or after the answer to its question."""
     if agent == "fickle":
         return "".join(words(f"{text}@{attempt}"))
-    said = "".join(words(text))
-    return f"{said}Hello, {NAME}. " if agent.endswith("ask") and answered else said
+    output = "".join(words(text))
+    return f"{output}Hello, {NAME}. " if agent.endswith("ask") and answered else output
 
 
 def file_of(text: str) -> tuple[str, bytes]:
-    """Name and content of what `files` puts out."""
+    """Return the name and content of the file that `files` emits."""
     return f"{text}.txt", f"the file of {text}".encode()
 
 
@@ -39,28 +41,28 @@ async def _pause(text: str) -> None:
 
 
 async def plain(text: str) -> AsyncGenerator[str]:
-    """May not be started again."""
+    """Emit the words. This agent cannot be started again."""
     for word in words(text):
         yield word
         await _pause(text)
 
 
 async def again(call: Invocation) -> AsyncGenerator[str]:
-    """May be started again, and says the same in other pieces then."""
+    """Emit the words. This agent can be started again, and then emits them in other pieces."""
     for piece in _cut("".join(words(call.text)), Random(f"{call.text} {call.attempt}")):
         yield piece
         await _pause(call.text)
 
 
 async def fickle(call: Invocation) -> AsyncGenerator[str]:
-    """May be started again, and says something else then."""
+    """Emit words that depend on the attempt. This agent can be started again."""
     for word in words(f"{call.text}@{call.attempt}"):
         yield word
         await _pause(call.text)
 
 
 async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
-    """Says everything but its greeting before it asks."""
+    """Emit the words, ask for a name, and greet it."""
     for word in words(text):
         yield word
         await _pause(text)
@@ -69,7 +71,7 @@ async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
 
 
 async def again_and_ask(call: Invocation) -> AsyncGenerator[Ask | str, Any]:
-    """The same, and may be started again."""
+    """Emit the words, ask for a name, and greet it. This agent can be started again."""
     for piece in _cut("".join(words(call.text)), Random(f"{call.text} {call.attempt}")):
         yield piece
         await _pause(call.text)
@@ -79,14 +81,14 @@ async def again_and_ask(call: Invocation) -> AsyncGenerator[Ask | str, Any]:
 
 
 async def files(text: str) -> AsyncGenerator[Artifact | str]:
-    """Puts out a file, and may be started again."""
-    said = words(text)
-    for word in said[:2]:
+    """Emit words and a file. This agent can be started again."""
+    pieces = words(text)
+    for word in pieces[:2]:
         yield word
         await _pause(text)
     name, content = file_of(text)
     yield Artifact(name=name, parts=(FilePart(name=name, media_type="text/plain", inline=content),))
-    for word in said[2:]:
+    for word in pieces[2:]:
         yield word
         await _pause(text)
 

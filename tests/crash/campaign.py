@@ -1,9 +1,9 @@
-"""Gateways that are killed again and again while callers of every protocol use them.
+"""Campaign: gateways that are killed again and again while callers of every protocol use them.
 
-In each round everybody does something at once, and the gateway is killed with SIGKILL: at the first byte of an answer,
-after the last one, in the middle of a stream, or when all is done; now and then also while it starts. Then the next one
-starts on the same database, and what was acknowledged is looked for (`tests.crash.check`). On PostgreSQL the server is
-killed with it, now and then.
+In each round all callers do something at once, and the gateway is killed with SIGKILL. The kill happens at the first
+byte of a response, after the last one, in the middle of a stream, or when all is done. Sometimes the next gateway is
+also killed while it starts. It starts on the same database, and all acknowledged changes must be there
+(`tests.crash.check`). On PostgreSQL, the database server is sometimes killed too.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import httpx
 
 from babelgate.canonical.event import RunStarted
 from tests.crash.check import Checks, Scene
-from tests.crash.load import Load, heard
+from tests.crash.load import Load, note_task
 from tests.crash.world import World
 from tests.gateway.stage import Nursery, Stage, nursery
 from tests.postgres_server import PostgresServer
@@ -28,10 +28,10 @@ from tests.serving import listen
 
 _HERE: Final = "tests.crash.agents:"
 ROUNDS_OF_ONE: Final = 8
-"""After so many rounds the next ones have a database of their own."""
+"""Number of rounds on one database. Later rounds get a new one."""
 MOMENTS: Final = ("first byte", "last byte", "stream", "rest")
 _STARTING: Final = 0.25
-"""Seconds within which a kill finds a gateway while it starts."""
+"""Time within which a kill still happens during the start of a gateway, in seconds."""
 _BOUND: Final = 60.0
 
 
@@ -40,7 +40,7 @@ def _nothing(_: object) -> None:
 
 
 class Bytes(httpx.AsyncByteStream):
-    """An answer that tells how far it came."""
+    """A response body that reports its progress."""
 
     def __init__(self, stream: Any, moment: "Moment") -> None:
         self._stream, self._moment = stream, moment
@@ -56,7 +56,7 @@ class Bytes(httpx.AsyncByteStream):
 
 
 class Moment:
-    """Kills the gateway when something has happened so many times."""
+    """A trigger that kills the gateway when an event has happened a number of times."""
 
     def __init__(self, kill: Callable[[], None], kind: str, count: int) -> None:
         self.kind, self._left, self._kill = kind, count, kill
@@ -73,10 +73,10 @@ class Moment:
 
 
 class Tally(ABC):
-    """Rounds, some on one database each, and what they did and found."""
+    """Rounds of a campaign, and their results. Several rounds share one database."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        """`folder` holds the databases."""
+        """Create a tally without rounds. `folder` holds the databases."""
         self._folder = folder
         self._until = inf
         self.seed = seed
@@ -90,7 +90,7 @@ class Tally(ABC):
         """Called with the campaign after each round."""
 
     async def rounds(self, count: float, seconds: float = inf) -> None:
-        """So many, but none that would begin after so many seconds."""
+        """Execute `count` rounds, but start none after `seconds`."""
         self._until = monotonic() + seconds
         while count > 0 and not self.is_over:
             folder = self._folder / str(self.round)
@@ -104,7 +104,7 @@ class Tally(ABC):
 
     @abstractmethod
     async def _on_one(self, folder: Path, count: int) -> None:
-        """Rounds on one database, until `is_over`."""
+        """Execute rounds on one database, until `is_over`."""
 
     def count(self, kind: str) -> None:
         self.kills[kind] = self.kills.get(kind, 0) + 1
@@ -115,7 +115,7 @@ class Tally(ABC):
         checks.faults.clear()
 
     def add(self, stage: Scene, world: World, checks: Checks) -> None:
-        """What one database has seen."""
+        """Add the results of one database."""
         for total, more in ((self.acknowledged, world.acknowledged), (self.endings, checks.endings)):
             for name, number in more.items():
                 total[name] = total.get(name, 0) + number
@@ -125,19 +125,19 @@ class Tally(ABC):
                 self.attempts[name] = self.attempts.get(name, 0) + 1
 
     @property
-    def told(self) -> str:
+    def progress(self) -> str:
         return f"{self.round} rounds, {sum(self.kills.values())} kills, {len(self.faults)} faults"
 
     def summary(self) -> str:
-        def told(name: str, counts: dict[str, int]) -> str:
+        def total(name: str, counts: dict[str, int]) -> str:
             listed = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items(), key=lambda each: -each[1]))
             return f"{name}: {sum(counts.values())} ({listed})"
 
         lines = [
-            told("kills", self.kills),
-            told("acknowledged writes", self.acknowledged),
-            told("runs looked at in every protocol", self.endings),
-            told("attempts after the first", self.attempts),
+            total("kills", self.kills),
+            total("acknowledged writes", self.acknowledged),
+            total("runs looked at in every protocol", self.endings),
+            total("attempts after the first", self.attempts),
             f"faults: {len(self.faults)}",
             *self.faults,
         ]
@@ -145,7 +145,7 @@ class Tally(ABC):
 
 
 class Campaign(Tally):
-    """`folder` holds a database for some rounds each."""
+    """A campaign against one gateway. `folder` holds a database for some rounds each."""
 
     def __init__(
         self, folder: Path, born: Nursery, upstream: Stage, seed: int, together: int, server: PostgresServer | None
@@ -188,9 +188,9 @@ class Campaign(Tally):
             stage.kill()
 
         moment = Moment(kill, kind, self.random.randrange(1, 120 if kind == "stream" else 40))
-        stage.http.event_hooks = {"response": [heard, moment.response]}
+        stage.http.event_hooks = {"response": [note_task, moment.response]}
         if server is not None:
-            stage.http.event_hooks["response"].append(take_for_cut)
+            stage.http.event_hooks["response"].append(refusal_as_disconnect)
         load.move(stage.http)
         async with asyncio.timeout(_BOUND), asyncio.TaskGroup() as group:
             for work in load.draw(self._together):
@@ -209,7 +209,7 @@ class Campaign(Tally):
             await stage.kill_while_it_starts(self.random.random() * _STARTING)
             self.count("start")
         load.move(await stage.start())
-        if checks.upstream_lost and self.random.random() < 0.5:  # while it is being re-attached to
+        if checks.upstream_lost and self.random.random() < 0.5:  # while the gateway reattaches to it
             await self._upstream.restart()
             self.count("upstream")
         await load.send_again()
@@ -217,7 +217,7 @@ class Campaign(Tally):
 
 
 def agents(far: Stage) -> dict[str, Any]:
-    """Settings of all that callers use. Some are behind another gateway."""
+    """Return the settings of all agents. Some are behind another gateway."""
     idempotent = {name: {"python": _HERE + name, "idempotent": True} for name in ("again", "fickle", "files")}
     url = str(far.http.base_url).rstrip("/")
     return {
@@ -234,8 +234,8 @@ def agents(far: Stage) -> dict[str, Any]:
     }
 
 
-async def take_for_cut(response: httpx.Response) -> None:
-    """While there is no database nothing can be said, and to be refused is as good as to be cut off."""
+async def refusal_as_disconnect(response: httpx.Response) -> None:
+    """Treat a refusal like a lost connection: without a database the gateway can only refuse."""
     if response.status_code >= 500:
         raise httpx.RemoteProtocolError(f"refused with {response.status_code}", request=response.request)
     if response.headers.get("content-type", "").startswith("application/json"):
@@ -245,7 +245,7 @@ async def take_for_cut(response: httpx.Response) -> None:
 
 
 async def cut_short(work: Any, checks: Checks) -> None:
-    """Whatever is done ends with the gateway."""
+    """Do the work, which may end with the gateway."""
     with suppress(httpx.TransportError):
         try:
             await work
@@ -259,24 +259,27 @@ async def cut_short(work: Any, checks: Checks) -> None:
 async def campaign(
     folder: Path, seed: int, *, together: int = 14, server: PostgresServer | None = None
 ) -> AsyncGenerator[Campaign]:
-    """With another gateway, whose agent is also behind the one that is killed; now and then it is killed as well.
-    `together` = things that are done at the same time; `server` has the databases of the gateways that are killed."""
+    """Run a campaign with another gateway, whose agent is also behind the tested one, and which is sometimes killed
+    too.
+
+    `together` is the number of simultaneous actions. `server` has the databases of the tested gateways.
+    """
     async with upstream(folder) as far, nursery() as born:
         yield Campaign(folder, born, far, seed, together, server)
 
 
 @asynccontextmanager
 async def upstream(folder: Path) -> AsyncGenerator[Stage]:
-    """The gateway behind."""
+    """Run the gateway behind the tested one."""
     place = folder / "upstream"
     place.mkdir()
     settings = {"agents": {"again": {"python": _HERE + "again", "idempotent": True}}}
     async with nursery() as its:
         with listen() as free:
             port = free.getsockname()[1]
-        made = Stage(place, its, settings, port)
-        await made.start()
+        stage = Stage(place, its, settings, port)
+        await stage.start()
         try:
-            yield made
+            yield stage
         finally:
-            await made.close()
+            await stage.close()

@@ -1,4 +1,4 @@
-"""The campaign's graph: two nodes, in each of which a model says half of the words."""
+"""Graph of the campaign: two nodes, in each of which a model emits half of the words."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from tests.crash.agents import PACE, words
 
 
 class _Model(BaseChatModel):
-    """Says its half of the words, one by one."""
+    """A model that emits its half of the words, one by one."""
 
     half: int
 
@@ -38,9 +38,9 @@ class _Model(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        said = words(str(messages[0].content))
-        middle = len(said) // 2
-        for word in said[:middle] if self.half == 0 else said[middle:]:
+        all_words = words(str(messages[0].content))
+        middle = len(all_words) // 2
+        for word in all_words[:middle] if self.half == 0 else all_words[middle:]:
             chunk = ChatGenerationChunk(message=AIMessageChunk(content=word))
             if run_manager is not None:
                 await run_manager.on_llm_new_token(word, chunk=chunk)
@@ -49,17 +49,17 @@ class _Model(BaseChatModel):
 
 
 def _halves() -> Any:
-    made: Any = StateGraph(MessagesState)
+    builder: Any = StateGraph(MessagesState)
     for half in (0, 1):
         model = _Model(half=half)
 
         async def node(state: MessagesState, model: _Model = model) -> Any:
             return {"messages": [await model.ainvoke(state["messages"])]}
 
-        made.add_node(f"half-{half}", node)
-    made.add_edge(START, "half-0")
-    made.add_edge("half-0", "half-1")
-    return made.compile()
+        builder.add_node(f"half-{half}", node)
+    builder.add_edge(START, "half-0")
+    builder.add_edge("half-0", "half-1")
+    return builder.compile()
 
 
 graph = _halves()

@@ -1,10 +1,15 @@
-"""Several gateways on one PostgreSQL, as one to whoever calls them, and campaigns that kill and stop some of them.
+"""Campaigns against several gateways on one PostgreSQL, which callers use like one.
 
-Requests go to one node after the other, as a load balancer sends them that leaves out who does not answer. In each
-round, as the seed will have it, one node is killed (SIGKILL), or stopped for longer than the others wait for it
-(SIGSTOP) and let go on, or the server of the database is killed, or stopped for some seconds; or the connections
-between a node and the database are harmed; or all are restarted one after the other (SIGTERM). What must be true then
-is what `tests.crash.check` says of one gateway.
+Requests go to one node after the other, as from a load balancer that leaves out nodes that do not answer. In each
+round, one of these things happens, selected by the seed:
+
+- a node is killed (SIGKILL)
+- a node is suspended for longer than the others wait for it (SIGSTOP), and resumed
+- the database server is killed, or suspended for some seconds
+- the connections between a node and the database are disturbed
+- all nodes are restarted one after the other (SIGTERM)
+
+Then the checks of `tests.crash.check` must hold, as for one gateway.
 """
 
 import asyncio
@@ -19,9 +24,9 @@ from typing import Any, Final
 import httpx
 
 from tests.balancer import RoundRobin
-from tests.crash.campaign import MOMENTS, Moment, Tally, agents, cut_short, take_for_cut, upstream
+from tests.crash.campaign import MOMENTS, Moment, Tally, agents, cut_short, refusal_as_disconnect, upstream
 from tests.crash.check import Checks
-from tests.crash.load import Load, heard
+from tests.crash.load import Load, note_task
 from tests.crash.world import World
 from tests.gateway.stage import Nursery, Stage, nursery
 from tests.gateway.storage.wire import Wire
@@ -30,24 +35,29 @@ from tests.serving import listen
 
 _BOUND: Final = 90.0
 KINDS: Final = ("kill", "stop", "server", "freeze")
-"""Of a node, and of the server of the database. `roll`, all nodes restarted in turn, is asked for by itself."""
+"""Harm to a node or to the database server. `roll`, a restart of all nodes in turn, is used only on request."""
 WIRE_KINDS: Final = ("reset", "swallow", "mute", "deaf", "late", "read-only")
-"""Harm to the connections between a node and the database: all are reset; packets are swallowed, both ways, or only
-those of the node, or only those of the server; a commit arrives late, when its connection is lost long since. And of
-the server, which takes no writes for a while."""
+"""Harm to the connections between a node and the database.
+
+All are reset; or packets are dropped in both directions, or only those of the node, or only those of the server. A
+commit can also arrive late, when its connection is long lost. `read-only` makes the server refuse writes for a while.
+"""
 _FROZEN: Final = (1.0, 12.0)
-"""Seconds for which the server of the database is stopped: less than a node has to say that it is there, or more."""
+"""Time for which the database server is suspended, in seconds: shorter than a node's lease, or longer."""
 _CALLERS: Final = 10
-"""Who call without a pause while all nodes are restarted."""
+"""Number of callers that act without a pause while all nodes are restarted."""
 
 
 class Cluster:
-    """Its nodes, each in a folder of its own; it stands where `Checks` and `Load` want one gateway."""
+    """Nodes, each with its own folder. `Checks` and `Load` use a cluster like one gateway."""
 
     def __init__(
         self, folder: Path, born: list[Nursery], wires: Sequence[Wire], schema: str, settings: Mapping[str, Any]
     ) -> None:
-        """`schema` = the query of the database's URL, which each node reaches by a wire of its own."""
+        """Create the nodes.
+
+        `schema` is the query of the database's URL, which each node reaches through its own wire.
+        """
         self.nodes: list[Stage] = []
         for number, (its, wire) in enumerate(zip(born, wires, strict=True)):
             settings = {**settings, "database": f"{wire.url}?{schema}"}
@@ -96,11 +106,11 @@ class NodeCampaign(Tally):
         super().__init__(folder, seed)
         self.random = Random(seed)
         self._fate = Random(f"what happens {seed}")
-        """Who asks it is one after the other, so that the same seed is the same story."""
-        self.made = self.cut = 0
-        """Calls while all nodes were restarted, and those of them whose connection ended before their answer."""
+        """Random numbers for the harm. Their users take turns, so that the same seed gives the same sequence."""
+        self.actions = self.cut = 0
+        """Actions during restarts of all nodes, and those of them that lost their connection."""
         self.longest = 0.0
-        """Seconds from the end of what callers did until all runs had ended, at the most."""
+        """Longest time from the end of the callers' actions until all runs had ended, in seconds."""
         self._born, self._far = born, far
         self._together, self._server, self._kinds, self._frozen = together, server, kinds, frozen
         self._wires = wires
@@ -109,7 +119,7 @@ class NodeCampaign(Tally):
     def summary(self) -> str:
         return (
             f"the longest wait for runs to end: {self.longest:.1f} s\n"
-            f"while nodes were restarted: {self.made} things were done, and {self.cut} of them cut off\n"
+            f"while nodes were restarted: {self.actions} things were done, and {self.cut} of them cut off\n"
             f"{super().summary()}"
         )
 
@@ -124,7 +134,7 @@ class NodeCampaign(Tally):
                 "limits": {"cancel_grace": 2},
                 "blobs": str(folder / "gateway.blobs"),
                 "cluster": True,
-                # What answers say of URLs must not depend on the node that says it.
+                # URLs in responses must not depend on the node.
                 "public_url": "http://gateway.test",
             },
         )
@@ -147,7 +157,7 @@ class NodeCampaign(Tally):
         self.add(cluster, world, checks)
 
     def _next_kind(self) -> str:
-        """Each kind comes once before any comes again."""
+        """Return the next kind of harm. Each kind comes once before any repeats."""
         if not self._due:
             self._due = self._fate.sample(self._kinds, len(self._kinds))
         return self._due.pop()
@@ -167,7 +177,7 @@ class NodeCampaign(Tally):
             self._strike(kind, victim, wire)
 
         async def follow() -> None:
-            """What becomes of it, while callers go on."""
+            """Repair the harm while callers continue."""
             await did.wait()
             if kind == "server":
                 await asyncio.to_thread(self._server.start)
@@ -182,9 +192,9 @@ class NodeCampaign(Tally):
 
         moment = Moment(act, self._fate.choice(MOMENTS), self._fate.randrange(1, 60))
         http = cluster.new_client()
-        http.event_hooks = {"response": [heard, moment.response]}
+        http.event_hooks = {"response": [note_task, moment.response]}
         if kind in ("server", "freeze", *WIRE_KINDS):
-            http.event_hooks["response"].append(take_for_cut)
+            http.event_hooks["response"].append(refusal_as_disconnect)
         load.move(http)
         world_before = len(load.world.runs)
         async with asyncio.timeout(_BOUND), asyncio.TaskGroup() as group:
@@ -211,7 +221,7 @@ class NodeCampaign(Tally):
         checks.has_stopped_node = False
         if kind == "stop":
             victim.signal(signal.SIGCONT)
-            await _is_ready(victim)  # what it had begun to write is refused, and it is a node again
+            await _is_ready(victim)  # its unfinished commits are refused, and it joins again
             cluster.balancer.add(victim.http.base_url)
             for run in load.world.runs[world_before:]:
                 run.settled = False
@@ -256,10 +266,13 @@ class NodeCampaign(Tally):
                 wire.thaw()
 
     async def _roll(self, cluster: Cluster, load: Load, checks: Checks) -> None:
-        """Restart each node while callers go on. Nobody tells the balancer: callers see connections that are refused or
-        end, and come back to what they followed; whatever else fails is a fault."""
+        """Restart each node while callers continue.
+
+        The balancer is not informed: callers see refused and closed connections, and reconnect to the streams that they
+        followed. Any other failure is a fault.
+        """
         http = cluster.new_client()
-        http.event_hooks = {"response": [heard, refuse_failures]}
+        http.event_hooks = {"response": [note_task, refuse_failures]}
         load.move(http)
         load.comes_back = True
         going = asyncio.Event()
@@ -267,7 +280,7 @@ class NodeCampaign(Tally):
 
         async def call() -> None:
             while going.is_set():
-                self.made += 1
+                self.actions += 1
                 try:
                     await load.draw(1)[0]()
                 except httpx.TransportError:
@@ -304,8 +317,11 @@ async def _is_ready(*nodes: Stage) -> None:
 
 
 async def refuse_failures(response: httpx.Response) -> None:
-    """Nothing that happens may be told to a caller as a fault of the gateway. LangGraph's `/wait` can say that it is
-    cut off only by an error in the body that has begun: the run can be joined."""
+    """Turn failures into errors, because no caller may see a fault of the gateway.
+
+    LangGraph's `/wait` has already begun its body when it is cut off, so it can only report an error there. The caller
+    can join the run.
+    """
     if response.request.url.path.endswith("/wait"):
         await response.aread()
         if b'"ShuttingDown"' in response.content:
@@ -326,8 +342,10 @@ async def node_campaign(
     kinds: Sequence[str] = KINDS,
     frozen: tuple[float, float] = _FROZEN,
 ) -> AsyncGenerator[NodeCampaign]:
-    """As `campaign`, with so many gateways, to which these `kinds` of things happen. `frozen` = for how many seconds
-    the server of the database is stopped, at the least and at the most."""
+    """Run a campaign against several gateways, with these kinds of harm.
+
+    `frozen` is the shortest and longest suspension of the database server, in seconds.
+    """
     async with upstream(folder) as far, AsyncExitStack() as stack:
         born = [await stack.enter_async_context(nursery()) for _ in range(nodes)]
         wires = [stack.enter_context(Wire(server.url).running()) for _ in range(nodes)]

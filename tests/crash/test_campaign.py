@@ -1,4 +1,4 @@
-"""A few rounds of the campaign; `make crash-test` has as many as one likes."""
+"""A few rounds of the campaign; `make crash-test` runs more."""
 
 from pathlib import Path
 
@@ -11,17 +11,17 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.timeout(300)
-async def test_what_was_acknowledged_outlives_kills(tmp_path: Path) -> None:
-    async with campaign(tmp_path, seed=7, together=6) as made:
-        await made.rounds(2)
-    assert not made.faults, made.summary()
-    assert sum(made.acknowledged.values()) > 3
+async def test_acknowledged_changes_survive_kills(tmp_path: Path) -> None:
+    async with campaign(tmp_path, seed=7, together=6) as tally:
+        await tally.rounds(2)
+    assert not tally.faults, tally.summary()
+    assert sum(tally.acknowledged.values()) > 3
 
 
 @pytest.mark.timeout(300)
-async def test_what_was_acknowledged_outlives_kills_of_the_server_of_the_database_too(tmp_path: Path) -> None:
+async def test_acknowledged_changes_survive_kills_of_the_database_server(tmp_path: Path) -> None:
     with postgres_server() as server:
-        async with campaign(tmp_path, seed=3, together=6, server=server) as made:
-            await made.rounds(2)
-    assert not made.faults, made.summary()
-    assert sum(made.acknowledged.values()) > 3 and made.kills["server"]
+        async with campaign(tmp_path, seed=3, together=6, server=server) as tally:
+            await tally.rounds(2)
+    assert not tally.faults, tally.summary()
+    assert sum(tally.acknowledged.values()) > 3 and tally.kills["server"]

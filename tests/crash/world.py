@@ -1,4 +1,4 @@
-"""What the gateway has acknowledged, and what is in doubt because its answer was cut off."""
+"""Changes that the gateway has acknowledged, and those in doubt because their response was cut off."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,9 +7,11 @@ from tests.pairs.caller import Caller, Feed
 
 
 @dataclass(eq=False)
-class Known:
-    """Something with one value: `value` was acknowledged last, and each of `doubt` may have taken its place since.
-    None = it is not there."""
+class Entry:
+    """A stored thing with one value: the last acknowledged one, or any of `doubt`, which may have replaced it since.
+
+    None means that it does not exist.
+    """
 
     value: Any = None
     doubt: list[Any] = field(default_factory=list[Any])
@@ -18,41 +20,41 @@ class Known:
         return found == self.value or found in self.doubt
 
     def is_settled_as(self, found: Any) -> None:
-        """It was looked at, and nothing is in doubt any more."""
+        """Set the value that was read; nothing is in doubt any more."""
         self.value, self.doubt = found, []
 
 
 class Deed:
-    """A change that is being made: it is in doubt until it is acknowledged."""
+    """A change in progress, which is in doubt until it is acknowledged."""
 
-    def __init__(self, known: Known, value: Any) -> None:
-        self._known, self._value = known, value
-        known.doubt.append(value)
+    def __init__(self, entry: Entry, value: Any) -> None:
+        self._entry, self._value = entry, value
+        entry.doubt.append(value)
 
     def acknowledged(self) -> None:
-        self._known.is_settled_as(self._value)
+        self._entry.is_settled_as(self._value)
 
 
 @dataclass(eq=False)
 class Run:
-    """What a caller started."""
+    """A run that a caller started."""
 
     caller: Caller
     text: str
     task_id: str = ""
-    """Known as soon as any answer has named it."""
+    """Id of its task, set as soon as any response has named it."""
     feed: Feed | None = None
     cancelled: bool = False
-    """Acknowledged."""
+    """True if a cancel was acknowledged."""
     cancelling: bool = False
-    """Somebody asked for it."""
+    """True if a cancel was requested."""
     answered: bool = False
-    """Acknowledged."""
+    """True if an answer was acknowledged."""
     answering: bool = False
     deleted: bool = False
-    """The thread was, or may have been."""
+    """True if the thread was deleted, or may have been."""
     settled: bool = False
-    """It was seen at its end in all protocols."""
+    """True if its end was read in all protocols."""
 
     @property
     def agent(self) -> str:
@@ -62,16 +64,16 @@ class Run:
 @dataclass
 class World:
     runs: list[Run] = field(default_factory=list[Run])
-    threads: dict[str, Known] = field(default_factory=dict[str, Known])
-    """By id: the metadata."""
-    items: dict[str, Known] = field(default_factory=dict[str, Known])
-    """By key: the value."""
-    uploads: dict[str, dict[str, Known]] = field(default_factory=dict[str, dict[str, Known]])
-    """By AIEF task and file name: how many there are."""
-    hooks: dict[tuple[str, str], Known] = field(default_factory=dict[tuple[str, str], Known])
-    """By task and id of a push configuration: its URL."""
+    threads: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    """Metadata of each thread, by thread id."""
+    items: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    """Value of each store item, by key."""
+    uploads: dict[str, dict[str, Entry]] = field(default_factory=dict[str, dict[str, Entry]])
+    """Number of files of each name, by AIEF task and file name."""
+    hooks: dict[tuple[str, str], Entry] = field(default_factory=dict[tuple[str, str], Entry])
+    """URL of each push configuration, by task id and configuration id."""
     acknowledged: dict[str, int] = field(default_factory=dict[str, int])
-    """Writes, by kind."""
+    """Number of acknowledged writes, by kind."""
 
     def count(self, kind: str) -> None:
         self.acknowledged[kind] = self.acknowledged.get(kind, 0) + 1

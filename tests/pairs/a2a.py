@@ -1,4 +1,4 @@
-"""Callers that speak A2A: both generations, each in JSON-RPC and in REST."""
+"""Callers that speak A2A 0.3 and 1.0, each over JSON-RPC and REST."""
 
 import json
 from abc import abstractmethod
@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from tests.pairs.caller import Caller, Data, Feed, File, Frame, Ids, Question, Said, Seen, View
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Frame, Ids, Question, Seen, View
 
 Wire = dict[str, Any]
 
@@ -19,25 +19,25 @@ _NEW: Final = {
 
 
 class Dialect:
-    """How one generation spells things in one binding."""
+    """Spelling of one A2A version in one binding."""
 
     states: ClassVar[Mapping[str, str]]
     user: ClassVar[str]
     parts: ClassVar[str] = "parts"
 
     @staticmethod
-    def encode(said: Said) -> Wire:
+    def encode(content: Content) -> Wire:
         raise NotImplementedError
 
     @staticmethod
-    def decode(part: Wire) -> Said:
+    def decode(part: Wire) -> Content:
         raise NotImplementedError
 
     @staticmethod
     def unwrap(event: Wire) -> tuple[str, Wire]:
-        """One of task, statusUpdate, artifactUpdate, and what is in it."""
-        ((kind, told),) = event.items()
-        return kind, told
+        """Return the kind of an event (task, statusUpdate or artifactUpdate) and its content."""
+        ((kind, payload),) = event.items()
+        return kind, payload
 
 
 class New(Dialect):
@@ -45,17 +45,17 @@ class New(Dialect):
     user = "ROLE_USER"
 
     @staticmethod
-    def encode(said: Said) -> Wire:
-        match said:
+    def encode(content: Content) -> Wire:
+        match content:
             case str():
-                return {"text": said}
+                return {"text": content}
             case Data():
-                return {"data": said.value}
+                return {"data": content.value}
             case File():
-                return {"raw": base64(said), "filename": said.name, "mediaType": said.media_type}
+                return {"raw": base64(content), "filename": content.name, "mediaType": content.media_type}
 
     @staticmethod
-    def decode(part: Wire) -> Said:
+    def decode(part: Wire) -> Content:
         if "raw" in part:
             return File(part.get("filename", ""), b64decode(part["raw"]))
         if "url" in part:
@@ -64,7 +64,7 @@ class New(Dialect):
 
 
 def _content(file: Wire, content: str, url: str) -> bytes:
-    """Of one by its URL, that."""
+    """Return the bytes of a file, or its URL if it has only that."""
     return b64decode(file[content]) if content in file else file[url].encode()
 
 
@@ -83,20 +83,20 @@ class Old(Dialect):
     kinds: Final = {"task": "task", "status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
 
     @staticmethod
-    def encode(said: Said) -> Wire:
-        match said:
+    def encode(content: Content) -> Wire:
+        match content:
             case str():
-                return {"kind": "text", "text": said}
+                return {"kind": "text", "text": content}
             case Data():
-                return {"kind": "data", "data": said.value}
+                return {"kind": "data", "data": content.value}
             case File():
                 return {
                     "kind": "file",
-                    "file": {"bytes": base64(said), "name": said.name, "mimeType": said.media_type},
+                    "file": {"bytes": base64(content), "name": content.name, "mimeType": content.media_type},
                 }
 
     @staticmethod
-    def decode(part: Wire) -> Said:
+    def decode(part: Wire) -> Content:
         match part["kind"]:
             case "file":
                 return File(part["file"].get("name", ""), _content(part["file"], "bytes", "uri"))
@@ -112,26 +112,26 @@ class Old(Dialect):
 
 
 class OldBuffer(Dialect):
-    """0.3 in REST follows its protocol buffer."""
+    """A2A 0.3 over REST, which follows the protocol buffer definition."""
 
     states = {**_NEW, "TASK_STATE_CANCELLED": "cancelled"}
     user = "ROLE_USER"
     parts = "content"
 
     @staticmethod
-    def encode(said: Said) -> Wire:
-        match said:
+    def encode(content: Content) -> Wire:
+        match content:
             case str():
-                return {"text": said}
+                return {"text": content}
             case Data():
-                return {"data": {"data": said.value}}
+                return {"data": {"data": content.value}}
             case File():
                 # The official SDKs of 0.3 put base64 text into a field of bytes, which ProtoJSON encodes again.
-                twice = b64encode(base64(said).encode()).decode()
-                return {"file": {"fileWithBytes": twice, "name": said.name, "mimeType": said.media_type}}
+                twice = b64encode(base64(content).encode()).decode()
+                return {"file": {"fileWithBytes": twice, "name": content.name, "mimeType": content.media_type}}
 
     @staticmethod
-    def decode(part: Wire) -> Said:
+    def decode(part: Wire) -> Content:
         if "file" in part:
             file = part["file"]
             content = b64decode(b64decode(file["fileWithBytes"])) if "fileWithBytes" in file else None
@@ -147,27 +147,27 @@ class _View(View):
     def __init__(self, dialect: type[Dialect], *, one_line: bool) -> None:
         self.dialect = dialect
         self.one_line = one_line
-        """Whether a frame is an answer of JSON-RPC."""
+        """True if a frame is a JSON-RPC response."""
         self.task: Wire = {}
         self.asides: list[str] = []
         self.growing: dict[str, bool] = {}
-        """By artifact: whether more of it may come."""
+        """True for each artifact that may get more parts, by artifact id."""
 
     def read(self, frame: Frame) -> None:
-        told = json.loads(frame.bare)
+        event = json.loads(frame.bare)
         if self.one_line:
-            assert set(told) == {"jsonrpc", "id", "result"} and told["id"] == CALL_ID, told
-            told = told["result"]
-        kind, told = self.dialect.unwrap(told)
+            assert set(event) == {"jsonrpc", "id", "result"} and event["id"] == CALL_ID, event
+            event = event["result"]
+        kind, event = self.dialect.unwrap(event)
         if kind == "task":
-            self.task = told
+            self.task = event
             return
-        assert (told["taskId"], told["contextId"]) == (self.task["id"], self.task["contextId"])
+        assert (event["taskId"], event["contextId"]) == (self.task["id"], self.task["contextId"])
         if kind == "statusUpdate":
-            self.status(told["status"])
+            self.status(event["status"])
         else:
             assert kind == "artifactUpdate"
-            self.artifact(told["artifact"], append=told["append"], last=told["lastChunk"])
+            self.artifact(event["artifact"], append=event["append"], last=event["lastChunk"])
 
     def status(self, status: Wire) -> None:
         self.task["status"] = status
@@ -187,7 +187,7 @@ class _View(View):
         else:
             self.task["artifacts"] = [*self.task.get("artifacts", ()), piece]
 
-    def message(self, message: Wire) -> list[Said]:
+    def message(self, message: Wire) -> list[Content]:
         return [self.dialect.decode(part) for part in message[self.dialect.parts]]
 
     @property
@@ -196,7 +196,7 @@ class _View(View):
             return Seen(state="")
         status = self.task["status"]
         state = self.dialect.states[status["state"]]
-        said = self.message(status["message"]) if "message" in status else []
+        status_contents = self.message(status["message"]) if "message" in status else []
         text, data, files = "", list[Any](), dict[str, bytes]()
         for artifact in self.task.get("artifacts", ()):
             for part in map(self.dialect.decode, artifact["parts"]):
@@ -213,38 +213,41 @@ class _View(View):
             text=text,
             data=tuple(data),
             files=files,
-            questions=tuple(questions_of(said, status["message"]))
+            questions=tuple(questions_of(status_contents, status["message"]))
             if state in ("input_required", "auth_required")
             else (),
-            fault="".join(part for part in said if isinstance(part, str)) if state == "failed" else "",
+            fault="".join(part for part in status_contents if isinstance(part, str)) if state == "failed" else "",
             asides=tuple(self.asides),
             task_id=self.task["id"],
             context_id=self.task["contextId"],
         )
 
 
-def questions_of(said: list[Said], message: Wire) -> list[Question]:
-    """Each is its words, and then data with its id, where it has one. A single one's schema is in the metadata."""
+def questions_of(contents: list[Content], message: Wire) -> list[Question]:
+    """Return the questions in a message. Each is text, followed by data with the question's id if it has one.
+
+    The schema of a single question is in the metadata.
+    """
     schema = message.get("metadata", {}).get("babelgate", {}).get("schema")
     text, found = "", list[Question]()
-    for part in said:
+    for part in contents:
         if isinstance(part, Data) and "id" in part.value:
             found.append(Question(text, part.value.get("schema", schema), part.value.get("value"), part.value["id"]))
             text = ""
-        elif isinstance(part, Data):  # in another framework's form
+        elif isinstance(part, Data):  # in the form of another framework
             found.append(Question(text, value=part.value))
             text = ""
         elif isinstance(part, str):
             text += part
     if text:
         assert not found, "a question without its id"
-        # Another A2A server's, which names none, is asked as that asks it.
+        # A question of another A2A server has no id, and is shown as that server asks it.
         found.append(Question(text, schema))
     return found
 
 
 CALL_ID: Final = "call"
-"""Of all calls: frames of different calls can be compared then."""
+"""Id of all calls, so that frames of different calls can be compared."""
 
 _METHODS: Final = {
     "send": ("message/send", "SendMessage"),
@@ -267,8 +270,8 @@ class A2A(Caller):
     dialect: ClassVar[type[Dialect]]
     json_rpc: ClassVar[bool]
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.headers = {"A2A-Version": self.version}
 
     @abstractmethod
@@ -277,57 +280,61 @@ class A2A(Caller):
     def _view(self) -> _View:
         return _View(self.dialect, one_line=self.json_rpc)
 
-    def _message(self, said: tuple[Said, ...], **more: Any) -> Wire:
+    def _message(self, contents: tuple[Content, ...], **more: Any) -> Wire:
         context = {} if self.context_id is None else {"contextId": self.context_id}
         message: Wire = {"messageId": str(uuid4()), "role": self.dialect.user, **context, **more}
-        message[self.dialect.parts] = [self.dialect.encode(one) for one in said]
+        message[self.dialect.parts] = [self.dialect.encode(one) for one in contents]
         return {"message": message, **({"metadata": self.metadata} if self.metadata else {})}
 
-    async def _told(self, operation: str, params: Wire) -> tuple[Wire, Mapping[str, str]]:
+    async def _call(self, operation: str, params: Wire) -> tuple[Wire, Mapping[str, str]]:
         response = await self.http.request(**self._request(operation, params))
         assert response.status_code == 200, response.text
-        told = response.json()
+        result = response.json()
         if self.json_rpc:
-            assert set(told) == {"jsonrpc", "id", "result"} and told["id"] == CALL_ID, told
-            told = told["result"]
+            assert set(result) == {"jsonrpc", "id", "result"} and result["id"] == CALL_ID, result
+            result = result["result"]
         if operation == "send":
-            kind, told = self.dialect.unwrap(told)
+            kind, result = self.dialect.unwrap(result)
             assert kind == "task"
-        return told, response.headers
+        return result, response.headers
 
     async def _task(self, operation: str, params: Wire) -> Seen:
-        task, headers = await self._told(operation, params)
+        task, headers = await self._call(operation, params)
         assert Ids.of(headers).task == task["id"]
         view = self._view()
         view.task = task
         self.context_id = task["contextId"]
         return view.seen
 
-    async def send(self, *said: Said) -> Seen:
-        return await self._task("send", self._sent(self._message(said)))
+    async def send(self, *contents: Content) -> Seen:
+        return await self._task("send", self._with_blocking(self._message(contents)))
 
-    def _sent(self, params: Wire) -> Wire:
+    def _with_blocking(self, params: Wire) -> Wire:
         return params
 
-    def stream(self, *said: Said) -> AbstractAsyncContextManager[Feed]:
-        return self._followed(self._view(), **self._request("stream", self._message(said)))
+    def stream(self, *contents: Content) -> AbstractAsyncContextManager[Feed]:
+        return self._followed(self._view(), **self._request("stream", self._message(contents)))
 
-    def _answers(self, asked: Seen, answers: tuple[Said, ...]) -> Wire:
-        """One answer is said as it is; of several, each names its question."""
-        said = answers
-        if len(asked.questions) > 1:
-            pairs = zip(asked.questions, answers, strict=False)
+    def _answers(self, paused: Seen, answers: tuple[Content, ...]) -> Wire:
+        """Return a request with the answers.
+
+        A single answer is the message itself; several each name their question.
+        """
+        contents = answers
+        if len(paused.questions) > 1:
+            pairs = zip(paused.questions, answers, strict=False)
             values = [
-                {"id": asked.id, "value": said.value if isinstance(said, Data) else said} for asked, said in pairs
+                {"id": paused.id, "value": contents.value if isinstance(contents, Data) else contents}
+                for paused, contents in pairs
             ]
-            said = (Data({"resume": values}),)
-        return self._message(said, taskId=asked.task_id, contextId=asked.context_id)
+            contents = (Data({"resume": values}),)
+        return self._message(contents, taskId=paused.task_id, contextId=paused.context_id)
 
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        return await self._task("send", self._sent(self._answers(asked, answers)))
+    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+        return await self._task("send", self._with_blocking(self._answers(paused, answers)))
 
-    def stream_answer(self, asked: Feed, *answers: Said) -> AbstractAsyncContextManager[Feed]:
-        return self._followed(asked.view, **self._request("stream", self._answers(asked.seen, answers)))
+    def stream_answer(self, paused: Feed, *answers: Content) -> AbstractAsyncContextManager[Feed]:
+        return self._followed(paused.view, **self._request("stream", self._answers(paused.seen, answers)))
 
     async def cancel(self, task_id: str) -> Seen:
         return await self._task("cancel", {"id": task_id})
@@ -336,26 +343,26 @@ class A2A(Caller):
         return await self._task("get", {"id": task_id})
 
     async def losses(self, task_id: str) -> set[str]:
-        task, _ = await self._told("get", {"id": task_id})
+        task, _ = await self._call("get", {"id": task_id})
         return set(task["metadata"]["babelgate"].get("loss", ()))
 
     def attach(self, task_id: str) -> AbstractAsyncContextManager[Feed]:
         return self._followed(self._view(), **self._request("subscribe", {"id": task_id}))
 
     def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> AbstractAsyncContextManager[Feed]:
-        """Frames have no number here, so whoever has seen some asks for all and passes over those."""
+        """Request all frames and skip the received ones, because A2A frames have no number."""
         return self.replay_from(task_id, 0, view=view, skip=skip)
 
     def replay_from(
         self, task_id: str, seq: int, *, view: View | None = None, skip: int = 0
     ) -> AbstractAsyncContextManager[Feed]:
-        """The task as it was at `seq`, and the updates after it."""
+        """Follow the task from its state at record `seq`, with the later updates."""
         request = self._request("subscribe", {"id": task_id})
         request["headers"] = {**request["headers"], "Babelgate-From": str(seq)}
         return self._followed(view or self._view(), skip, skip, **request)
 
     def repeated(self, live: list[bytes]) -> list[bytes]:
-        return live[1:]  # it begins with the task as it is
+        return live[1:]  # a stream begins with the task as it is
 
 
 class _JsonRpc(A2A):
@@ -399,7 +406,7 @@ class Rest03(_Rest):
     prefix = "/v1"
     dialect = OldBuffer
 
-    def _sent(self, params: Wire) -> Wire:
+    def _with_blocking(self, params: Wire) -> Wire:
         return {**params, "configuration": {"blocking": True}}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final
 
-from tests.pairs.caller import Caller, Data, Feed, File, Frame, Ids, Question, Said, Seen, View
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Frame, Ids, Question, Seen, View
 from tests.pairs.cast import STEP
 
 STATES: Final = {
@@ -21,20 +21,20 @@ STATES: Final = {
 SCHEMA: Final = "application/schema+json"
 
 
-def part_of(said: Said) -> dict[str, Any]:
-    match said:
+def part_of(item: Content) -> dict[str, Any]:
+    match item:
         case str():
-            return {"content_type": "text/plain", "content": said}
+            return {"content_type": "text/plain", "content": item}
         case Data():
-            return {"content_type": "application/json", "content": json.dumps(said.value)}
+            return {"content_type": "application/json", "content": json.dumps(item.value)}
         case File():
-            content = b64encode(said.content).decode()
+            content = b64encode(item.content).decode()
             encoded = {"content": content, "content_encoding": "base64"}
-            return {"name": said.name, "content_type": said.media_type, **encoded}
+            return {"name": item.name, "content_type": item.media_type, **encoded}
 
 
-def message_of(said: tuple[Said, ...]) -> dict[str, Any]:
-    return {"role": "user", "parts": [part_of(one) for one in said]}
+def message_of(contents: tuple[Content, ...]) -> dict[str, Any]:
+    return {"role": "user", "parts": [part_of(one) for one in contents]}
 
 
 def question_of(run: Mapping[str, Any]) -> tuple[Question, ...]:
@@ -61,9 +61,9 @@ def seen_of(run: Mapping[str, Any], output: list[dict[str, Any]]) -> Seen:
         content = part["content"]
         about: dict[str, Any] = part["metadata"] or {}
         if about.get("kind") == "trajectory":
-            told: str | None = about["message"]
-            is_step = told is not None and (told.startswith(STEP) or told == run["agent_name"])
-            asides += [] if told is None or is_step else [told]
+            aside: str | None = about["message"]
+            is_step = aside is not None and (aside.startswith(STEP) or aside == run["agent_name"])
+            asides += [] if aside is None or is_step else [aside]
         if content is None:
             continue
         if part["name"] is not None:
@@ -93,33 +93,33 @@ class _View(View):
         self.output: list[dict[str, Any]] = []
         self.open: dict[str, Any] | None = None
         self.last = ""
-        """What was told of the run last."""
+        """Kind of the last event of the run."""
 
     def read(self, frame: Frame) -> None:
-        told = json.loads(frame.bare)
-        match told["type"]:
+        event = json.loads(frame.bare)
+        match event["type"]:
             case "generic":
                 pass
             case "message.created":
                 assert self.open is None, "one message is open at a time"
-                self.open = {**told["message"], "parts": list(told["message"]["parts"])}
+                self.open = {**event["message"], "parts": list(event["message"]["parts"])}
             case "message.part":
                 assert self.open is not None, "a part belongs to an open message"
-                self.open["parts"].append(told["part"])
+                self.open["parts"].append(event["part"])
             case "message.completed":
                 assert self.open is not None
-                assert told["message"]["parts"] == self.open["parts"], "a complete message is the sum of its parts"
-                self.output.append(told["message"])
+                assert event["message"]["parts"] == self.open["parts"], "a complete message is the sum of its parts"
+                self.output.append(event["message"])
                 self.open = None
             case kind:
-                assert kind == ("run." + told["run"]["status"]), told
+                assert kind == ("run." + event["run"]["status"]), event
                 assert (kind == "run.created") == (self.run == {}), "a run is created once, and first"
-                if kind == "run.in-progress" == self.last:  # it starts over
-                    assert len(told["run"]["output"]) < len(self.output)
-                    self.output = [message for message in self.output if message in told["run"]["output"]]
+                if kind == "run.in-progress" == self.last:  # the run starts over
+                    assert len(event["run"]["output"]) < len(self.output)
+                    self.output = [message for message in self.output if message in event["run"]["output"]]
                 self.last = kind
-                assert told["run"]["output"] == self.output, "a run's output is the sum of its messages"
-                self.run = told["run"]
+                assert event["run"]["output"] == self.output, "a run's output is the sum of its messages"
+                self.run = event["run"]
 
     @property
     def seen(self) -> Seen:
@@ -132,21 +132,21 @@ class Acp(Caller):
     name: ClassVar = "acp"
     speaks: ClassVar = "acp"
 
-    def _asked(self, said: tuple[Said, ...], mode: str) -> dict[str, Any]:
-        body: dict[str, Any] = {"agent_name": self.agent, "input": [message_of(said)], "mode": mode}
+    def _start_request(self, contents: tuple[Content, ...], mode: str) -> dict[str, Any]:
+        body: dict[str, Any] = {"agent_name": self.agent, "input": [message_of(contents)], "mode": mode}
         if self.context_id is not None:
             body["session_id"] = self.context_id
         if self.metadata:
             body["metadata"] = self.metadata
         return {"method": "POST", "url": "/acp/runs", "json": body}
 
-    def _answered(self, asked: Seen, task_id: str, answers: tuple[Said, ...], mode: str) -> dict[str, Any]:
-        told: dict[str, Any] = {"type": "message", "message": message_of(answers)}
+    def _answer_request(self, paused: Seen, task_id: str, answers: tuple[Content, ...], mode: str) -> dict[str, Any]:
+        resume: dict[str, Any] = {"type": "message", "message": message_of(answers)}
         if len(answers) > 1:
             values = [each.value if isinstance(each, Data) else each for each in answers]
-            named = zip(asked.questions, values, strict=True)
-            told["babelgate"] = {"answers": [{"interrupt_id": each.id, "value": value} for each, value in named]}
-        body = {"await_resume": told, "mode": mode}
+            named = zip(paused.questions, values, strict=True)
+            resume["babelgate"] = {"answers": [{"interrupt_id": each.id, "value": value} for each, value in named]}
+        body = {"await_resume": resume, "mode": mode}
         return {"method": "POST", "url": f"/acp/runs/{task_id}", "json": body}
 
     async def _run(self, status: int, /, **request: Any) -> Seen:
@@ -158,18 +158,20 @@ class Acp(Caller):
         self.context_id = run["session_id"]
         return seen_of(run, run["output"])
 
-    async def send(self, *said: Said) -> Seen:
-        return await self._run(200, **self._asked(said, "sync"))
+    async def send(self, *contents: Content) -> Seen:
+        return await self._run(200, **self._start_request(contents, "sync"))
 
-    def stream(self, *said: Said) -> AbstractAsyncContextManager[Feed]:
-        return self._followed(_View(), **self._asked(said, "stream"))
+    def stream(self, *contents: Content) -> AbstractAsyncContextManager[Feed]:
+        return self._followed(_View(), **self._start_request(contents, "stream"))
 
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        return await self._run(200, **self._answered(asked, asked.task_id, answers, "sync"))
+    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+        return await self._run(200, **self._answer_request(paused, paused.task_id, answers, "sync"))
 
-    def stream_answer(self, asked: Feed, *answers: Said) -> AbstractAsyncContextManager[Feed]:
-        before = asked.before + len(asked.frames)
-        return self._followed(asked.view, before, **self._answered(asked.seen, asked.ids.task, answers, "stream"))
+    def stream_answer(self, paused: Feed, *answers: Content) -> AbstractAsyncContextManager[Feed]:
+        before = paused.before + len(paused.frames)
+        return self._followed(
+            paused.view, before, **self._answer_request(paused.seen, paused.ids.task, answers, "stream")
+        )
 
     async def cancel(self, task_id: str) -> Seen:
         return await self._run(202, method="POST", url=f"/acp/runs/{task_id}/cancel")
@@ -191,5 +193,5 @@ class Acp(Caller):
 
 
 def named(header: str) -> set[str]:
-    """The keys of an RFC 8941 dictionary whose values hold no comma before a key."""
+    """Return the keys of an RFC 8941 dictionary whose string values contain no `", `."""
     return {entry.partition("=")[0].strip() for entry in header.split('", ') if entry}

@@ -4,7 +4,7 @@ import json
 from typing import Any, ClassVar
 
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Data, File, Ids, Question, Said, Seen
+from tests.pairs.caller import Caller, Content, Data, File, Ids, Question, Seen
 
 Wire = dict[str, Any]
 
@@ -12,7 +12,10 @@ PAGE = 100
 
 
 def state_of(step: Wire) -> str:
-    """There is no status of a task: it is over with the last step, and asks with one that is not the last."""
+    """Return the state of a step's task.
+
+    AIEF has none: the last step ends the task, and a step with a question pauses it.
+    """
     if step["status"] != "completed":
         return {"created": "submitted", "running": "working"}[step["status"]]
     error = step["additional_output"].get("error")
@@ -25,15 +28,17 @@ def state_of(step: Wire) -> str:
 
 
 def asked_in(step: Wire) -> tuple[Question, ...]:
-    """The one that the output ends with. The others that are open will come in steps of their own."""
+    """Return the question with which the output ends. Other open questions follow in separate steps."""
     questions = step["additional_output"].get("questions") or [None]
     first = questions[0]
     return () if first is None else (Question(first["message"], first["schema"], first["value"], first["id"]),)
 
 
 def said_in(step: Wire) -> tuple[str, tuple[Any, ...]]:
-    """The text of the answer, and its data. The output is the text, then the question; where nothing was said, it is
-    what else there is: JSON of the data, or the words of the error."""
+    """Return the text and the data of the answer.
+
+    The output is the text, followed by the question. Without a text it is the JSON of the data, or the error message.
+    """
     text: str = step["output"] or ""
     more: Wire = step["additional_output"]
     data: tuple[Any, ...] = tuple(more["data"]) if "data" in more else (more["output"],) if "output" in more else ()
@@ -67,34 +72,38 @@ class Aief(Caller):
         assert response.status_code == 200, response.text
         return response.json()
 
-    async def create(self, *said: Said) -> str:
-        """A task to which all is given, and of which nothing runs; returns the gateway's thread."""
-        response = await self.http.post(self._url(), json=_body(said))
+    async def create(self, *contents: Content) -> str:
+        """Create a task with its whole input, without a running step, and return the gateway's thread id."""
+        response = await self.http.post(self._url(), json=_body(contents))
         assert response.status_code == 200, response.text
         task = response.json()
         assert response.headers["babelgate-thread"] == task["task_id"]
         self.context_id = task["task_id"]
-        await self._upload(said)
+        await self._upload(contents)
         return task["task_id"]
 
-    async def _upload(self, said: tuple[Said, ...]) -> None:
-        for file in (one for one in said if isinstance(one, File)):
+    async def _upload(self, contents: tuple[Content, ...]) -> None:
+        for file in (one for one in contents if isinstance(one, File)):
             url = self._url(f"/{self.context_id}/artifacts")
             response = await self.http.post(url, files={"file": (file.name, file.content, file.media_type)})
             assert response.status_code == 200, response.text
             artifact = response.json()
             assert (artifact["file_name"], artifact["agent_created"]) == (file.name, False)
 
-    async def step(self, *said: Said) -> Seen:
-        """Whatever the task's next step is, and those after it up to one that asks or is the last. A new task's first
-        one takes the input of the task."""
-        seen = await self._step(*said)
-        while seen.state == "working":
-            seen = await self._step()
-        return seen
+    async def step(self, *contents: Content) -> Seen:
+        """Execute the task's next step, and further ones until one asks a question or is the last.
 
-    async def _step(self, *said: Said) -> Seen:
-        response = await self.http.post(self._url(f"/{self.context_id}/steps"), json=_body(said) if said else None)
+        The first step of a new task takes the task's input.
+        """
+        view = await self._step(*contents)
+        while view.state == "working":
+            view = await self._step()
+        return view
+
+    async def _step(self, *contents: Content) -> Seen:
+        response = await self.http.post(
+            self._url(f"/{self.context_id}/steps"), json=_body(contents) if contents else None
+        )
         assert response.status_code == 200, response.text
         step = response.json()
         ids = Ids.of(response.headers)
@@ -105,31 +114,31 @@ class Aief(Caller):
             "run_id": ids.run,
         }
         assert ids.thread == step["task_id"] == self.context_id
-        seen = await self.look(ids.task)
-        assert (seen.state, seen.questions) == (state_of(step), asked_in(step) if not step["is_last"] else ())
-        return seen
+        view = await self.look(ids.task)
+        assert (view.state, view.questions) == (state_of(step), asked_in(step) if not step["is_last"] else ())
+        return view
 
     async def begun(self) -> str:
-        """The gateway's id of the task that the newest step is of which has been begun."""
+        """Return the gateway's id of the task of the newest started step."""
         steps = (await self._get(f"/{self.context_id}/steps?page_size={PAGE}"))["steps"]
         newest = [step for step in steps if step["status"] != "created"][-1]
         response = await self.http.get(self._url(f"/{self.context_id}/steps/{newest['step_id']}"))
         return Ids.of(response.headers).task
 
-    async def send(self, *said: Said) -> Seen:
+    async def send(self, *contents: Content) -> Seen:
         if self.context_id is None:
-            await self.create(*said)
+            await self.create(*contents)
             return await self.step()
-        await self._upload(said)
-        return await self.step(*said)
+        await self._upload(contents)
+        return await self.step(*contents)
 
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        self.context_id = asked.context_id
-        assert len(answers) == len(asked.questions) == 1
+    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+        self.context_id = paused.context_id
+        assert len(answers) == len(paused.questions) == 1
         return await self.step(*answers)
 
     async def _steps(self, task_id: str) -> list[Wire]:
-        """Of an AIEF task there may be several of the gateway's."""
+        """Return the steps of one task of the gateway. One AIEF task may hold several."""
         listed = await self._get(f"/{Ids.thread_of(task_id)}/steps?page_size={PAGE}")
         assert listed["pagination"]["total_items"] == len(listed["steps"]) < PAGE
         return [
@@ -143,11 +152,11 @@ class Aief(Caller):
         text, data, files, asides = "", list[Any](), dict[str, bytes](), list[str]()
         steps = await self._steps(task_id)
         for step in steps:
-            said, more = said_in(step)
-            text += said
+            output, more = said_in(step)
+            text += output
             data += more
-            beside: Wire = step["additional_output"]
-            asides += [beside[kind] for kind in ("reasoning", "progress") if kind in beside]
+            details: Wire = step["additional_output"]
+            asides += [details[kind] for kind in ("reasoning", "progress") if kind in details]
             for artifact in step["artifacts"]:
                 assert artifact["agent_created"] and artifact["file_name"] not in files
                 files[artifact["file_name"]] = await self._download(thread_id, artifact["artifact_id"])
@@ -175,15 +184,15 @@ class Aief(Caller):
         for step in await self._steps(task_id):
             response = await self.http.get(self._url(f"/{step['task_id']}/steps/{step['step_id']}"))
             assert response.json() == step
-            told = set(step["additional_output"]["babelgate"].get("loss", ()))
-            assert told == named(response.headers.get("babelgate-loss", ""))
-            lost |= told
+            names = set(step["additional_output"]["babelgate"].get("loss", ()))
+            assert names == named(response.headers.get("babelgate-loss", ""))
+            lost |= names
         return lost
 
 
-def _body(said: tuple[Said, ...]) -> Wire:
-    texts = [one for one in said if isinstance(one, str)]
-    values = [one.value for one in said if isinstance(one, Data)]
+def _body(contents: tuple[Content, ...]) -> Wire:
+    texts = [one for one in contents if isinstance(one, str)]
+    values = [one.value for one in contents if isinstance(one, Data)]
     assert len(texts) < 2 and len(values) < 2, "a body has one text, and one object beside it"
     body: Wire = {"input": texts[0]} if texts else {}
     return {**body, "additional_input": values[0]} if values else body

@@ -1,4 +1,4 @@
-"""What a caller does and sees, in no protocol's words."""
+"""Callers: requests that callers send and results that they receive, independent of the protocol."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from babelgate.canonical import Carry, Feature
 from docs.pairing import SERVERS
 
 BOUND: Final = 30.0
-"""Seconds within which the next frame must come."""
+"""Timeout for the next frame, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Data:
     value: Any
 
 
-Said = str | File | Data
+Content = str | File | Data
 Function = Mapping[str, Any]
-"""A tool of the caller's: name, description, parameters."""
+"""A tool of the caller: its name, description and parameters."""
 
 
 @dataclass(frozen=True)
@@ -38,45 +38,47 @@ class Question:
     text: str
     schema: Any = None
     value: Any = None
-    """Data that goes with it."""
+    """Data that belongs to the question."""
     id: str = field(default="", compare=False)
-    """Where the protocol has one."""
+    """Id of the question, in protocols that have one."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one caller has been told of one task. Two are equal if they were told the same, whatever the ids."""
+    """State of one task as one caller has received it. Two are equal if all but their ids are equal."""
 
     state: str
-    """In the words of `canonical.TaskState`; cancelling may be a word that the protocol does not have."""
+    """State of the task, as in `canonical.TaskState`. Not every protocol has `cancelling`."""
     text: str = ""
     data: tuple[Any, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     questions: tuple[Question, ...] = ()
-    """That are open."""
+    """Open questions, oldest first."""
     fault: str = ""
     asides: tuple[str, ...] = ()
-    """Progress, and thoughts where the protocol has them: not every protocol can tell the one from the other, and not
-    every one shows them to those who did not follow the stream."""
+    """Progress messages, and thoughts in protocols that have them.
+
+    Some protocols do not distinguish the two, and some show them only in a stream.
+    """
     task_id: str = field(default="", compare=False)
     context_id: str = field(default="", compare=False)
-    """What this protocol calls the thread."""
+    """Id of the thread in this protocol."""
 
     @property
     def lasting(self) -> "Seen":
-        """Without what only those may have been told who followed the stream."""
+        """The state without what only readers of the stream may have received."""
         return replace(self, asides=())
 
 
 _THREADS: Final[dict[str, str]] = {}
-"""By task: the thread of each that any caller has been told of."""
+"""Thread of each task that any caller has received, by task id."""
 _RUNS: Final[dict[str, list[str]]] = {}
-"""By task: its runs of which any caller has been told, in their order."""
+"""Runs of each task that any caller has received, oldest first, by task id."""
 
 
 @dataclass(frozen=True)
 class Ids:
-    """The gateway's own, of an answer's headers: they lead to the same run in every protocol."""
+    """Ids of the gateway in the headers of a response. They lead to the same run in every protocol."""
 
     thread: str
     task: str
@@ -93,12 +95,12 @@ class Ids:
 
     @staticmethod
     def thread_of(task_id: str) -> str:
-        """Of a task that some caller has been told of: a protocol that has no tasks finds it there."""
+        """Return the thread of a task that some caller has received. Protocols without tasks find it here."""
         return _THREADS[task_id]
 
     @staticmethod
     def runs_of(task_id: str) -> list[str]:
-        """The same, for a protocol that knows nothing but runs."""
+        """Return the runs of a task that some caller has received, oldest first."""
         return _RUNS[task_id]
 
     @staticmethod
@@ -126,16 +128,19 @@ class Frame:
 
     @property
     def bare(self) -> bytes:
-        """The data, where the protocol has nothing beside it."""
+        """Data of a frame without event name and id, for protocols that use neither."""
         assert not self.event and not self.id, self
         return self.data
 
 
 class View(ABC):
-    """What a client of one protocol makes of its stream, event by event. What breaks the protocol fails the test."""
+    """State that a client of one protocol builds from a stream, event by event.
+
+    A violation of the protocol fails the test.
+    """
 
     ids: Ids
-    """Of the run that is read, where the view needs them."""
+    """Ids of the run that is read, for views that need them."""
 
     @abstractmethod
     def read(self, frame: Frame) -> None: ...
@@ -153,9 +158,9 @@ class Feed:
     def __init__(self, view: View, *, before: int = 0, skip: int = 0) -> None:
         self.view = view
         self.before = before
-        """Frames of the task that come before those of this feed."""
+        """Number of frames of the task before those of this feed."""
         self.frames: list[bytes] = []
-        """As they came, without those that were skipped."""
+        """Frames as received, without the skipped ones."""
         self._skip = skip
         self._rest = b""
 
@@ -169,7 +174,7 @@ class Feed:
         return self
 
     def hear(self, ids: Ids, chunks: AsyncGenerator[bytes]) -> None:
-        """In the place of one answer's stream, those of several."""
+        """Read the chunks of several responses as if they were one stream."""
         self.ids, self._chunks = ids, chunks
 
     @property
@@ -177,7 +182,7 @@ class Feed:
         return self.view.seen
 
     async def next(self) -> bool:
-        """Read one frame; false if the stream has ended."""
+        """Read one frame. Return False if the stream has ended."""
         while True:
             frame, end, rest = self._rest.partition(b"\n\n")
             if not end:
@@ -204,16 +209,16 @@ class Feed:
         return frame
 
     def extend(self, back: "Feed") -> None:
-        """By what was missed: who comes back once more misses only what came after that."""
+        """Append the missed frames, so that the next reconnect continues after them."""
         self.frames += back.frames
 
-    async def until(self, told: Callable[[Seen], bool]) -> Seen:
-        while not told(self.seen):
+    async def until(self, condition: Callable[[Seen], bool]) -> Seen:
+        while not condition(self.seen):
             assert await self.next(), f"the stream ended before that, at {self.seen}"
         return self.seen
 
     async def said(self, text: str) -> Seen:
-        return await self.until(lambda seen: seen.text == text)
+        return await self.until(lambda view: view.text == text)
 
     async def end(self) -> Seen:
         while await self.next():
@@ -222,7 +227,7 @@ class Feed:
 
 
 class RunFeed(Feed):
-    """The stream of one run; `onward`, it goes on with the next run of the task, if there is one."""
+    """Stream of one run. If `onward`, it continues with the next run of the task, if there is one."""
 
     def __init__(
         self, http: httpx.AsyncClient, stack: AsyncExitStack, view: View, *, onward: bool, **more: int
@@ -249,81 +254,84 @@ class RunFeed(Feed):
 
     @abstractmethod
     async def go_on(self) -> bool:
-        """Join the next run; return false if there is none, or it is not wanted."""
+        """Join the next run. Return False if the task has no next run, or if it is not wanted."""
 
 
 Following = AbstractAsyncContextManager[Feed]
-"""Leaving the block hangs up."""
+"""Context manager of a feed, which disconnects at the end of the block."""
 
 
 class Caller(ABC):
-    """One conversation of a caller with an agent: all that is sent belongs to one session, context or thread."""
+    """One conversation of a caller with an agent. All requests belong to one session, context or thread."""
 
     name: ClassVar[str]
     speaks: ClassVar[str]
-    """Which protocol, of `docs.pairing.SERVERS`."""
+    """Protocol of the caller, a key of `docs.pairing.SERVERS`."""
     names_partial: ClassVar[bool] = True
-    """Whether the protocol's losses name also what it carries in part. Where such a thing is told in another place than
-    others have for it, nothing is lost that could be named."""
+    """True if the protocol reports features that it carries in part as losses.
+
+    A protocol that shows such a feature in another place has no loss to name.
+    """
 
     shows_state: ClassVar[bool] = False
-    """Whether what it is shown of a task that is over is the agent's own state, if the agent has one."""
+    """True if the result of a finished task includes the agent's own state, if the agent has one."""
 
     shows_end: ClassVar[bool] = True
-    """Whether who looks at a question again is shown that its task was cancelled since: what an answer said once may be
-    what it says for ever."""
+    """True if a second look at a question shows that its task has been cancelled since.
+
+    In some protocols an answer never changes.
+    """
 
     def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
         self.http = http
         self.agent = agent
         self.context_id: str | None = None
         self.metadata: Mapping[str, str] = {}
-        """Of the next task, where the protocol has such."""
+        """Metadata of the next task, in protocols that have it."""
         self.tools: Sequence[Function] = ()
-        """That are offered with each request, where the protocol has such."""
+        """Tools offered with each request, in protocols that have them."""
 
     @abstractmethod
-    async def send(self, *said: Said) -> Seen:
+    async def send(self, *contents: Content) -> Seen:
         """Start a task and wait until it stops."""
 
-    def stream(self, *said: Said) -> Following:
+    def stream(self, *contents: Content) -> Following:
         """Start a task and follow it."""
         self._lacks(Feature.STREAM)
 
     @abstractmethod
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        """Answer the questions that are shown, in their order, all or the first of them, and wait until the task
-        stops."""
+    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+        """Answer all shown questions, or the first ones, in their order, and wait until the task stops."""
 
-    def stream_answer(self, asked: Feed, *answers: Said) -> Following:
-        """Answer, and follow what comes of it. What was seen before is known to this feed too."""
+    def stream_answer(self, paused: Feed, *answers: Content) -> Following:
+        """Answer, and follow the run that the answer starts. The new feed starts with the state of the earlier one."""
         self._lacks(Feature.STREAM)
 
     async def cancel(self, task_id: str) -> Seen:
         self._lacks(Feature.CANCEL)
 
-    async def give_up(self, asked: Seen) -> None:
+    async def give_up(self, paused: Seen) -> None:
         """End a task that waits for an answer."""
-        await self.cancel(asked.task_id)
+        await self.cancel(paused.task_id)
 
     @abstractmethod
     async def look(self, task_id: str) -> Seen:
-        """The task as it is."""
+        """Return the current state of the task."""
 
-    async def branch(self, told: Seen) -> None:
-        """Go on from where the conversation was after that task."""
+    async def branch(self, task: Seen) -> None:
+        """Continue from the state of the conversation after that task."""
         self._lacks(Feature.FORK)
 
     async def values(self) -> Any:
-        """Of the conversation: all its members without the messages."""
+        """Return all members of the conversation's state except the messages."""
         self._lacks(Feature.STATE)
 
     async def change(self, members: Mapping[str, Any]) -> None:
-        """Members of the state of the conversation."""
+        """Change members of the conversation's state."""
         self._lacks(Feature.STATE)
 
     def shown(self, question: Question) -> Question:
-        """How a question looks in this protocol."""
+        """Return the question as this protocol shows it."""
         return question
 
     @property
@@ -332,44 +340,44 @@ class Caller(ABC):
 
     @property
     def follows(self) -> bool:
-        """Whether its protocol has streams."""
+        """True if the protocol has streams."""
         return self.carries[Feature.STREAM].level != "dropped"
 
-    def later(self, seen: Seen) -> Seen:
-        """Of what was told in a stream, what `look` shows when it is over."""
-        return seen.lasting
+    def later(self, streamed: Seen) -> Seen:
+        """Return the part of a streamed state that `look` shows after the end."""
+        return streamed.lasting
 
-    async def told(self, *said: Said) -> Seen:
-        """Start a task; all that is said of it up to its stop, by a stream where the protocol has streams."""
+    async def told(self, *contents: Content) -> Seen:
+        """Start a task, and return its state when it stops. Use a stream if the protocol has streams."""
         if not self.follows:
-            return await self.send(*said)
-        async with self.stream(*said) as feed:
-            seen = await feed.end()
-        assert seen.task_id == feed.ids.task
-        return seen
+            return await self.send(*contents)
+        async with self.stream(*contents) as feed:
+            view = await feed.end()
+        assert view.task_id == feed.ids.task
+        return view
 
-    async def told_all(self, *said: Said) -> Sequence[Seen]:
-        """What there is to be seen of such a task, in each form that the protocol has."""
-        return await self.told(*said), await type(self)(self.http, self.agent).send(*said)
+    async def told_all(self, *contents: Content) -> Sequence[Seen]:
+        """Start the task in each way that the protocol has, and return each final state."""
+        return await self.told(*contents), await type(self)(self.http, self.agent).send(*contents)
 
     @abstractmethod
     async def losses(self, task_id: str) -> set[str]:
-        """Of what the protocol says that it lost something."""
+        """Return the names of the features that the protocol reports as lost."""
 
     def attach(self, task_id: str) -> Following:
-        """Follow a task of which this caller has seen nothing yet, as the protocol has it."""
+        """Follow a task of which this caller has received nothing yet, as clients of the protocol do."""
         self._lacks(Feature.REATTACH)
 
     def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> Following:
-        """All frames of a task from its first on, without the first `skip`."""
+        """Yield all frames of a task from the first one, without the first `skip`."""
         self._lacks(Feature.REATTACH)
 
     def come_back(self, feed: Feed) -> Following:
-        """The frames that this feed has missed since it hung up."""
+        """Yield the frames that this feed has missed since it disconnected."""
         return self.replay(feed.ids.task, view=feed.view, skip=feed.before + len(feed.frames))
 
     def repeated(self, live: list[bytes]) -> list[bytes]:
-        """Of the frames of an answer's stream, those that a replay has as well."""
+        """Return those frames of an answer's stream that a replay repeats."""
         return live
 
     def _lacks(self, feature: Feature) -> NoReturn:
@@ -383,13 +391,13 @@ class Caller(ABC):
 
 
 class _Recorded(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream, told: bytearray) -> None:
+    def __init__(self, stream: httpx.AsyncByteStream, body: bytearray) -> None:
         self._stream = stream
-        self._told = told
+        self._body = body
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:
-            self._told += chunk
+            self._body += chunk
             yield chunk
 
     async def aclose(self) -> None:
@@ -397,12 +405,12 @@ class _Recorded(httpx.AsyncByteStream):
 
 
 @asynccontextmanager
-async def recording(caller: Caller, told: bytearray) -> AsyncGenerator[None]:
-    """Adds the bodies of all that the caller is answered."""
+async def recording(caller: Caller, body: bytearray) -> AsyncGenerator[None]:
+    """Append the bodies of all responses to the caller."""
 
     async def record(response: httpx.Response) -> None:
         assert isinstance(response.stream, httpx.AsyncByteStream)
-        response.stream = _Recorded(response.stream, told)
+        response.stream = _Recorded(response.stream, body)
 
     before = caller.http.event_hooks
     caller.http.event_hooks = {"response": [record]}

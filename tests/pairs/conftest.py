@@ -1,4 +1,4 @@
-"""Which pairs there are, and what one consists of."""
+"""Fixtures of the pair suite: the houses and their callers."""
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Generator
@@ -17,7 +17,7 @@ from tests.postgres_server import postgres_server
 
 
 class Houses:
-    """Each is started for the first test that asks for it, and serves all that follow in the module."""
+    """Gateways, each started for the first test that needs it, and shared by all later tests of the module."""
 
     def __init__(self, stack: AsyncExitStack, tmp: pytest.TempPathFactory) -> None:
         self._stack = stack
@@ -33,8 +33,11 @@ class Houses:
 
 @pytest.fixture(scope="session")
 def databases(request: pytest.FixtureRequest) -> Generator[None]:
-    """With `--postgres`, each gateway of this process that is told of no database has a schema of PostgreSQL. There are
-    more of them than a server takes by default."""
+    """Patch of the default database: with `--postgres`, each gateway without a configured database gets a PostgreSQL
+    schema.
+
+    The server allows more connections than by default, because there are many gateways.
+    """
     if not request.config.option.postgres:
         yield
         return
@@ -52,7 +55,7 @@ async def houses(databases: None, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def house(request: pytest.FixtureRequest, houses: Houses) -> House:
-    """With the kind of agents that the test asks for."""
+    """A gateway in front of the test's kind of agents."""
     found = await houses.get(request.param)
     found.reset()
     return found
@@ -60,12 +63,12 @@ async def house(request: pytest.FixtureRequest, houses: Houses) -> House:
 
 @pytest.fixture(autouse=True)
 def callers_of_mcp_are_answered_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They ask again and again what becomes of a run, and each answer is held back while there is nothing new."""
+    """Shorter polls of MCP callers: the gateway delays a poll while there is nothing new."""
     monkeypatch.setattr(calls, "_HOLD", 0.1)
 
 
 @pytest.fixture
 def caller(request: pytest.FixtureRequest, house: House) -> Caller:
-    """One who has not talked with the agent yet."""
-    made, agent = request.param
-    return made(house.front.http, agent)
+    """A caller that has not yet used the agent."""
+    caller_class, agent = request.param
+    return caller_class(house.front.http, agent)

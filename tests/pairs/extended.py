@@ -1,5 +1,7 @@
-"""Callers that ask for the Babelgate extension, and read of each answer the records alone: in raw JSON against the
-wire, as docs/extension.md has it, sharing nothing with the adapters."""
+"""Callers that use the Babelgate extension and read only the records of each response.
+
+They use raw JSON against the wire, as docs/extension.md defines it, and share no code with the adapters.
+"""
 
 import json
 from abc import ABC, abstractmethod
@@ -25,73 +27,76 @@ Wire = dict[str, Any]
 URI: Final = "https://w3id.org/babelgate/events/v1"
 MCP_NAME: Final = "org.w3id.babelgate/events-v1"
 LABELS: Final = {"ticket": "no-11037"}
-"""The metadata of what is asked."""
+"""Metadata of each request."""
 TOOL: Final = {"name": "weather", "description": "Of a city.", "parameters": {"type": "object"}}
 UPLOAD: Final = ("every byte.bin", "application/x-all", bytes(range(256)))
 
 
 @dataclass
 class Records:
-    """What a caller has been told of a task by envelopes. What breaks the extension's rules fails the test."""
+    """Records of a task that a caller has received in envelopes.
 
-    told: dict[int, Wire] = field(default_factory=dict[int, Wire])
-    """By number."""
+    A violation of the extension's rules fails the test.
+    """
+
+    by_number: dict[int, Wire] = field(default_factory=dict[int, Wire])
+    """Records, by number."""
     after: int | None = None
-    """The number of the record before the first one."""
+    """Number of the record before the first one."""
     ids: Ids = field(init=False)
     places: dict[int, str] = field(default_factory=dict[int, str])
-    """By number of a record: the id of the frame that had it, where frames have ids."""
+    """Id of the frame of each record, by record number, in protocols whose frames have ids."""
 
     @property
     def last(self) -> int:
-        return max(self.told, default=self.after or 0)
+        return max(self.by_number, default=self.after or 0)
 
     def read(self, envelope: Wire, place: str = "") -> None:
-        """Of a stream, whose envelopes leave no gap."""
+        """Add an envelope of a stream. Envelopes leave no gap."""
         assert set(envelope) <= {"after", "events", "next"}, envelope
         if self.after is None:
             self.after = envelope["after"]
         assert envelope["after"] == self.last, "what comes follows what there is"
         for record in envelope["events"]:
             assert record["seq"] > self.last
-            self.told[record["seq"]] = record
+            self.by_number[record["seq"]] = record
             if place:
                 self.places[record["seq"]] = place
 
     def read_whole(self, envelope: Wire) -> None:
-        """Of a finished object, which may tell what was told before."""
+        """Add the envelope of a finished object, which may repeat records."""
         assert set(envelope) == {"after", "events"}, "all of it fits into one"
         numbers = [record["seq"] for record in envelope["events"]]
         assert numbers == sorted(set(numbers))
         self.after = envelope["after"] if self.after is None else self.after
         for record in envelope["events"]:
-            known = self.told.setdefault(record["seq"], record)
-            assert known == record, "a record is the same whenever it is told"
+            stored = self.by_number.setdefault(record["seq"], record)
+            assert stored == record, "a record is the same whenever it is told"
 
     def join(self, later: "Records") -> None:
-        """What was told of the same task after that."""
-        for seq, record in later.told.items():
-            assert self.told.setdefault(seq, record) == record, "a record is the same whenever it is told"
+        """Add later records of the same task."""
+        for seq, record in later.by_number.items():
+            assert self.by_number.setdefault(seq, record) == record, "a record is the same whenever it is told"
         self.ids = later.ids
 
     @property
     def events(self) -> Sequence[Event]:
-        return [decode_event(json.dumps(self.told[seq]["event"]).encode()) for seq in sorted(self.told)]
+        return [decode_event(json.dumps(self.by_number[seq]["event"]).encode()) for seq in sorted(self.by_number)]
 
     @property
     def open(self) -> Sequence[InterruptRaised]:
-        """Questions."""
-        asked: dict[str | None, InterruptRaised] = {}
+        """Open questions, oldest first."""
+        questions: dict[str | None, InterruptRaised] = {}
         for event in self.events:
             if isinstance(event, InterruptRaised):
-                asked[event.interrupt_id] = event
+                questions[event.interrupt_id] = event
             elif isinstance(event, InterruptAnswered):
-                del asked[event.interrupt_id]
-        return list(asked.values())
+                del questions[event.interrupt_id]
+        return list(questions.values())
 
 
 def saying() -> Wire:
-    """What a request says by the extension, in a protocol that has no field for any of it."""
+    """Return the members of a request that the extension carries in a protocol without fields for them."""
     name, media_type, content = UPLOAD
     upload = {"name": name, "media_type": media_type, "bytes": b64encode(content).decode()}
     return {"tools": [TOOL], "uploads": [upload], "metadata": LABELS}
@@ -104,14 +109,14 @@ def answering(values: Mapping[str, Any]) -> Wire:
 class Extended(ABC):
     name: ClassVar[str]
     speaks: ClassVar[str]
-    """Which protocol, of `docs.pairing.EXTENDED_SERVERS`."""
+    """Protocol of the caller, a key of `docs.pairing.EXTENDED_SERVERS`."""
     header: ClassVar[str] = "Babelgate-Extensions"
     of_run: ClassVar[bool] = False
-    """What it is told is a run's, and not its task's."""
+    """True if the records are those of a run, and not of its task."""
     looks: ClassVar[bool] = True
-    """Whether a finished object has the records, too."""
+    """True if a finished object has the records too."""
     ends: ClassVar[str] = "task_changed"
-    """The kind of the last record of what stops."""
+    """Kind of the last record of a task that stops."""
 
     def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
         self.http = http
@@ -122,31 +127,34 @@ class Extended(ABC):
         return EXTENDED_SERVERS[self.speaks].carries
 
     @abstractmethod
-    async def send(self, text: str, said: Wire) -> Records:
-        """Start a task with what is said by the extension, and follow it to where it stops."""
+    async def send(self, text: str, extension: Wire) -> Records:
+        """Start a task with these members of the extension, and follow it to its stop."""
 
     @abstractmethod
-    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        """The same, of answers by the ids of their questions. What was told before need not be told again."""
+    async def answer(self, paused: Records, values: Mapping[str, Any]) -> Records:
+        """Answer questions by their ids, and follow the task to its stop. Earlier records need not be repeated."""
 
     @abstractmethod
     async def look(self, task: Records) -> Records:
-        """What a finished object has."""
+        """Return the records of a finished object."""
 
     async def come_back(self, task: Records, seq: int) -> Records:
-        """What came after that record."""
+        """Return the records after that one."""
         raise NotImplementedError(self.carries[Feature.REATTACH].how)
 
     @abstractmethod
-    def found(self, told: Wire, kind: str) -> Wire | None:
-        """The envelope in a message of a stream, or in a finished object; `kind` = the name of the frame."""
+    def found(self, message: Wire, kind: str) -> Wire | None:
+        """Return the envelope in a message of a stream, or in a finished object. `kind` is the name of the frame."""
 
-    async def _asked(
+    async def _fetch(
         self, records: Records, method: str, url: str, headers: Mapping[str, str] | None = None, **request: Any
     ) -> Records:
-        """The answer, whichever form it has. Its first envelope need not have a record."""
-        given = {self.header: URI, **(headers or {})}
-        async with self.http.stream(method, url, headers=given, **request) as response:
+        """Send a request, and read the envelopes of its response in either form.
+
+        The first envelope may have no record.
+        """
+        all_headers = {self.header: URI, **(headers or {})}
+        async with self.http.stream(method, url, headers=all_headers, **request) as response:
             streams = response.headers["content-type"].startswith("text/event-stream")
             if not streams:
                 await response.aread()
@@ -182,30 +190,30 @@ class A2A(Extended):
 
     def _request(self, operation: str, params: Wire, **headers: str) -> Wire:
         body = {"jsonrpc": "2.0", "id": 1, "method": self.methods[operation], "params": params}
-        given = {"A2A-Version": self.version, **headers}
-        return {"method": "POST", "url": f"/a2a/{self.agent}", "json": body, "headers": given}
+        all_headers = {"A2A-Version": self.version, **headers}
+        return {"method": "POST", "url": f"/a2a/{self.agent}", "json": body, "headers": all_headers}
 
     @abstractmethod
-    def _message(self, said: str | Wire, **more: str) -> Wire: ...
+    def _message(self, content: str | Wire, **more: str) -> Wire: ...
 
-    async def send(self, text: str, said: Wire) -> Records:
-        members = {name: value for name, value in said.items() if name != "metadata"}
-        params = {"message": self._message(text), "metadata": {**said.get("metadata", {}), URI: members}}
-        return await self._asked(Records(), **self._request("stream", params))
+    async def send(self, text: str, extension: Wire) -> Records:
+        members = {name: value for name, value in extension.items() if name != "metadata"}
+        params = {"message": self._message(text), "metadata": {**extension.get("metadata", {}), URI: members}}
+        return await self._fetch(Records(), **self._request("stream", params))
 
-    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        """Natively."""
+    async def answer(self, paused: Records, values: Mapping[str, Any]) -> Records:
+        """Answer in A2A's own form."""
         resume = {"resume": [{"id": name, "value": value} for name, value in values.items()]}
-        message = self._message(resume, taskId=asked.ids.task, contextId=asked.ids.thread)
+        message = self._message(resume, taskId=paused.ids.task, contextId=paused.ids.thread)
         params = {"message": message, "metadata": {URI: {"tools": [TOOL]}}}
-        return await self._asked(Records(), **self._request("stream", params))
+        return await self._fetch(Records(), **self._request("stream", params))
 
     async def look(self, task: Records) -> Records:
-        return await self._asked(Records(), **self._request("get", {"id": task.ids.task}))
+        return await self._fetch(Records(), **self._request("get", {"id": task.ids.task}))
 
     async def come_back(self, task: Records, seq: int) -> Records:
         request = self._request("subscribe", {"id": task.ids.task}, **{"Babelgate-From": str(seq)})
-        return await self._asked(Records(), **request)
+        return await self._fetch(Records(), **request)
 
 
 class A2A03(A2A):
@@ -215,13 +223,13 @@ class A2A03(A2A):
     version = "0.3"
     methods: ClassVar = {"stream": "message/stream", "get": "tasks/get", "subscribe": "tasks/resubscribe"}
 
-    def _message(self, said: str | Wire, **more: str) -> Wire:
-        kind = "text" if isinstance(said, str) else "data"
+    def _message(self, content: str | Wire, **more: str) -> Wire:
+        kind = "text" if isinstance(content, str) else "data"
         head = {"kind": "message", "messageId": str(uuid4()), "role": "user", **more}
-        return {**head, "parts": [{"kind": kind, kind: said}]}
+        return {**head, "parts": [{"kind": kind, kind: content}]}
 
-    def found(self, told: Wire, kind: str) -> Wire | None:
-        return told["result"].get("metadata", {}).get(URI)
+    def found(self, message: Wire, kind: str) -> Wire | None:
+        return message["result"].get("metadata", {}).get(URI)
 
 
 class A2A10(A2A):
@@ -231,12 +239,12 @@ class A2A10(A2A):
     version = "1.0"
     methods: ClassVar = {"stream": "SendStreamingMessage", "get": "GetTask", "subscribe": "SubscribeToTask"}
 
-    def _message(self, said: str | Wire, **more: str) -> Wire:
-        part = {"text" if isinstance(said, str) else "data": said}
+    def _message(self, content: str | Wire, **more: str) -> Wire:
+        part = {"text" if isinstance(content, str) else "data": content}
         return {"messageId": str(uuid4()), "role": "ROLE_USER", **more, "parts": [part]}
 
-    def found(self, told: Wire, kind: str) -> Wire | None:
-        result: Wire = told["result"]
+    def found(self, message: Wire, kind: str) -> Wire | None:
+        result: Wire = message["result"]
         held: Wire = result if "id" in result else next(iter(result.values()))
         return held.get("metadata", {}).get(URI)
 
@@ -245,27 +253,27 @@ class Acp(Extended):
     name = "acp"
     speaks = "acp"
 
-    async def send(self, text: str, said: Wire) -> Records:
-        body = {"agent_name": self.agent, "input": [_acp(text)], "mode": "stream", "babelgate": said}
-        return await self._asked(Records(), "POST", "/acp/runs", json=body)
+    async def send(self, text: str, extension: Wire) -> Records:
+        body = {"agent_name": self.agent, "input": [_acp(text)], "mode": "stream", "babelgate": extension}
+        return await self._fetch(Records(), "POST", "/acp/runs", json=body)
 
-    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
+    async def answer(self, paused: Records, values: Mapping[str, Any]) -> Records:
         resume = {"type": "message", "message": _acp("See beside.")}
         body = {"await_resume": resume, "mode": "stream", "babelgate": answering(values)}
-        return await self._asked(Records(), "POST", f"/acp/runs/{asked.ids.task}", json=body)
+        return await self._fetch(Records(), "POST", f"/acp/runs/{paused.ids.task}", json=body)
 
     async def look(self, task: Records) -> Records:
-        return await self._asked(Records(), "GET", f"/acp/runs/{task.ids.task}")
+        return await self._fetch(Records(), "GET", f"/acp/runs/{task.ids.task}")
 
     async def come_back(self, task: Records, seq: int) -> Records:
         headers = {"Accept": "text/event-stream", "Babelgate-From": str(seq)}
-        return await self._asked(Records(), "GET", f"/acp/runs/{task.ids.task}/events", headers)
+        return await self._fetch(Records(), "GET", f"/acp/runs/{task.ids.task}/events", headers)
 
-    def found(self, told: Wire, kind: str) -> Wire | None:
-        if "type" not in told:
-            own: Wire = told["babelgate"]
-            return {name: own[name] for name in ("after", "events", "next") if name in own}
-        return told["generic"].get(URI) if told["type"] == "generic" else None
+    def found(self, message: Wire, kind: str) -> Wire | None:
+        if "type" not in message:
+            envelope: Wire = message["babelgate"]
+            return {name: envelope[name] for name in ("after", "events", "next") if name in envelope}
+        return message["generic"].get(URI) if message["type"] == "generic" else None
 
 
 def _acp(text: str) -> Wire:
@@ -278,25 +286,25 @@ class Aief(Extended):
     of_run = True
     ends = "run_ended"
 
-    async def send(self, text: str, said: Wire) -> Records:
+    async def send(self, text: str, extension: Wire) -> Records:
         url = f"/agent/{self.agent}/ap/v1/agent/tasks"
         response = await self.http.post(url, json={"input": text}, headers={self.header: URI})
         assert response.status_code == 200, response.text
-        return await self._steps(response.json()["task_id"], said)
+        return await self._steps(response.json()["task_id"], extension)
 
-    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        return await self._steps(asked.ids.thread, answering(values))
+    async def answer(self, paused: Records, values: Mapping[str, Any]) -> Records:
+        return await self._steps(paused.ids.thread, answering(values))
 
-    async def _steps(self, thread: str, said: Wire) -> Records:
-        """Up to that with which the run ends; an agent marks steps, and each is asked for."""
+    async def _steps(self, thread: str, extension: Wire) -> Records:
+        """Execute steps until the run ends. An agent marks several, and each needs a request."""
         records = Records()
         body = (
-            {"input": "See beside.", "additional_input": {URI: said}}
-            if "answers" in said
-            else {"additional_input": {URI: said}}
+            {"input": "See beside.", "additional_input": {URI: extension}}
+            if "answers" in extension
+            else {"additional_input": {URI: extension}}
         )
-        while not any(record["event"]["kind"] == "run_ended" for record in records.told.values()):
-            await self._asked(records, "POST", f"/agent/{self.agent}/ap/v1/agent/tasks/{thread}/steps", json=body)
+        while not any(record["event"]["kind"] == "run_ended" for record in records.by_number.values()):
+            await self._fetch(records, "POST", f"/agent/{self.agent}/ap/v1/agent/tasks/{thread}/steps", json=body)
             body = {}
         return records
 
@@ -304,10 +312,10 @@ class Aief(Extended):
         url = f"/agent/{self.agent}/ap/v1/agent/tasks/{task.ids.thread}/steps"
         listed = (await self.http.get(url, params={"page_size": 100})).json()["steps"]
         of_run = [step["step_id"] for step in listed if step["step_id"].startswith(str(task.ids.run))]
-        return await self._asked(Records(), "GET", f"{url}/{of_run[-1]}")
+        return await self._fetch(Records(), "GET", f"{url}/{of_run[-1]}")
 
-    def found(self, told: Wire, kind: str) -> Wire | None:
-        return told["additional_output"][URI]
+    def found(self, message: Wire, kind: str) -> Wire | None:
+        return message["additional_output"][URI]
 
 
 class LangGraph(Extended):
@@ -323,33 +331,33 @@ class LangGraph(Extended):
     def _input(self, text: str) -> Wire:
         return {"input": {"messages": [{"role": "user", "content": text}]}}
 
-    async def send(self, text: str, said: Wire) -> Records:
-        made = await self.http.post(f"{self.prefix}/threads", json={})
-        members = {name: value for name, value in said.items() if name != "metadata"}
-        body = {**self._input(text), "metadata": {**said.get("metadata", {}), URI: members}}
-        return await self._run(made.json()["thread_id"], body)
+    async def send(self, text: str, extension: Wire) -> Records:
+        thread = await self.http.post(f"{self.prefix}/threads", json={})
+        members = {name: value for name, value in extension.items() if name != "metadata"}
+        body = {**self._input(text), "metadata": {**extension.get("metadata", {}), URI: members}}
+        return await self._run(thread.json()["thread_id"], body)
 
-    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
+    async def answer(self, paused: Records, values: Mapping[str, Any]) -> Records:
         body = {"command": {"resume": dict(values)}, "metadata": {URI: answering(values)}}
-        return await self._run(asked.ids.thread, body)
+        return await self._run(paused.ids.thread, body)
 
     async def _run(self, thread: str, body: Wire) -> Records:
         body = {self.names: self.agent, "stream_mode": list(self.modes), **body}
-        return await self._asked(Records(), "POST", f"{self.prefix}/threads/{thread}/runs/stream", json=body)
+        return await self._fetch(Records(), "POST", f"{self.prefix}/threads/{thread}/runs/stream", json=body)
 
     async def look(self, task: Records) -> Records:
-        return await self._asked(Records(), "GET", f"{self._url(task)}/{self.joins}")
+        return await self._fetch(Records(), "GET", f"{self._url(task)}/{self.joins}")
 
     async def come_back(self, task: Records, seq: int) -> Records:
         headers = {"Last-Event-ID": task.places[seq]}
         params = {"stream_mode": list(self.modes)}
-        return await self._asked(Records(after=seq), "GET", f"{self._url(task)}/stream", headers, params=params)
+        return await self._fetch(Records(after=seq), "GET", f"{self._url(task)}/stream", headers, params=params)
 
     def _url(self, task: Records) -> str:
         return f"{self.prefix}/threads/{task.ids.thread}/runs/{task.ids.run}"
 
-    def found(self, told: Wire, kind: str) -> Wire | None:
-        return told[URI] if kind in ("babelgate", "") else None
+    def found(self, message: Wire, kind: str) -> Wire | None:
+        return message[URI] if kind in ("babelgate", "") else None
 
 
 class AgentProtocol(LangGraph):
@@ -370,39 +378,39 @@ class Responses(Extended):
     of_run = True
     ends = "run_ended"
 
-    async def send(self, text: str, said: Wire) -> Records:
-        return await self._respond({"input": text, "babelgate": said})
+    async def send(self, text: str, extension: Wire) -> Records:
+        return await self._respond({"input": text, "babelgate": extension})
 
-    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        given = [
+    async def answer(self, paused: Records, values: Mapping[str, Any]) -> Records:
+        outputs = [
             {"type": "function_call_output", "call_id": call_id, "output": "See beside."}
             for call_id, _ in zip(self._calls, values, strict=True)
         ]
-        conversation = f"conv_{UUID(asked.ids.thread).hex}"
-        return await self._respond({"input": given, "conversation": conversation, "babelgate": answering(values)})
+        conversation = f"conv_{UUID(paused.ids.thread).hex}"
+        return await self._respond({"input": outputs, "conversation": conversation, "babelgate": answering(values)})
 
     async def _respond(self, body: Wire) -> Records:
         self._calls: list[str] = []
         body = {"model": self.agent, "stream": True, "background": True, **body}
-        return await self._asked(Records(), "POST", "/v1/responses", json=body)
+        return await self._fetch(Records(), "POST", "/v1/responses", json=body)
 
     async def look(self, task: Records) -> Records:
-        return await self._asked(Records(), "GET", self._url(task))
+        return await self._fetch(Records(), "GET", self._url(task))
 
     async def come_back(self, task: Records, seq: int) -> Records:
-        """It is told again from its start."""
-        again = await self._asked(Records(), "GET", self._url(task), params={"stream": "true"})
-        later = Records({number: record for number, record in again.told.items() if number > seq}, after=seq)
+        """Replay the run from its start, and drop the earlier records."""
+        again = await self._fetch(Records(), "GET", self._url(task), params={"stream": "true"})
+        later = Records({number: record for number, record in again.by_number.items() if number > seq}, after=seq)
         later.ids = again.ids
         return later
 
     def _url(self, task: Records) -> str:
         return f"/v1/responses/resp_{UUID(str(task.ids.run)).hex}"
 
-    def found(self, told: Wire, kind: str) -> Wire | None:
-        if kind == "response.output_item.done" and told["item"]["type"] == "function_call":
-            self._calls.append(told["item"]["call_id"])
-        return told[URI] if kind in ("babelgate.events", "") else None
+    def found(self, message: Wire, kind: str) -> Wire | None:
+        if kind == "response.output_item.done" and message["item"]["type"] == "function_call":
+            self._calls.append(message["item"]["call_id"])
+        return message[URI] if kind in ("babelgate.events", "") else None
 
 
 class Chat(Extended):
@@ -412,31 +420,31 @@ class Chat(Extended):
     ends = "run_ended"
     looks = False
 
-    async def send(self, text: str, said: Wire) -> Records:
-        return await self._complete([{"role": "user", "content": text}], said)
+    async def send(self, text: str, extension: Wire) -> Records:
+        return await self._complete([{"role": "user", "content": text}], extension)
 
-    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        given = [
+    async def answer(self, paused: Records, values: Mapping[str, Any]) -> Records:
+        results = [
             {"role": "tool", "tool_call_id": call_id, "content": "See beside."}
             for call_id, _ in zip(self._calls, values, strict=True)
         ]
-        return await self._complete(given, answering(values), thread=asked.ids.thread)
+        return await self._complete(results, answering(values), thread=paused.ids.thread)
 
-    async def _complete(self, messages: Sequence[Wire], said: Wire, thread: str | None = None) -> Records:
+    async def _complete(self, messages: Sequence[Wire], extension: Wire, thread: str | None = None) -> Records:
         self._calls: list[str] = []
-        body: Wire = {"model": self.agent, "messages": messages, "stream": True, "store": True, "babelgate": said}
+        body: Wire = {"model": self.agent, "messages": messages, "stream": True, "store": True, "babelgate": extension}
         if thread is not None:
             body["metadata"] = {"thread_id": thread}
-        return await self._asked(Records(), "POST", "/v1/chat/completions", json=body)
+        return await self._fetch(Records(), "POST", "/v1/chat/completions", json=body)
 
     async def look(self, task: Records) -> Records:
         raise NotImplementedError
 
-    def found(self, told: Wire, kind: str) -> Wire | None:
-        delta: Wire = told["choices"][0]["delta"] if "choices" in told else {}
-        assert URI not in told or delta == {}
+    def found(self, message: Wire, kind: str) -> Wire | None:
+        delta: Wire = message["choices"][0]["delta"] if "choices" in message else {}
+        assert URI not in message or delta == {}
         self._calls += [call["id"] for call in delta.get("tool_calls", ())]
-        return told.get(URI)
+        return message.get(URI)
 
 
 class Mcp(Extended):
@@ -445,25 +453,25 @@ class Mcp(Extended):
     looks = False
     ends = "run_ended"
 
-    async def _call(self, tool: str, arguments: Wire, said: Wire) -> Records:
+    async def _call(self, tool: str, arguments: Wire, extension: Wire) -> Records:
         client = Modern(self.http, capabilities={"extensions": {MCP_NAME: {}}})
-        result = await client.call(tool, arguments, _meta={MCP_NAME: said})
+        result = await client.call(tool, arguments, _meta={MCP_NAME: extension})
         records = Records()
         records.ids = ids_of(result["_meta"])
         records.read_whole(result["_meta"][MCP_NAME])
         return records
 
-    async def send(self, text: str, said: Wire) -> Records:
-        return await self._call(self.agent, {"message": text, "thread_id": str(uuid4())}, said)
+    async def send(self, text: str, extension: Wire) -> Records:
+        return await self._call(self.agent, {"message": text, "thread_id": str(uuid4())}, extension)
 
-    async def answer(self, asked: Records, values: Mapping[str, Any]) -> Records:
-        arguments = {"run_id": encode_run_id(asked.ids.task), "answers": dict(values)}
+    async def answer(self, paused: Records, values: Mapping[str, Any]) -> Records:
+        arguments = {"run_id": encode_run_id(paused.ids.task), "answers": dict(values)}
         return await self._call("resume_run", arguments, {"tools": [TOOL]})
 
     async def look(self, task: Records) -> Records:
         raise NotImplementedError
 
-    def found(self, told: Wire, kind: str) -> Wire | None:
+    def found(self, message: Wire, kind: str) -> Wire | None:
         raise NotImplementedError
 
 

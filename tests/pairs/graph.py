@@ -1,4 +1,4 @@
-"""The cast as LangGraph graphs, written as a graph's author would."""
+"""The cast as LangGraph graphs, written as their author would write them."""
 
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -18,11 +18,11 @@ from tests.pairs.cast import APPROVAL, STEP, Cast
 Node = Callable[..., Any]
 
 new: Any = StateGraph
-"""Its own types do not say what it takes."""
+"""StateGraph without its types, which do not declare its parameters."""
 
 
 class Words(BaseChatModel):
-    """A model that says one word after the other."""
+    """A model that streams one word after the other."""
 
     say: Callable[[str], AsyncIterator[str]]
 
@@ -64,10 +64,10 @@ def blocks_of(messages: Sequence[BaseMessage], kind: str) -> list[dict[str, Any]
 
 
 def one(state: type[Any], node: Node) -> Any:
-    made = new(state)
-    made.add_node(STEP, node)
-    made.add_edge(START, STEP)
-    return made.compile()
+    builder = new(state)
+    builder.add_node(STEP, node)
+    builder.add_edge(START, STEP)
+    return builder.compile()
 
 
 def says(content: Any) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Approval(MessagesState):
 
 
 def approve() -> Any:
-    """Two nodes ask at the same time."""
+    """Return a graph in which two nodes ask at the same time."""
 
     def begin(state: Approval) -> Any:
         return says("Two questions. ")
@@ -119,15 +119,15 @@ def approve() -> Any:
     def end(state: Approval) -> Any:
         return says(f"{state['name']} said {'yes' if state['approved'] else 'no'}.")
 
-    made = new(Approval)
+    builder = new(Approval)
     first, *asking, last = (f"{STEP} {number}" for number in range(4))
     for each, node in zip((first, *asking, last), (begin, name, approval, end), strict=True):
-        made.add_node(each, node)
-    made.add_edge(START, first)
+        builder.add_node(each, node)
+    builder.add_edge(START, first)
     for each in asking:
-        made.add_edge(first, each)
-    made.add_edge(asking, last)
-    return made.compile()
+        builder.add_edge(first, each)
+    builder.add_edge(asking, last)
+    return builder.compile()
 
 
 def files(state: MessagesState) -> Any:
@@ -142,10 +142,10 @@ class Given(MessagesState):
 
 
 def data(state: Given) -> Any:
-    """Gives data back, whether it was said or came beside what was said."""
-    said = [block["json"] for block in blocks_of(state["messages"], "json")] if state.get("messages") else []
-    given = said or [{name: state[name] for name in ("list", "nested")}]
-    return says([{"type": "json", "json": {"given": value}} for value in given])
+    """Return the data of the message or, if it has none, of the state."""
+    blocks = [block["json"] for block in blocks_of(state["messages"], "json")] if state.get("messages") else []
+    values = blocks or [{name: state[name] for name in ("list", "nested")}]
+    return says([{"type": "json", "json": {"given": value}} for value in values])
 
 
 class Text(TypedDict):
@@ -157,15 +157,15 @@ class Count(Text):
 
 
 def count() -> Any:
-    """It does not converse: its output is its answer."""
-    made = new(Count, input_schema=Text, output_schema=Count)
+    """Return a graph without messages, whose output is the answer."""
+    builder = new(Count, input_schema=Text, output_schema=Count)
 
     def node(state: Text) -> Any:
         return {"words": len(state["text"].split())}
 
-    made.add_node(STEP, node)
-    made.add_edge(START, STEP)
-    return made.compile()
+    builder.add_node(STEP, node)
+    builder.add_edge(START, STEP)
+    return builder.compile()
 
 
 def fail(say: Any) -> Any:
@@ -204,7 +204,7 @@ def noted(state: MessagesState, config: RunnableConfig) -> Any:
 
 
 def outside(state: MessagesState, config: RunnableConfig) -> Any:
-    """A headless tool."""
+    """Call a headless tool, which is a tool of the caller."""
     offered = [tool["function"]["name"] for tool in config.get("configurable", {}).get("tools", ())]
     call = {"id": "call", "name": "weather", "args": {"city": "Paris"}}
     result: Any = interrupt({"type": "tool", "tool_call": call})
@@ -212,19 +212,19 @@ def outside(state: MessagesState, config: RunnableConfig) -> Any:
 
 
 def varied() -> Any:
-    """As the cast's, but for an artifact in pieces, of which a graph has none."""
+    """Return a graph with the cast's values, except an artifact in pieces, which graphs do not have."""
 
     def node(state: MessagesState) -> Any:
         about = {"mime_type": "text/html", "extras": {"filename": "page.html"}}
         page = {"type": "file", "url": "https://example.com/far-away.html", **about}
         refusal = {"type": "refusal", "refusal": "cannot-say-that"}
         usage: Any = {"input_tokens": 11037, "output_tokens": 2, "total_tokens": 11039}
-        return {"messages": [AIMessage([{"type": "text", "text": "Said."}, page, refusal], usage_metadata=usage)]}
+        return {"messages": [AIMessage([{"type": "text", "text": "Content."}, page, refusal], usage_metadata=usage)]}
 
-    made = new(MessagesState)
-    made.add_node("step-by-step", node)
-    made.add_edge(START, "step-by-step")
-    return made.compile()
+    builder = new(MessagesState)
+    builder.add_node("step-by-step", node)
+    builder.add_edge(START, "step-by-step")
+    return builder.compile()
 
 
 def graphs(players: Cast) -> dict[str, Any]:

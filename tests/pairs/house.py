@@ -1,4 +1,4 @@
-"""A gateway with the cast behind it, for each kind of agent; and the callers that come to it."""
+"""Gateways in front of the cast, one for each kind of agent, and the callers that use them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Set
@@ -29,7 +29,7 @@ from tests.pairs.cast import Cast
 from tests.pairs.graph import graphs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.mcp import Mcp
-from tests.pairs.model import ASKED, CALL, MODELS, serve_models
+from tests.pairs.model import CALL, MODELS, REQUEST_MODELS, serve_models
 from tests.pairs.openai import Chat, Responses
 from tests.pairs.runtime import Runtime
 from tests.pairs.whole import NAME as WHOLE
@@ -48,7 +48,10 @@ CALLERS: Final[tuple[type[Caller], ...]] = (
 
 
 ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Runtime, Chat, Mcp)
-"""Enough for official servers, which differ from the scripted ones in nothing that a caller's dialect could show."""
+"""Callers for official servers.
+
+These differ from the scripted ones in nothing that depends on the caller's protocol.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,20 +59,20 @@ class Kind:
     """Agents of one kind, on one server."""
 
     agent: str
-    """Which one, of `docs.pairing.AGENTS`."""
+    """Name of the kind, a key of `docs.pairing.AGENTS`."""
     open: Callable[[Path, "Kind"], AbstractAsyncContextManager["House"]]
     cast: Mapping[str, str] | None = None
-    """Those of the cast that are there, and what the server itself calls them. None = all."""
+    """Agents of the cast that the server has, with the server's names for them. None means all."""
     callers: tuple[type[Caller], ...] = CALLERS
-    """Who comes to them."""
+    """Callers that test these agents."""
     tells: Set[str] = frozenset()
-    """The levels of losses that its server tells of, for the gateway to pass on."""
+    """Levels of losses that the server reports and the gateway passes on."""
     shows: Set[Feature] = frozenset()
-    """What its agents do beside what the cast does."""
+    """Features that these agents show in addition to the cast."""
     stateful: bool = False
-    """Its agents have a state of their own."""
+    """True if the agents keep their own state."""
     question: Question = QUESTION
-    """How its agent `ask` puts it."""
+    """Question of the agent `ask`."""
 
     def has(self, agent: str) -> bool:
         return self.cast is None or agent in self.cast
@@ -83,29 +86,29 @@ class Kind:
 class House:
     kind: Kind
     front: Running
-    """The gateway that is tested."""
+    """The tested gateway."""
     release: Callable[[], None]
-    """Let one agent go on that waits in the middle of its answer, now or when it gets there."""
+    """Let one agent continue that waits in the middle of its answer, now or later."""
     reset: Callable[[], None]
-    """Before each test."""
-    heard_cancel: Callable[[Run], Awaitable[None]]
-    """Returns when the agent itself has been cancelled, in this run of the front's."""
+    """Prepare the agents for the next test."""
+    await_cancel: Callable[[Run], Awaitable[None]]
+    """Wait until the agent itself has been cancelled in this run of the tested gateway."""
 
     @property
     def carries(self) -> Mapping[Feature, Carry]:
-        """Of the protocol between the gateway and its agents."""
+        """Features of the protocol between the gateway and its agents."""
         return self.kind.side.carries
 
     @property
     def live(self) -> bool:
-        """Whether the gateway hears what an agent says while it says it."""
+        """True if the gateway receives an agent's output while the agent produces it."""
         return self.carries[Feature.STREAM].level == "full"
 
     def cell(self, caller: Caller, feature: Feature) -> Cell:
         return cell(self.kind.side, SERVERS[caller.speaks], feature)
 
     async def started(self, thread_id: str) -> None:
-        """Returns when a run of the thread is at work."""
+        """Wait until a run of the thread has started."""
         async with asyncio.timeout(BOUND):
             async with aclosing(self.front.hub.reads.follow(OWNER, Scope(thread_id))) as batches:
                 async for batch in batches:
@@ -114,7 +117,7 @@ class House:
         raise AssertionError("nothing ran")
 
     async def ended(self, task_id: str) -> Run:
-        """The last run of a task, when the task is terminal."""
+        """Wait until the task is terminal, and return its last run."""
         task = await self.front.hub.reads.task(OWNER, task_id)
         run_id = ""
         async with asyncio.timeout(BOUND):
@@ -125,15 +128,15 @@ class House:
 
 
 def _house(kind: Kind, front: Running, players: Cast) -> House:
-    async def heard_cancel(_: Run) -> None:
+    async def await_cancel(_: Run) -> None:
         if kind.side.carries[Feature.CANCEL].level == "dropped":
             assert not players.closed.is_set(), "it was told, and nobody can have done that"
             return
         async with asyncio.timeout(BOUND):
             await players.closed.wait()
 
-    # Not `players.gate.release` itself: each test has a gate of its own.
-    return House(kind, front, lambda: players.gate.release(), players.reset, heard_cancel)
+    # Look up `players.gate` at each call, because each test has a new gate.
+    return House(kind, front, lambda: players.gate.release(), players.reset, await_cancel)
 
 
 # In the gateway's own process
@@ -141,7 +144,7 @@ def _house(kind: Kind, front: Running, players: Cast) -> House:
 
 @asynccontextmanager
 async def in_process(folder: Path, kind: Kind) -> AsyncGenerator[House]:
-    """Python functions."""
+    """Open Python functions in the gateway's process."""
     players = Cast()
     async with running(folder, players.agents(), registered={WHOLE: whole()}) as front:
         yield _house(kind, front, players)
@@ -149,14 +152,14 @@ async def in_process(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 
 @asynccontextmanager
 async def clustered(folder: Path, kind: Kind) -> AsyncGenerator[House]:
-    """The same on two nodes of a cluster: each request goes to the one that did not have the last."""
+    """Open Python functions on two nodes of a cluster. Successive requests go to different nodes."""
     players = Cast()
     with new_schema() as schema:
         shared: dict[str, Any] = {
             "database": url_of(schema),
             "cluster": True,
             "blobs": str(folder / "blobs"),
-            # What answers say of URLs must not depend on the node that says it.
+            # URLs in responses must not depend on the node.
             "public_url": "http://gateway.test",
         }
         async with AsyncExitStack() as stack:
@@ -176,12 +179,12 @@ async def clustered(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 
 @asynccontextmanager
 async def compiled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
-    """Graphs, as their authors give them to the gateway."""
+    """Open graphs, in the form in which their authors pass them to the gateway."""
     from babelgate.gateway.agents.langgraph.agent import wrap_graph as registered
 
     players = Cast()
-    made = {name: RegisteredAgent(*registered(graph, name)) for name, graph in graphs(players).items()}
-    async with running(folder, registered=made) as front:
+    agents = {name: RegisteredAgent(*registered(graph, name)) for name, graph in graphs(players).items()}
+    async with running(folder, registered=agents) as front:
         yield _house(kind, front, players)
 
 
@@ -190,8 +193,10 @@ async def compiled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 
 @asynccontextmanager
 async def behind(protocol: str, path: str, folder: Path, kind: Kind, **options: str) -> AsyncGenerator[House]:
-    """The cast on a gateway of its own, which the tested one calls as it would any server of that protocol. `path` = of
-    an agent below the upstream's URL."""
+    """Open the cast on a second gateway, which the tested one calls like any server of the protocol.
+
+    `path` is the path of an agent below the upstream's URL.
+    """
     players = Cast()
     upstream_folder = folder / "upstream"
     upstream_folder.mkdir()
@@ -203,7 +208,7 @@ async def behind(protocol: str, path: str, folder: Path, kind: Kind, **options: 
 
 @asynccontextmanager
 async def modelled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
-    """Models on a server of OpenAI's API, which say what the cast would."""
+    """Open models on a server of OpenAI's API, with the same answers as the cast."""
     players = Cast()
     async with serve_models(players) as url, _fronting(folder, "openai", dict.fromkeys(kind.cast or (), url)) as front:
         yield _house(kind, front, players)
@@ -234,19 +239,22 @@ Cancelled = Callable[[OfficialServer, Running, Run], Awaitable[None]]
 async def official(
     peer: str, protocol: str, path: str, cancelled: Cancelled, folder: Path, kind: Kind, **options: Any
 ) -> AsyncGenerator[House]:
-    """The likes of the cast on a server made with an official SDK. `path` = of an agent below the server's URL."""
+    """Open agents like the cast on a server built with an official SDK.
+
+    `path` is the path of an agent below the server's URL.
+    """
     assert kind.cast is not None
     async with start_server(peer) as server:
-        urls = {name: server.url + path.format(agent=own) for name, own in kind.cast.items()}
+        urls = {name: server.url + path.format(agent=server_name) for name, server_name in kind.cast.items()}
         async with _fronting(folder, protocol, urls, kind, **options) as front:
-            heard = partial(cancelled, server, front)
-            yield House(kind, front, server.release, server.reset, heard)
+            await_agent_cancel = partial(cancelled, server, front)
+            yield House(kind, front, server.release, server.reset, await_agent_cancel)
 
 
 async def _acp_cancelled(server: OfficialServer, front: Running, run: Run) -> None:
     answer = await front.http.get(f"{server.url}/runs/{run.upstream['run']}")
     assert answer.json()["status"] in ("cancelling", "cancelled")
-    # NB: the SDK ends the run and leaves its agent where it waits, where it would take the next one's pass.
+    # The SDK ends the run but leaves its agent waiting, which would take the next agent's pass.
     server.release()
 
 
@@ -257,7 +265,7 @@ async def _a2a_cancelled(rest: str, server: OfficialServer, front: Running, run:
 
 
 async def _aief_left(server: OfficialServer, front: Running, run: Run) -> None:
-    """Nobody can tell it, so it works on, if it had begun."""
+    """Release the agent. AIEF has no cancel, so a started agent continues."""
     server.release()
 
 
@@ -270,17 +278,17 @@ _LOSSES: Final = frozenset({"dropped", "lossy"})
 
 @asynccontextmanager
 async def developed(folder: Path, kind: Kind) -> AsyncGenerator[House]:
-    """Graphs on LangGraph's own development server."""
+    """Open graphs on LangGraph's own development server."""
     async with (
         langgraph_dev(folder) as url,
         _fronting(folder, "langgraph", dict.fromkeys(kind.cast or (), url)) as front,
     ):
 
-        async def heard_cancel(run: Run) -> None:
+        async def await_cancel(run: Run) -> None:
             path = f"{url}/threads/{run.upstream['context']}/runs/{run.upstream['run']}"
             assert (await front.http.get(path)).json()["status"] == "interrupted"
 
-        yield House(kind, front, lambda: None, lambda: None, heard_cancel)
+        yield House(kind, front, lambda: None, lambda: None, await_cancel)
 
 
 HOUSES: Final[Mapping[str, Kind]] = {
@@ -311,7 +319,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
     "openai": Kind(
         "openai",
         modelled,
-        _called((*MODELS, *ASKED)),
+        _called((*MODELS, *REQUEST_MODELS)),
         shows=frozenset({Feature.USAGE}),
         question=Question('ask_user({"question": "What is your name?"})', value=CALL),
     ),
@@ -350,11 +358,11 @@ HOUSES: Final[Mapping[str, Kind]] = {
     ),
     **{name: Kind(name, partial(behind, name, each.path)) for name, each in knowledge().items()},
 }
-"""By the name of the server that has them."""
+"""Kinds of agents, by the name of their server."""
 
 
 def needs(house: House, caller: Caller, feature: Feature) -> None:
-    """Skip where the feature gets lost on the way, in the words of the protocol that loses it."""
+    """Skip the test if the feature is lost between agent and caller. The reason names the protocol that loses it."""
     found = house.cell(caller, feature)
     if found.level == "dropped":
         pytest.skip(found.why)

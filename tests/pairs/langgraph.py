@@ -1,7 +1,7 @@
-"""Callers that speak LangGraph, and its kin, the Agent Protocol.
+"""Callers that speak LangGraph or the Agent Protocol.
 
-Neither knows tasks: a task is the runs that answers join. Those are found by the ids of the gateway in their metadata,
-and a task's stream is the streams of its runs, one after the other.
+Neither has tasks: a task is a chain of runs that answers connect. The callers find these runs by the gateway's ids in
+their metadata. The stream of a task is the streams of its runs, one after the other.
 """
 
 from base64 import b64decode, b64encode
@@ -13,42 +13,42 @@ from json import loads
 from typing import Any, ClassVar, Final, Self
 
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, RunFeed, Said, Seen, View
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Frame, Ids, Question, RunFeed, Seen, View
 
 Wire = dict[str, Any]
 
 START: Final = "-1"
-"""The id of an event before all others."""
+"""Event id before all others."""
 
 
-def block_of(said: Said) -> Wire:
-    match said:
+def block_of(content: Content) -> Wire:
+    match content:
         case str():
-            return {"type": "text", "text": said}
+            return {"type": "text", "text": content}
         case Data():
-            return {"type": "json", "json": said.value}
+            return {"type": "json", "json": content.value}
         case File():
-            encoded = b64encode(said.content).decode()
-            about = {"mime_type": said.media_type, "extras": {"filename": said.name}}
+            encoded = b64encode(content.content).decode()
+            about = {"mime_type": content.media_type, "extras": {"filename": content.name}}
             return {"type": "file", "base64": encoded, **about}
 
 
-def message_of(said: tuple[Said, ...]) -> Wire:
-    plain = len(said) == 1 and isinstance(said[0], str)
-    return {"role": "user", "content": said[0] if plain else [block_of(one) for one in said]}
+def message_of(contents: tuple[Content, ...]) -> Wire:
+    plain = len(contents) == 1 and isinstance(contents[0], str)
+    return {"role": "user", "content": contents[0] if plain else [block_of(one) for one in contents]}
 
 
 @dataclass
-class _Told:
-    """What was said, added up of messages, whole or in chunks."""
+class _Output:
+    """Output of an agent, accumulated from messages or their chunks."""
 
     text: str = ""
     data: list[Any] = field(default_factory=list[Any])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     thoughts: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
-    """By message and block: they may come in pieces."""
+    """Reasoning by message id and block, which may arrive in pieces."""
     written: Wire = field(default_factory=dict[str, Any])
-    """Members that came into the state: a structured answer, which may have been said in a message, too."""
+    """Members written to the state: a structured answer, which may also be in a message."""
 
     def add(self, message: Wire) -> None:
         content: str | list[Wire] = message["content"]
@@ -97,7 +97,7 @@ def question_of(interrupt: Wire) -> Question:
 
 
 def written(before: Wire, after: Wire) -> Wire:
-    """The members of a state that the step to it wrote, without the messages."""
+    """Return the members of a state that the step to it wrote, without the messages."""
     return {
         name: value
         for name, value in after.items()
@@ -108,57 +108,61 @@ def written(before: Wire, after: Wire) -> Wire:
 class _View(View):
     def __init__(self, speaker: tuple[str, Set[str]]) -> None:
         self.speaker = speaker
-        self.told = _Told()
+        self.output = _Output()
         self.progress: list[str] = []
-        self.chunks: dict[str, _Told] = {}
-        """By the message's id: its chunks added up."""
-        self.taken_back: dict[str, _Told] = {}
-        """The same, of messages that were said before a run started over. Those that a state holds stand."""
+        self.chunks: dict[str, _Output] = {}
+        """Accumulated chunks, by message id."""
+        self.taken_back: dict[str, _Output] = {}
+        """Accumulated chunks from before a run started over, by message id.
+
+        A message that is in a state still counts.
+        """
         self.started: list[str] = []
-        """Runs."""
-        self.before: list[tuple[_Told, list[str]]] = []
-        """What had been said when each of them started."""
+        """Ids of the started runs."""
+        self.before: list[tuple[_Output, list[str]]] = []
+        """Output and progress at the start of each run."""
         self.state = "submitted"
         self.questions: tuple[Question, ...] = ()
         self.fault = ""
         self.values: Wire | None = None
-        """Of the run that is followed."""
+        """Values of the followed run."""
 
     def read(self, frame: Frame) -> None:
-        told = loads(frame.data)
+        payload = loads(frame.data)
         assert frame.id, "every frame has an id"
         match frame.event:
             case "metadata":
-                assert set(told) == {"run_id", "attempt"}
-                assert told["run_id"] == self.ids.run
-                if told["run_id"] in self.started:
-                    assert told["attempt"] > 1, "a run that starts again says so"
-                    self.told, self.progress = deepcopy(self.before[-1])
+                assert set(payload) == {"run_id", "attempt"}
+                assert payload["run_id"] == self.ids.run
+                if payload["run_id"] in self.started:
+                    assert payload["attempt"] > 1, "a run that starts again says so"
+                    self.output, self.progress = deepcopy(self.before[-1])
                     self.taken_back, self.chunks = {**self.taken_back, **self.chunks}, {}
                 else:
-                    self.started.append(told["run_id"])
-                    self.before.append(deepcopy((self.told, self.progress)))
+                    self.started.append(payload["run_id"])
+                    self.before.append(deepcopy((self.output, self.progress)))
                 self.state, self.questions, self.values = "working", (), None
             case "messages":
-                chunk, about = told
+                chunk, about = payload
                 assert about["thread_id"] == self.ids.thread
                 assert chunk["id"], "chunks are added up by it"
                 key, speakers = self.speaker
                 if chunk[key] not in speakers:
                     self.progress.append(chunk["content"])
                     return
-                if chunk["id"] in self.taken_back:  # it goes on: whoever adds up by ids has what was said before
+                if chunk["id"] in self.taken_back:
+                    # The message is resumed: a client that accumulates by id has the earlier text.
                     self.chunks[chunk["id"]] = before = self.taken_back.pop(chunk["id"])
-                    self.told.join(before)
-                self.told.add(chunk)
-                self.chunks.setdefault(chunk["id"], _Told()).add(chunk)
+                    self.output.join(before)
+                self.output.add(chunk)
+                self.chunks.setdefault(chunk["id"], _Output()).add(chunk)
             case "values":
-                self._values(told)
+                self._values(payload)
             case "custom":
-                self._custom(told)
+                self._custom(payload)
             case "error":
-                assert set(told) == {"error", "message"}
-                self.fault = told["message"]
+                assert set(payload) == {"error", "message"}
+                self.fault = payload["message"]
             case _:
                 raise AssertionError(frame)
 
@@ -166,22 +170,22 @@ class _View(View):
         for message in values.get("messages", ()):
             if message["id"] in self.taken_back:
                 self.chunks[message["id"]] = self.taken_back.pop(message["id"])
-                self.told.add(message)
+                self.output.add(message)
             if message["id"] in self.chunks:
-                whole = _Told()
+                whole = _Output()
                 whole.add(message)
                 assert whole == self.chunks[message["id"]], "a message is the sum of its chunks"
-        self.told.written |= written(self.values or {}, values)
+        self.output.written |= written(self.values or {}, values)
         self.values = values
         self.questions = tuple(map(question_of, values.get("__interrupt__", ())))
 
-    def _custom(self, told: Any) -> None:
-        match told:
+    def _custom(self, value: Any) -> None:
+        match value:
             case {"progress": str(progress)}:
                 self.progress.append(progress)
             case {"artifact": artifact}:
                 for block in artifact["content"]:
-                    self.told.file(block)
+                    self.output.file(block)
             case _:
                 pass
 
@@ -189,26 +193,26 @@ class _View(View):
     def seen(self) -> Seen:
         return Seen(
             state=self.state,
-            text=self.told.text,
-            data=self.told.all_data,
-            files=self.told.files,
+            text=self.output.text,
+            data=self.output.all_data,
+            files=self.output.files,
             questions=self.questions,
             fault=self.fault,
-            asides=(*self.told.thoughts.values(), *self.progress),
+            asides=(*self.output.thoughts.values(), *self.progress),
             task_id=self.ids.task,
             context_id=self.ids.thread,
         )
 
 
 class _Feed(RunFeed):
-    """A run's stream does not say how the run has ended, so its client asks then."""
+    """A stream of a run. It does not contain the result of the run, so its client requests that at the end."""
 
     view: _View
 
     def __init__(self, caller: "LangGraph", stack: AsyncExitStack, view: _View, *, onward: bool, **more: int) -> None:
         super().__init__(caller.http, stack, view, onward=onward, **more)
         self.last = START
-        """The id of the newest frame of the run."""
+        """Id of the newest frame of the run."""
         self._caller = caller
 
     async def join(self, run: Wire, after: str) -> Self:
@@ -244,12 +248,12 @@ class LangGraph(Caller):
     shows_state: ClassVar[bool] = True
     prefix: ClassVar[str] = ""
     speaker: ClassVar[tuple[str, Set[str]]] = ("type", {"ai", "AIMessageChunk"})
-    """What marks a message of the agent."""
+    """Member and values that mark a message of the agent."""
     modes: ClassVar[tuple[str, ...]] = ("values", "messages-tuple", "custom")
     joins: ClassVar[str] = "join"
-    """Where the end of a run is awaited."""
+    """Path below the run at which a client waits for its end."""
     paused: ClassVar[str] = "success"
-    """The status of a run that asks."""
+    """Status of a run that asked a question."""
     states: ClassVar[Mapping[str, str]] = {
         "pending": "submitted",
         "running": "working",
@@ -258,38 +262,38 @@ class LangGraph(Caller):
         "timeout": "failed",
         "interrupted": "cancelled",
     }
-    """Of a task, by the status of its last run, if that does not ask."""
+    """State of a task, by the status of its last run, unless that run asked a question."""
 
     def shown(self, question: Question) -> Question:
-        """A call of a caller's tool is a headless tool."""
+        """Return the question with a call of a caller's tool as a headless tool."""
         value = question.value
         if not (isinstance(value, dict) and "call_id" in value):
             return question
         call: Wire = value  # pyright: ignore[reportUnknownVariableType]
-        told = {"id": call["call_id"], "name": call["name"], "args": call["arguments"]}
-        return replace(question, text="", value={"type": "tool", "tool_call": told})
+        tool_call = {"id": call["call_id"], "name": call["name"], "args": call["arguments"]}
+        return replace(question, text="", value={"type": "tool", "tool_call": tool_call})
 
     # Requests
 
     _checkpoint: str | None = None
-    """Where the next run starts, if not from the newest."""
+    """Checkpoint at which the next run starts; None for the newest."""
 
-    def _asked(self, said: tuple[Said, ...]) -> Wire:
-        body: Wire = {"assistant_id": self.agent, "input": {"messages": [message_of(said)]}, **self._given()}
+    def _run_body(self, contents: tuple[Content, ...]) -> Wire:
+        body: Wire = {"assistant_id": self.agent, "input": {"messages": [message_of(contents)]}, **self._run_options()}
         if self._checkpoint is not None:
             body["checkpoint_id"], self._checkpoint = self._checkpoint, None
         return body
 
-    def _answered(self, asked: Seen, answers: tuple[Said, ...]) -> Wire:
-        """One answer is bare; of several, each names its question."""
-        values = [said.value if isinstance(said, Data) else said for said in answers]
+    def _answer_body(self, paused: Seen, answers: tuple[Content, ...]) -> Wire:
+        """Return a request with the answers. A single answer is the value itself; several are by question id."""
+        values = [item.value if isinstance(item, Data) else item for item in answers]
         resume = values[0]
-        if len(asked.questions) > 1:
-            ids = [question.id for question in asked.questions]
+        if len(paused.questions) > 1:
+            ids = [question.id for question in paused.questions]
             resume = dict(zip(ids, values, strict=False))
-        return {"assistant_id": self.agent, "command": {"resume": resume}, **self._given()}
+        return {"assistant_id": self.agent, "command": {"resume": resume}, **self._run_options()}
 
-    def _given(self) -> Wire:
+    def _run_options(self) -> Wire:
         tools = [{"type": "function", "function": each} for each in self.tools]
         config = {"config": {"configurable": {"tools": tools}}} if tools else {}
         return {**config, **({"metadata": self.metadata} if self.metadata else {})}
@@ -304,20 +308,20 @@ class LangGraph(Caller):
 
     async def _thread(self) -> str:
         if self.context_id is None:
-            made = await self._json("POST", f"{self.prefix}/threads", json={})
-            self.context_id = made["thread_id"]
+            thread = await self._json("POST", f"{self.prefix}/threads", json={})
+            self.context_id = thread["thread_id"]
         assert self.context_id is not None
         return self.context_id
 
     # Runs of a task
 
     async def runs(self, task_id: str) -> list[Wire]:
-        """Oldest first."""
+        """Return the runs of a task, oldest first."""
         listed = await self._json("GET", self.runs_url(Ids.thread_of(task_id)), params={"limit": 1000})
         return [run for run in reversed(listed) if run["metadata"]["babelgate"]["task_id"] == task_id]
 
     async def state(self, runs: list[Wire]) -> tuple[str, Wire]:
-        """Of a task, after these of its runs; and what a wait for the last of them ends with, if it has ended."""
+        """Return the state of a task after these runs, and the result of the last of them if it has ended."""
         last = runs[-1]
         if last["status"] in ("pending", "running"):
             return self.states[last["status"]], {}
@@ -329,24 +333,24 @@ class LangGraph(Caller):
 
     # Sending
 
-    async def _waited(self, body: Wire) -> Seen:
+    async def _run_and_wait(self, body: Wire) -> Seen:
         thread_id = await self._thread()
         response = await self.http.post(f"{self.runs_url(thread_id)}/wait", json=body)
         assert response.status_code == 200, response.text
         ids = Ids.of(response.headers)
         assert ids.thread == thread_id
-        seen = await self.look(ids.task)
+        view = await self.look(ids.task)
         result = response.json()
-        assert ("__interrupt__" in result) == (seen.state == "input_required")
-        assert ("__error__" in result) == (seen.state == "failed")
-        return seen
+        assert ("__interrupt__" in result) == (view.state == "input_required")
+        assert ("__error__" in result) == (view.state == "failed")
+        return view
 
-    async def send(self, *said: Said) -> Seen:
-        return await self._waited(self._asked(said))
+    async def send(self, *contents: Content) -> Seen:
+        return await self._run_and_wait(self._run_body(contents))
 
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        self.context_id = asked.context_id
-        return await self._waited(self._answered(asked, answers))
+    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+        self.context_id = paused.context_id
+        return await self._run_and_wait(self._answer_body(paused, answers))
 
     async def cancel(self, task_id: str) -> Seen:
         run = (await self.runs(task_id))[-1]
@@ -354,9 +358,9 @@ class LangGraph(Caller):
         await self._json("POST", path, params={"wait": "true"})
         return await self.look(task_id)
 
-    async def give_up(self, asked: Seen) -> None:
-        """The run that asked has ended. What ends its question is the next input."""
-        self.context_id = asked.context_id
+    async def give_up(self, paused: Seen) -> None:
+        """Send another input, which ends the question. The run that asked has ended, so it cannot be cancelled."""
+        self.context_id = paused.context_id
         await self.send("something else")
 
     # Looking
@@ -364,47 +368,47 @@ class LangGraph(Caller):
     async def look(self, task_id: str) -> Seen:
         runs = await self.runs(task_id)
         state, ending = await self.state(runs)
-        told = await self._said(runs)
+        output = await self._output_of(runs)
         return Seen(
             state=state,
-            text=told.text,
-            data=told.all_data,
-            files=told.files,
+            text=output.text,
+            data=output.all_data,
+            files=output.files,
             questions=tuple(map(question_of, ending.get("__interrupt__", ()))) if state == "input_required" else (),
             fault=ending["__error__"]["message"] if state == "failed" else "",
-            asides=tuple(told.thoughts.values()),
+            asides=tuple(output.thoughts.values()),
             task_id=task_id,
             context_id=runs[-1]["thread_id"],
         )
 
-    async def _said(self, runs: Iterable[Wire]) -> _Told:
-        """What the states of these runs have that the states before them have not."""
+    async def _output_of(self, runs: Iterable[Wire]) -> _Output:
+        """Return the output that the states of these runs have and the states before them do not."""
         runs = list(runs)
         mine = {run["run_id"] for run in runs}
         path = f"{self.prefix}/threads/{runs[0]['thread_id']}/history"
-        told, known, values = _Told(), set[str](), Wire()
+        output, message_ids, values = _Output(), set[str](), Wire()
         key, speakers = self.speaker
         for state in reversed(await self._json("POST", path, json={"limit": 1000})):
-            messages = [message for message in self._messages(state) if message["id"] not in known]
-            known |= {message["id"] for message in messages}
+            messages = [message for message in self._messages(state) if message["id"] not in message_ids]
+            message_ids |= {message["id"] for message in messages}
             if state["metadata"].get("run_id") in mine:
                 for message in messages:
                     if message[key] in speakers:
-                        told.add(message)
-                told.written |= written(values, state["values"])
+                        output.add(message)
+                output.written |= written(values, state["values"])
             values = state["values"]
-        return told
+        return output
 
     def _messages(self, state: Wire) -> list[Wire]:
         return state["values"].get("messages", [])
 
-    async def branch(self, told: Seen) -> None:
-        self._checkpoint = await self._newest(told)
+    async def branch(self, task: Seen) -> None:
+        self._checkpoint = await self._newest(task)
 
-    async def _newest(self, told: Seen) -> str:
-        """The checkpoint that a task left the thread with."""
-        mine = {run["run_id"] for run in await self.runs(told.task_id)}
-        path = f"{self.prefix}/threads/{told.context_id}/history"
+    async def _newest(self, task: Seen) -> str:
+        """Return the newest checkpoint of a task."""
+        mine = {run["run_id"] for run in await self.runs(task.task_id)}
+        path = f"{self.prefix}/threads/{task.context_id}/history"
         states = await self._json("POST", path, json={"limit": 1000})
         return next(each["checkpoint"]["checkpoint_id"] for each in states if each["metadata"].get("run_id") in mine)
 
@@ -420,14 +424,14 @@ class LangGraph(Caller):
         for run in await self.runs(task_id):
             response = await self.http.get(f"{self.runs_url(run['thread_id'])}/{run['run_id']}")
             assert response.json()["metadata"] == run["metadata"]
-            told = set(run["metadata"]["babelgate"].get("loss", ()))
-            assert told == named(response.headers.get("babelgate-loss", ""))
-            lost |= told
+            names = set(run["metadata"]["babelgate"].get("loss", ()))
+            assert names == named(response.headers.get("babelgate-loss", ""))
+            lost |= names
         return lost
 
-    def later(self, seen: Seen) -> Seen:
-        """Artifacts are in streams alone."""
-        return replace(seen.lasting, files={})
+    def later(self, streamed: Seen) -> Seen:
+        """Remove the artifacts, which are only in streams."""
+        return replace(streamed.lasting, files={})
 
     # Streams
 
@@ -439,27 +443,27 @@ class LangGraph(Caller):
             feed = _Feed(self, stack, view, onward=False, before=before)
             yield await feed.open(method="POST", url=url, json=body)
 
-    def stream(self, *said: Said) -> Following:
-        return self._created(self._asked(said), _View(self.speaker))
+    def stream(self, *contents: Content) -> Following:
+        return self._created(self._run_body(contents), _View(self.speaker))
 
-    async def told_all(self, *said: Said) -> Sequence[Seen]:
-        """Steps have modes of their own."""
+    async def told_all(self, *contents: Content) -> Sequence[Seen]:
+        """Request also the modes of steps, which no other test uses."""
         other = type(self)(self.http, self.agent)
-        body = {**other._asked(said), "stream_mode": ["updates", "debug"]}
+        body = {**other._run_body(contents), "stream_mode": ["updates", "debug"]}
         response = await self.http.post(f"{self.runs_url(await other._thread())}/stream", json=body)
         assert response.status_code == 200, response.text
-        return await super().told_all(*said)
+        return await super().told_all(*contents)
 
-    def stream_answer(self, asked: Feed, *answers: Said) -> Following:
-        self.context_id = asked.ids.thread
-        assert isinstance(asked.view, _View)
-        return self._created(self._answered(asked.seen, answers), asked.view, asked.before + len(asked.frames))
+    def stream_answer(self, paused: Feed, *answers: Content) -> Following:
+        self.context_id = paused.ids.thread
+        assert isinstance(paused.view, _View)
+        return self._created(self._answer_body(paused.seen, answers), paused.view, paused.before + len(paused.frames))
 
     @asynccontextmanager
     async def _joined(
         self, task_id: str, run_id: str | None, view: _View, after: str, skip: int = 0
     ) -> AsyncGenerator[Feed]:
-        """From one of a task's runs on, the first if none is named."""
+        """Follow a task's stream from the run, or from the first run if no `run_id` is given."""
         runs = await self.runs(task_id)
         run = next(run for run in runs if run_id in (None, run["run_id"]))
         async with AsyncExitStack() as stack:
@@ -479,7 +483,7 @@ class LangGraph(Caller):
 
 
 class AgentProtocol(LangGraph):
-    """With messages beside the state and not in it, and fewer words for what a run is at."""
+    """The Agent Protocol: messages are separate from the state, and runs have fewer statuses."""
 
     name: ClassVar[str] = "agent-protocol"
     speaks: ClassVar[str] = "agent-protocol"
@@ -489,12 +493,12 @@ class AgentProtocol(LangGraph):
     joins: ClassVar[str] = "wait"
     paused: ClassVar[str] = "interrupted"
 
-    def _asked(self, said: tuple[Said, ...]) -> Wire:
-        asked = {"agent_id": self.agent, "messages": [message_of(said)], "on_disconnect": "continue"}
-        return {**asked, **self._given()}
+    def _run_body(self, contents: tuple[Content, ...]) -> Wire:
+        body = {"agent_id": self.agent, "messages": [message_of(contents)], "on_disconnect": "continue"}
+        return {**body, **self._run_options()}
 
-    def _answered(self, asked: Seen, answers: tuple[Said, ...]) -> Wire:
-        body = super()._answered(asked, answers)
+    def _answer_body(self, paused: Seen, answers: tuple[Content, ...]) -> Wire:
+        body = super()._answer_body(paused, answers)
         del body["assistant_id"]
         return {"agent_id": self.agent, "on_disconnect": "continue", **body}
 
@@ -503,10 +507,10 @@ class AgentProtocol(LangGraph):
         await self._json("POST", f"{self.prefix}/runs/{run['run_id']}/cancel", 204, params={"wait": "true"})
         return await self.look(task_id)
 
-    async def branch(self, told: Seen) -> None:
-        """By a change of the thread."""
-        checkpoint = {"checkpoint_id": await self._newest(told)}
-        await self._json("PATCH", f"{self.prefix}/threads/{told.context_id}", json={"checkpoint": checkpoint})
+    async def branch(self, task: Seen) -> None:
+        """Change the checkpoint of the thread."""
+        checkpoint = {"checkpoint_id": await self._newest(task)}
+        await self._json("PATCH", f"{self.prefix}/threads/{task.context_id}", json={"checkpoint": checkpoint})
 
     async def values(self) -> Any:
         return (await self._json("GET", f"{self.prefix}/threads/{self.context_id}"))["values"]

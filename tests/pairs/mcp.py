@@ -1,5 +1,7 @@
-"""A caller that speaks MCP as of 2026-07-28. It has nobody to fill in forms: questions are answered by a tool, and what
-becomes of a run is looked at by the extension for tasks."""
+"""A caller that speaks MCP 2026-07-28.
+
+It cannot fill in forms, so it answers questions with a tool. It reads results of runs with the extension for tasks.
+"""
 
 import json
 from base64 import b64decode, b64encode
@@ -12,7 +14,7 @@ from uuid import uuid4
 
 from babelgate.adapters.mcp.codec.run_id import encode_run_id
 from tests.adapters.mcp.site import TASKS, Modern, messages_of
-from tests.pairs.caller import Caller, Data, Feed, File, Following, Ids, Question, Said, Seen
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Ids, Question, Seen
 from tests.pairs.cast import STEP
 from tests.pairs.openai import after
 
@@ -21,20 +23,20 @@ Wire = dict[str, Any]
 _STATES: Final = {"working": "working", "input_required": "input_required", "cancelled": "cancelled"}
 
 
-def arguments_of(said: tuple[Said, ...], thread_id: str) -> Wire:
-    texts = [one for one in said if isinstance(one, str)]
-    made: Wire = {"message": "".join(texts), "thread_id": thread_id}
-    for one in said:
+def arguments_of(contents: tuple[Content, ...], thread_id: str) -> Wire:
+    texts = [one for one in contents if isinstance(one, str)]
+    arguments: Wire = {"message": "".join(texts), "thread_id": thread_id}
+    for one in contents:
         if isinstance(one, Data):
-            made["data"] = one.value
+            arguments["data"] = one.value
         elif isinstance(one, File):
             data = b64encode(one.content).decode()
-            made.setdefault("files", []).append({"name": one.name, "mime_type": one.media_type, "data": data})
-    return made
+            arguments.setdefault("files", []).append({"name": one.name, "mime_type": one.media_type, "data": data})
+    return arguments
 
 
-def question_of(told: Wire) -> Question:
-    return Question(told["message"], told.get("schema"), told.get("value"), told["id"])
+def question_of(interrupt: Wire) -> Question:
+    return Question(interrupt["message"], interrupt.get("schema"), interrupt.get("value"), interrupt["id"])
 
 
 def file_of(block: Wire) -> tuple[str, bytes]:
@@ -46,13 +48,13 @@ def file_of(block: Wire) -> tuple[str, bytes]:
 
 
 def seen_of(result: Wire, ids: Ids, state: str = "") -> Seen:
-    """Data is told as its JSON."""
+    """Return the state in a tool result. Data is shown as its JSON."""
     content: list[Wire] = result["content"]
     structured: Wire = result.get("structuredContent") or {}
-    asked: list[Wire] = structured.get("interrupts", []) if structured.get("status") == "input_required" else []
+    interrupts: list[Wire] = structured.get("interrupts", []) if structured.get("status") == "input_required" else []
     fault = ""
-    if asked:
-        content, state = content[: -len(asked) - 1], "input_required"
+    if interrupts:
+        content, state = content[: -len(interrupts) - 1], "input_required"
     elif result.get("isError"):
         cancelled = content[-1]["text"] == "The run was cancelled."
         fault = "" if cancelled else content[-1]["text"]
@@ -63,7 +65,7 @@ def seen_of(result: Wire, ids: Ids, state: str = "") -> Seen:
         text="".join(text for text in texts if not text.startswith("{")),
         data=tuple(json.loads(text) for text in texts if text.startswith("{")),
         files=dict(file_of(block) for block in content if block["type"] != "text"),
-        questions=tuple(map(question_of, asked)),
+        questions=tuple(map(question_of, interrupts)),
         fault=fault,
         task_id=ids.task,
         context_id=ids.thread,
@@ -71,12 +73,12 @@ def seen_of(result: Wire, ids: Ids, state: str = "") -> Seen:
 
 
 def ids_of(meta: Wire) -> Ids:
-    told = meta["babelgate"]
-    return Ids.of({f"babelgate-{name}": told[f"{name}_id"] for name in ("thread", "task", "run")})
+    ids = meta["babelgate"]
+    return Ids.of({f"babelgate-{name}": ids[f"{name}_id"] for name in ("thread", "task", "run")})
 
 
 class _Polled(Feed):
-    """What a client is told of a task that it asks for again and again."""
+    """State of a task that a client polls."""
 
     def __init__(self, caller: "Mcp", ids: Ids) -> None:
         self.ids = ids
@@ -103,61 +105,67 @@ class Mcp(Caller):
     def _client(self, *, polls: bool = False) -> Modern:
         return Modern(self.http, capabilities={"extensions": {TASKS: {}}} if polls else {})
 
-    async def _arguments(self, said: tuple[Said, ...]) -> Wire:
-        """Of a tool with a schema of its agent's own, the text is its first argument."""
+    async def _arguments(self, contents: tuple[Content, ...]) -> Wire:
+        """Return the arguments of the agent's tool.
+
+        If the tool has its agent's own schema, the text is its first argument.
+        """
         if self.context_id is None:
             self.context_id = str(uuid4())
-        made = arguments_of(said, self.context_id)
+        arguments = arguments_of(contents, self.context_id)
         tools = (await self._client().ask("tools/list"))["result"]["tools"]
         wanted: Wire = next(tool for tool in tools if tool["name"] == self.agent)["inputSchema"]["properties"]
         if "message" not in wanted:
-            made[next(name for name in wanted if name != "thread_id")] = made.pop("message")
-        return made
+            arguments[next(name for name in wanted if name != "thread_id")] = arguments.pop("message")
+        return arguments
 
-    async def send(self, *said: Said) -> Seen:
-        result = await self._client().call(self.agent, await self._arguments(said))
+    async def send(self, *contents: Content) -> Seen:
+        result = await self._client().call(self.agent, await self._arguments(contents))
         return seen_of(result, ids_of(result["_meta"]))
 
-    async def told(self, *said: Said) -> Seen:
-        """Progress as well. Steps are told there, too, where other protocols tell no asides."""
+    async def told(self, *contents: Content) -> Seen:
+        """Return the result with the progress messages.
+
+        MCP reports steps there too, which are removed: other protocols have no asides for them.
+        """
         client = self._client()
-        params: Wire = {"name": self.agent, "arguments": await self._arguments(said), "_meta": {"progressToken": 1}}
+        params: Wire = {"name": self.agent, "arguments": await self._arguments(contents), "_meta": {"progressToken": 1}}
         *notes, answer = messages_of(await self.http.request(**client.request("tools/call", params)))
         words = [note["params"]["message"] for note in notes if "_meta" not in note["params"]]
         asides = tuple(each for each in words if not each.startswith(STEP) and each != self.agent)
         return replace(seen_of(answer["result"], ids_of(answer["result"]["_meta"])), asides=asides)
 
-    def stream(self, *said: Said) -> Following:
-        return self._begun(said)
+    def stream(self, *contents: Content) -> Following:
+        return self._started(contents)
 
     @asynccontextmanager
-    async def _begun(self, said: tuple[Said, ...]) -> AsyncGenerator[Feed]:
-        task = await self._client(polls=True).call(self.agent, await self._arguments(said))
+    async def _started(self, contents: tuple[Content, ...]) -> AsyncGenerator[Feed]:
+        task = await self._client(polls=True).call(self.agent, await self._arguments(contents))
         yield _Polled(self, ids_of(task["_meta"]))
 
     def attach(self, task_id: str) -> Following:
-        """As a client would that has the task's id: the protocol has no streams to come back to."""
+        """Poll the task as a client that has its id. The protocol has no streams to reconnect to."""
         return nullcontext(_Polled(self, Ids(Ids.thread_of(task_id), task_id, None)))
 
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        values = [said.value if isinstance(said, Data) else said for said in answers]
-        given = {question.id: value for question, value in zip(asked.questions, values, strict=False)}
-        arguments: Wire = {"run_id": encode_run_id(asked.task_id), "answers": given}
+    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+        values = [item.value if isinstance(item, Data) else item for item in answers]
+        values_by_id = {question.id: value for question, value in zip(paused.questions, values, strict=False)}
+        arguments: Wire = {"run_id": encode_run_id(paused.task_id), "answers": values_by_id}
         result = await self._client().call("resume_run", arguments)
-        return after(asked, seen_of(result, ids_of(result["_meta"])))
+        return after(paused, seen_of(result, ids_of(result["_meta"])))
 
     async def _get(self, task_id: str) -> Wire:
-        told = await self._client(polls=True).ask("tasks/get", {"taskId": task_id})
-        assert "result" in told, told
-        return told["result"]
+        reply = await self._client(polls=True).ask("tasks/get", {"taskId": task_id})
+        assert "result" in reply, reply
+        return reply["result"]
 
     async def cancel(self, task_id: str) -> Seen:
-        told = await self._client(polls=True).ask("tasks/cancel", {"taskId": task_id})
-        assert "result" in told, told
-        seen = await self.look(task_id)
-        while seen.state == "working":
-            seen = await self.look(task_id)
-        return seen
+        reply = await self._client(polls=True).ask("tasks/cancel", {"taskId": task_id})
+        assert "result" in reply, reply
+        view = await self.look(task_id)
+        while view.state == "working":
+            view = await self.look(task_id)
+        return view
 
     async def look(self, task_id: str) -> Seen:
         task = await self._get(task_id)

@@ -1,4 +1,4 @@
-"""The likes of the cast as models, on a server of OpenAI's Responses API: each says what a model can say of it."""
+"""Models like the cast, on a server of OpenAI's Responses API: each gives the answers that a model can give."""
 
 import asyncio
 import json
@@ -15,56 +15,56 @@ from tests.serving import serving
 Wire = dict[str, Any]
 
 CALL: Final[Wire] = {"name": "ask_user", "arguments": {"question": "What is your name?"}, "call_id": "call_name"}
-"""What a model says that asks its caller something: it wants a tool to be called."""
+"""Question of a model to its caller: a call of the caller's tool."""
 
 
-def heard(item: Wire) -> str:
-    """The words of a message, or of an answer to a question."""
+def text_in(item: Wire) -> str:
+    """Return the text of a message, or of an answer to a question."""
     content: str | list[Wire] = item["output"] if item.get("type") == "function_call_output" else item["content"]
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
-def answers(said: Sequence[Wire]) -> list[str]:
-    """To the questions that were asked last, if the model goes on from there."""
-    return [heard(item) for item in said if item.get("type") == "function_call_output"]
+def answers(items: Sequence[Wire]) -> list[str]:
+    """Return the answers to the last questions, if the request continues from there."""
+    return [text_in(item) for item in items if item.get("type") == "function_call_output"]
 
 
-def echo(said: Sequence[Wire]) -> Answer:
-    return Answer(text=heard(said[-1]))
+def echo(items: Sequence[Wire]) -> Answer:
+    return Answer(text=text_in(items[-1]))
 
 
-def ask(said: Sequence[Wire]) -> Answer:
-    if found := answers(said):
+def ask(items: Sequence[Wire]) -> Answer:
+    if found := answers(items):
         return Answer(text=f"Hello, {found[0]}.")
     return Answer(calls=(Call(CALL["name"], json.dumps(CALL["arguments"]), CALL["call_id"]),))
 
 
-def slow(said: Sequence[Wire]) -> Answer:
+def slow(items: Sequence[Wire]) -> Answer:
     return Answer(text="first last")
 
 
-def fail(said: Sequence[Wire]) -> Answer:
+def fail(items: Sequence[Wire]) -> Answer:
     return Answer(text="Before the fault.")
 
 
-def history(said: Sequence[Wire]) -> Answer:
-    return Answer(text=f"{len(said) - 1} before: {heard(said[-1])}")
+def history(items: Sequence[Wire]) -> Answer:
+    return Answer(text=f"{len(items) - 1} before: {text_in(items[-1])}")
 
 
-def recall(said: Sequence[Wire]) -> Answer:
-    return Answer(text=" ".join(map(heard, said)))
+def recall(items: Sequence[Wire]) -> Answer:
+    return Answer(text=" ".join(map(text_in, items)))
 
 
-def progress(said: Sequence[Wire]) -> Answer:
+def progress(items: Sequence[Wire]) -> Answer:
     text: Wire = {"type": "output_text", "text": "Half way.", "annotations": [], "logprobs": []}
     head = {"type": "message", "id": "msg_0", "role": "assistant", "status": "completed", "phase": "commentary"}
     return Answer(text="Done.", items=({**head, "content": [text]},))
 
 
-def metadata(said: Sequence[Wire]) -> Answer:
-    given, told = json.dumps({"text": heard(said[-1])}), json.dumps({"words": 2})
+def metadata(items: Sequence[Wire]) -> Answer:
+    arguments, result = json.dumps({"text": text_in(items[-1])}), json.dumps({"words": 2})
     used = {"type": "mcp_call", "id": "mcp_1", "server_label": "tools", "name": "word_count", "status": "completed"}
-    tool = {**used, "arguments": given, "output": told, "error": None}
+    tool = {**used, "arguments": arguments, "output": result, "error": None}
     cited = ((0, 8, "https://example.com/source"),)
     return Answer(thought="Thinking about it.", items=(tool,), text="As cited.", citations=cited)
 
@@ -82,27 +82,27 @@ MODELS: Final[Mapping[str, Callable[[Sequence[Wire]], Answer]]] = {
 }
 
 
-def noted(body: Wire, said: Sequence[Wire]) -> Answer:
-    told: Wire = body.get("metadata") or {}
-    return Answer(text=str(told.get("ticket", "nothing")))
+def noted(body: Wire, items: Sequence[Wire]) -> Answer:
+    labels: Wire = body.get("metadata") or {}
+    return Answer(text=str(labels.get("ticket", "nothing")))
 
 
-def outside(body: Wire, said: Sequence[Wire]) -> Answer:
-    if found := answers(said):
+def outside(body: Wire, items: Sequence[Wire]) -> Answer:
+    if found := answers(items):
         return Answer(text=f"{[tool['name'] for tool in body.get('tools', ())]}: {found[0]}")
     return Answer(calls=(Call("weather", json.dumps({"city": "Paris"}), "call_weather"),))
 
 
-ASKED: Final[Mapping[str, Callable[[Wire, Sequence[Wire]], Answer]]] = {"noted": noted, "outside": outside}
-"""What they say depends on more of the request than what was said."""
+REQUEST_MODELS: Final[Mapping[str, Callable[[Wire, Sequence[Wire]], Answer]]] = {"noted": noted, "outside": outside}
+"""Models whose answer depends on more of the request than its messages."""
 GATED: Final = frozenset({"stream", "slow"})
 
 
 class _Server:
     def __init__(self, players: Cast) -> None:
         self._players = players
-        self._kept: dict[str, list[Wire]] = {}
-        """By response: what was said up to its end."""
+        self._conversations: dict[str, list[Wire]] = {}
+        """Conversation up to the end of each response, by response id."""
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         raw, more = b"", True
@@ -112,7 +112,10 @@ class _Server:
             more = message.get("more_body", False)
         match scope["method"], scope["path"]:
             case "GET", "/v1/models":
-                listed = [{"id": name, "object": "model", "created": 1, "owned_by": "us"} for name in (*MODELS, *ASKED)]
+                listed = [
+                    {"id": name, "object": "model", "created": 1, "owned_by": "us"}
+                    for name in (*MODELS, *REQUEST_MODELS)
+                ]
                 await _whole(send, 200, {"object": "list", "data": listed})
             case "POST", "/v1/responses":
                 await self._respond(json.loads(raw), receive, send)
@@ -121,36 +124,38 @@ class _Server:
 
     async def _respond(self, body: Wire, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         name, previous = body["model"], body.get("previous_response_id")
-        said = [*self._kept.get(previous or "", ()), *body["input"]]
-        answer = ASKED[name](body, said) if name in ASKED else MODELS[name](said)
-        made = Response(f"resp_{len(self._kept) + 1}", body, answer, previous)
-        self._kept[made.response_id] = [*said, *made.output()]
+        items = [*self._conversations.get(previous or "", ()), *body["input"]]
+        answer = REQUEST_MODELS[name](body, items) if name in REQUEST_MODELS else MODELS[name](items)
+        response = Response(f"resp_{len(self._conversations) + 1}", body, answer, previous)
+        self._conversations[response.response_id] = [*items, *response.output()]
         await send(_start(200, "text/event-stream; charset=utf-8"))
-        gone = asyncio.ensure_future(receive())
+        disconnect = asyncio.ensure_future(receive())
         try:
-            async for event in self._told(name, made, heard(said[-1]), gone):
+            async for event in self._events(name, response, text_in(items[-1]), disconnect):
                 data = frame(json.dumps(event).encode(), event=event["type"])
                 await send({"type": "http.response.body", "body": data, "more_body": True})
         finally:
-            gone.cancel()
+            disconnect.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _told(self, name: str, made: Response, last: str, gone: asyncio.Future[Any]) -> AsyncIterator[Wire]:
+    async def _events(
+        self, name: str, response: Response, last: str, disconnect: asyncio.Future[Any]
+    ) -> AsyncIterator[Wire]:
         pieces = 0
-        for number, event in enumerate(_by_words(made.events())):
+        for number, event in enumerate(_by_words(response.events())):
             if event["type"] == "response.output_text.delta":
-                if pieces and name in GATED and not await self._passed(gone):
+                if pieces and name in GATED and not await self._may_continue(disconnect):
                     return
                 pieces += 1
             if name == "fail" and event["type"] == "response.completed":
                 error = {"code": "invalid_prompt", "message": last}
-                event = {"type": "response.failed", "response": {**made.snapshot("failed"), "error": error}}
+                event = {"type": "response.failed", "response": {**response.snapshot("failed"), "error": error}}
             yield {**event, "sequence_number": number}
 
-    async def _passed(self, gone: asyncio.Future[Any]) -> bool:
-        """Whether the model may go on; not if nobody listens any more."""
+    async def _may_continue(self, disconnect: asyncio.Future[Any]) -> bool:
+        """Wait for a pass. Return False if the client has disconnected."""
         turn = asyncio.ensure_future(self._players.gate.acquire())
-        await asyncio.wait((turn, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((turn, disconnect), return_when=asyncio.FIRST_COMPLETED)
         if turn.done():
             return True
         turn.cancel()
@@ -159,15 +164,15 @@ class _Server:
 
 
 def _by_words(events: Sequence[Wire]) -> Iterator[Wire]:
-    """The same, with each blank before the word that it belongs to."""
-    told: set[tuple[Any, int]] = set()
+    """Yield the same events, with one delta for each word and the blank before it."""
+    finished: set[tuple[Any, int]] = set()
     for event in events:
         if event["type"] != "response.output_text.delta":
             yield event
             continue
         item = event["item_id"], event["content_index"]
-        if item not in told:
-            told.add(item)
+        if item not in finished:
+            finished.add(item)
             wholes = (one for one in events if one["type"] == "response.output_text.done")
             whole = next(one["text"] for one in wholes if one["item_id"] == event["item_id"])
             for word in re.findall(r"\s*\S+", whole):

@@ -1,7 +1,7 @@
-"""Callers that speak OpenAI's chat completions and responses. They keep them all: who has the id of a run can read it
-again.
+"""Callers that speak OpenAI's chat completions and responses APIs.
 
-Neither knows tasks: a task is the completions, or the responses, of its runs, one after the other.
+They store each run, so that it can be read again by its id. Neither API has tasks: a task is the completions or
+responses of its runs, one after the other.
 """
 
 import json
@@ -16,7 +16,7 @@ from uuid import UUID
 import httpx
 
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, Said, Seen, View
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Frame, Ids, Question, Seen, View
 
 Wire = dict[str, Any]
 
@@ -25,19 +25,19 @@ CHAT_ASK: Final = {"type": "function", "function": {"name": ASK}}
 PREFIX: Final = "chatcmpl-"
 
 
-def part_of(said: Said) -> Wire:
-    match said:
+def part_of(content: Content) -> Wire:
+    match content:
         case str():
-            return {"type": "text", "text": said}
+            return {"type": "text", "text": content}
         case Data():
             return {
                 "type": "file",
-                "file": {"file_data": data_url("application/json", json.dumps(said.value).encode())},
+                "file": {"file_data": data_url("application/json", json.dumps(content.value).encode())},
             }
         case File():
             return {
                 "type": "file",
-                "file": {"filename": said.name, "file_data": data_url(said.media_type, said.content)},
+                "file": {"filename": content.name, "file_data": data_url(content.media_type, content.content)},
             }
 
 
@@ -45,9 +45,9 @@ def data_url(media_type: str, content: bytes) -> str:
     return f"data:{media_type};base64,{b64encode(content).decode()}"
 
 
-def message_of(said: tuple[Said, ...]) -> Wire:
-    plain = len(said) == 1 and isinstance(said[0], str)
-    return {"role": "user", "content": said[0] if plain else [part_of(one) for one in said]}
+def message_of(contents: tuple[Content, ...]) -> Wire:
+    plain = len(contents) == 1 and isinstance(contents[0], str)
+    return {"role": "user", "content": contents[0] if plain else [part_of(one) for one in contents]}
 
 
 def question_of(call: Wire) -> Question:
@@ -60,7 +60,7 @@ def question_of(call: Wire) -> Question:
 
 
 def seen_of(run_id: str, message: Wire, finish: str | None, error: Wire | None = None) -> Seen:
-    """Of one completion. Data is said as its JSON."""
+    """Return the state of one completion. Data is shown as its JSON."""
     text: str = message.get("content") or ""
     data: tuple[Any, ...] = ()
     if text.startswith("{"):
@@ -81,15 +81,17 @@ def seen_of(run_id: str, message: Wire, finish: str | None, error: Wire | None =
     )
 
 
-def after(before: Seen, seen: Seen) -> Seen:
-    """What was seen of a task, and then of its next run."""
-    return replace(seen, text=before.text + seen.text, data=before.data + seen.data, asides=before.asides + seen.asides)
+def after(before: Seen, current: Seen) -> Seen:
+    """Return the state of a task after its next run."""
+    return replace(
+        current, text=before.text + current.text, data=before.data + current.data, asides=before.asides + current.asides
+    )
 
 
-def results_of(asked: Seen, answers: tuple[Said, ...]) -> list[tuple[str, Said]]:
-    """Return the id of each call that is answered, and its result as text."""
-    texts = [json.dumps(said.value) if isinstance(said, Data) else said for said in answers]
-    return [(question.id, text) for question, text in zip(asked.questions, texts, strict=False)]
+def results_of(paused: Seen, answers: tuple[Content, ...]) -> list[tuple[str, Content]]:
+    """Return the id of each answered call, and its result as text."""
+    texts = [json.dumps(item.value) if isinstance(item, Data) else item for item in answers]
+    return [(question.id, text) for question, text in zip(paused.questions, texts, strict=False)]
 
 
 class _View(View):
@@ -107,15 +109,15 @@ class _View(View):
             assert self.finish is not None
             self.done = True
             return
-        told = json.loads(frame.bare)
-        if "error" in told:
-            self.error = told["error"]
+        chunk = json.loads(frame.bare)
+        if "error" in chunk:
+            self.error = chunk["error"]
             return
-        assert told["object"] == "chat.completion.chunk"
-        run_id = told["id"].removeprefix(PREFIX)
+        assert chunk["object"] == "chat.completion.chunk"
+        run_id = chunk["id"].removeprefix(PREFIX)
         assert self.run_id in ("", run_id), "one stream is one completion"
         self.run_id = run_id
-        (choice,) = told["choices"]
+        (choice,) = chunk["choices"]
         assert self.finish is None, "nothing follows the last choice"
         self.finish = choice["finish_reason"]
         for name, value in choice["delta"].items():
@@ -133,18 +135,18 @@ class _View(View):
     def seen(self) -> Seen:
         if not self.run_id:
             return Seen(state="")
-        seen = seen_of(self.run_id, self.message, self.finish, self.error)
-        return seen if self.before is None else after(self.before, seen)
+        view = seen_of(self.run_id, self.message, self.finish, self.error)
+        return view if self.before is None else after(self.before, view)
 
 
 class _OpenAI(Caller):
-    """What both APIs have in common: each run is an object that can be read again."""
+    """Common part of both APIs: each run is an object that can be read again."""
 
     @abstractmethod
-    def _asked(self, said: tuple[Said, ...]) -> dict[str, Any]: ...
+    def _start_request(self, contents: tuple[Content, ...]) -> dict[str, Any]: ...
 
     @abstractmethod
-    def _answered(self, asked: Seen, answers: tuple[Said, ...]) -> dict[str, Any]: ...
+    def _answer_request(self, paused: Seen, answers: tuple[Content, ...]) -> dict[str, Any]: ...
 
     @abstractmethod
     def _read(self, response: httpx.Response) -> Seen: ...
@@ -153,27 +155,27 @@ class _OpenAI(Caller):
     def _url(self, run_id: str) -> str: ...
 
     def shown(self, question: Question) -> Question:
-        """A call of a caller's tool is shown as the call, under an id of the gateway's."""
+        """Return the question with a call of a caller's tool under an id of the gateway."""
         value = question.value
         if isinstance(value, dict) and "call_id" in value:
             return replace(question, value={name: value[name] for name in ("name", "arguments")})  # pyright: ignore[reportUnknownVariableType]
         return question
 
-    async def send(self, *said: Said) -> Seen:
-        return self._read(await self.http.request(**self._asked(said)))
+    async def send(self, *contents: Content) -> Seen:
+        return self._read(await self.http.request(**self._start_request(contents)))
 
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        self.context_id = asked.context_id
-        return after(asked, self._read(await self.http.request(**self._answered(asked, answers))))
+    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+        self.context_id = paused.context_id
+        return after(paused, self._read(await self.http.request(**self._answer_request(paused, answers))))
 
     async def look(self, task_id: str) -> Seen:
-        """Return what the runs of a task have said, one after the other."""
-        seen: Seen | None = None
+        """Return the accumulated state of the task's runs."""
+        view: Seen | None = None
         for run_id in Ids.runs_of(task_id):
-            told = self._read(await self.http.get(self._url(run_id))).lasting
-            seen = told if seen is None else after(seen, told)
-        assert seen is not None
-        return seen
+            run = self._read(await self.http.get(self._url(run_id))).lasting
+            view = run if view is None else after(view, run)
+        assert view is not None
+        return view
 
     async def losses(self, task_id: str) -> set[str]:
         lost: set[str] = set()
@@ -204,32 +206,32 @@ class Chat(_OpenAI):
         if error is None:
             assert response.status_code == 200, response.text
         nothing: Wire = {"choices": [{"message": {}}]}
-        told: Wire = body if error is None else error.get("completion") or nothing
+        completion: Wire = body if error is None else error.get("completion") or nothing
         assert error is not None or body["id"] == PREFIX + ids.run
-        (choice,) = told["choices"]
+        (choice,) = completion["choices"]
         return seen_of(ids.run, choice["message"], choice.get("finish_reason"), error)
 
     def _url(self, run_id: str) -> str:
         return f"/v1/chat/completions/{PREFIX}{run_id}"
 
-    def _asked(self, said: tuple[Said, ...]) -> dict[str, Any]:
-        return self._body([message_of(said)])
+    def _start_request(self, contents: tuple[Content, ...]) -> dict[str, Any]:
+        return self._body([message_of(contents)])
 
-    def stream(self, *said: Said) -> Following:
-        return self._followed(_View(), **self._body([message_of(said)], stream=True))
+    def stream(self, *contents: Content) -> Following:
+        return self._followed(_View(), **self._body([message_of(contents)], stream=True))
 
-    def _answered(self, asked: Seen, answers: tuple[Said, ...], **more: Any) -> dict[str, Any]:
-        results = results_of(asked, answers)
+    def _answer_request(self, paused: Seen, answers: tuple[Content, ...], **more: Any) -> dict[str, Any]:
+        results = results_of(paused, answers)
         messages = [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id, text in results]
         return self._body(messages, **more)
 
-    def stream_answer(self, asked: Feed, *answers: Said) -> Following:
-        self.context_id = asked.seen.context_id
-        return self._followed(_View(asked.seen), **self._answered(asked.seen, answers, stream=True))
+    def stream_answer(self, paused: Feed, *answers: Content) -> Following:
+        self.context_id = paused.seen.context_id
+        return self._followed(_View(paused.seen), **self._answer_request(paused.seen, answers, stream=True))
 
 
 class _ResponseView(View):
-    """Of one response, or of all of a task, one after the other."""
+    """State of one response, or of all responses of a task, one after the other."""
 
     def __init__(self, before: Seen | None = None) -> None:
         self.before = before
@@ -281,29 +283,29 @@ class _ResponseView(View):
     def seen(self) -> Seen:
         if not self.response:
             return Seen(state="")
-        seen = seen_of_response({**self.response, "output": list(self.items.values())})
-        return seen if self.before is None else after(self.before, seen)
+        view = seen_of_response({**self.response, "output": list(self.items.values())})
+        return view if self.before is None else after(self.before, view)
 
 
 def call_of(item: Wire) -> Wire:
-    """As chat completions have it."""
+    """Return a function call in the form of chat completions."""
     return {"id": item["call_id"], "function": {"name": item["name"], "arguments": item["arguments"]}}
 
 
 def seen_of_response(response: Wire) -> Seen:
-    """Data is said as its JSON, in a part of its own."""
+    """Return the state of a response. Data is shown as its JSON, in a separate part."""
     text, data = "", list[Any]()
     asides: list[str] = []
     calls: list[Wire] = []
     for item in response["output"]:
         match item["type"]:
             case "message":
-                said = [part["refusal"] if part["type"] == "refusal" else part["text"] for part in item["content"]]
+                texts = [part["refusal"] if part["type"] == "refusal" else part["text"] for part in item["content"]]
                 if item.get("phase") == "commentary":
-                    asides += said
+                    asides += texts
                     continue
-                text += "".join(part for part in said if not part.startswith("{"))
-                data += [json.loads(part) for part in said if part.startswith("{") and part.endswith("}")]
+                text += "".join(part for part in texts if not part.startswith("{"))
+                data += [json.loads(part) for part in texts if part.startswith("{") and part.endswith("}")]
             case "reasoning":
                 asides += [part["text"] for part in item["summary"]]
             case "function_call":
@@ -333,8 +335,10 @@ def response_of(run_id: str) -> str:
 
 
 class Responses(_OpenAI):
-    """Whoever speaks the Responses API, in conversations: what it streams it has made in the background, for nothing
-    else can be cancelled."""
+    """A caller that speaks the Responses API, in conversations.
+
+    Its streams are background responses, because no other response can be cancelled.
+    """
 
     name: ClassVar = "responses"
     speaks: ClassVar = "openai-responses"
@@ -342,10 +346,10 @@ class Responses(_OpenAI):
     def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
         super().__init__(http, agent)
         self._previous: str | None = None
-        """The response where a branch begins."""
+        """Response from which a branch starts."""
 
-    def _body(self, given: list[Wire], **more: Any) -> dict[str, Any]:
-        body: Wire = {"model": self.agent, "input": given, "tools": [{"type": "function", "name": ASK}], **more}
+    def _body(self, items: list[Wire], **more: Any) -> dict[str, Any]:
+        body: Wire = {"model": self.agent, "input": items, "tools": [{"type": "function", "name": ASK}], **more}
         if self.tools:
             body["tools"] = [{"type": "function", **each} for each in self.tools]
         if self.metadata:
@@ -365,36 +369,36 @@ class Responses(_OpenAI):
         assert ids.run is not None and body["id"] == response_of(ids.run)
         return seen_of_response(body)
 
-    def _message(self, said: tuple[Said, ...]) -> list[Wire]:
-        return [{"role": "user", "content": [self._part(one) for one in said]}]
+    def _message(self, contents: tuple[Content, ...]) -> list[Wire]:
+        return [{"role": "user", "content": [self._part(one) for one in contents]}]
 
-    def _part(self, said: Said) -> Wire:
-        if isinstance(said, str):
-            return {"type": "input_text", "text": said}
-        return {"type": "input_file", **part_of(said)["file"]}
+    def _part(self, content: Content) -> Wire:
+        if isinstance(content, str):
+            return {"type": "input_text", "text": content}
+        return {"type": "input_file", **part_of(content)["file"]}
 
     def _url(self, run_id: str) -> str:
         return f"/v1/responses/{response_of(run_id)}"
 
-    def _asked(self, said: tuple[Said, ...]) -> dict[str, Any]:
-        return self._body(self._message(said))
+    def _start_request(self, contents: tuple[Content, ...]) -> dict[str, Any]:
+        return self._body(self._message(contents))
 
     @asynccontextmanager
-    async def stream(self, *said: Said) -> AsyncGenerator[Feed]:
-        asked = self._body(self._message(said), stream=True, background=True)
-        async with self._followed(_ResponseView(), **asked) as feed:
+    async def stream(self, *contents: Content) -> AsyncGenerator[Feed]:
+        request = self._body(self._message(contents), stream=True, background=True)
+        async with self._followed(_ResponseView(), **request) as feed:
             self.context_id = feed.ids.thread
             yield feed
 
-    def _answered(self, asked: Seen, answers: tuple[Said, ...], **more: Any) -> dict[str, Any]:
-        results = results_of(asked, answers)
+    def _answer_request(self, paused: Seen, answers: tuple[Content, ...], **more: Any) -> dict[str, Any]:
+        results = results_of(paused, answers)
         outputs = [{"type": "function_call_output", "call_id": call_id, "output": text} for call_id, text in results]
         return self._body(outputs, **more)
 
-    def stream_answer(self, asked: Feed, *answers: Said) -> Following:
-        self.context_id = asked.seen.context_id
-        request = self._answered(asked.seen, answers, stream=True, background=True)
-        return self._followed(_ResponseView(asked.seen), **request)
+    def stream_answer(self, paused: Feed, *answers: Content) -> Following:
+        self.context_id = paused.seen.context_id
+        request = self._answer_request(paused.seen, answers, stream=True, background=True)
+        return self._followed(_ResponseView(paused.seen), **request)
 
     async def cancel(self, task_id: str) -> Seen:
         *_, run_id = Ids.runs_of(task_id)
@@ -402,8 +406,8 @@ class Responses(_OpenAI):
         assert response.status_code == 200, response.text
         return self._read(response)
 
-    async def branch(self, told: Seen) -> None:
-        *_, run_id = Ids.runs_of(told.task_id)
+    async def branch(self, task: Seen) -> None:
+        *_, run_id = Ids.runs_of(task.task_id)
         self._previous = response_of(run_id)
 
     def attach(self, task_id: str) -> Following:
@@ -411,7 +415,7 @@ class Responses(_OpenAI):
 
     @asynccontextmanager
     async def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> AsyncGenerator[Feed]:
-        """Of its responses, one after the other."""
+        """Yield the task's responses, one after the other."""
         async with aclosing(self._chunks(task_id)) as chunks:
             feed = Feed(view or _ResponseView(), before=skip, skip=skip)
             feed.hear(Ids(Ids.thread_of(task_id), task_id, None), chunks)

@@ -1,5 +1,7 @@
-"""A caller that speaks the minimal runtime. It lists no runs: a task is those of which somebody was told, one after the
-other."""
+"""A caller that speaks the minimal runtime.
+
+The API lists no runs: a task is the runs that some caller has received, one after the other.
+"""
 
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, Mapping
@@ -10,7 +12,7 @@ from json import loads
 from typing import Any, ClassVar, Final, Self
 
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, RunFeed, Said, Seen, View
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Frame, Ids, Question, RunFeed, Seen, View
 
 Wire = dict[str, Any]
 
@@ -23,24 +25,24 @@ STATES: Final[Mapping[str, str]] = {
     "timeout": "failed",
     "cancelled": "cancelled",
 }
-"""Of a task, by the status of its last run, if that does not ask."""
+"""State of a task, by the status of its last run, unless that run asked a question."""
 
 
-def part_of(said: Said) -> Wire:
-    match said:
+def part_of(content: Content) -> Wire:
+    match content:
         case str():
-            return {"kind": "text", "text": said}
+            return {"kind": "text", "text": content}
         case Data():
-            return {"kind": "data", "data": said.value}
+            return {"kind": "data", "data": content.value}
         case File():
-            inline = b64encode(said.content).decode()
-            return {"kind": "file", "name": said.name, "media_type": said.media_type, "inline": inline}
+            inline = b64encode(content.content).decode()
+            return {"kind": "file", "name": content.name, "media_type": content.media_type, "inline": inline}
 
 
-def input_of(said: tuple[Said, ...]) -> Any:
-    if len(said) == 1 and isinstance(said[0], str):
-        return said[0]
-    return {"messages": [{"role": "user", "parts": [part_of(one) for one in said]}]}
+def input_of(contents: tuple[Content, ...]) -> Any:
+    if len(contents) == 1 and isinstance(contents[0], str):
+        return contents[0]
+    return {"messages": [{"role": "user", "parts": [part_of(one) for one in contents]}]}
 
 
 def question_of(message: Wire, schema: Any, value: Any, pointer: str) -> Question:
@@ -53,12 +55,12 @@ def asking(kinds: list[str]) -> str:
 
 
 @dataclass
-class _Told:
-    """What a run has said."""
+class _Output:
+    """Output of one run."""
 
     messages: dict[str, Wire] = field(default_factory=dict[str, Wire])
     artifacts: dict[str, list[Wire]] = field(default_factory=dict[str, list[Wire]])
-    """Parts, by the artifact's id."""
+    """Parts of the artifacts, by artifact id."""
     output: Any = None
 
     def seen(self, state: str, before: Seen | None, **more: Any) -> Seen:
@@ -90,7 +92,7 @@ class _Told:
 
 
 def content_of(part: Wire) -> bytes:
-    """Of one by its URL, that."""
+    """Return the content of a part: its text, its bytes, or its URL if it has no bytes."""
     if part["kind"] != "file":
         return part["text"].encode()
     return b64decode(part["inline"]) if part.get("inline") else part["url"].encode()
@@ -98,17 +100,17 @@ def content_of(part: Wire) -> bytes:
 
 def seen_of(run: Wire, before: Seen | None = None) -> Seen:
     output: Wire = run["output"]
-    told = _Told({each["message_id"]: each for each in output["messages"]}, output=output["data"])
-    told.artifacts = {each["artifact_id"]: each["parts"] for each in output["artifacts"]}
-    asked: list[Wire] = run["interrupt_state"] or []
-    for each in asked:
+    produced = _Output({each["message_id"]: each for each in output["messages"]}, output=output["data"])
+    produced.artifacts = {each["artifact_id"]: each["parts"] for each in output["artifacts"]}
+    interrupts: list[Wire] = run["interrupt_state"] or []
+    for each in interrupts:
         assert (each["task_id"], each["thread_id"]) == (run["task_id"], run["thread_id"])
-    return told.seen(
-        STATES.get(run["status"]) or asking([each["type"] for each in asked]),
+    return produced.seen(
+        STATES.get(run["status"]) or asking([each["type"] for each in interrupts]),
         before,
         questions=tuple(
             question_of(each["message"], each["expected_input_schema"], each["value"], each["resume_state_pointer"])
-            for each in asked
+            for each in interrupts
         ),
         fault=run["error"]["message"] if run["error"] else "",
         task_id=run["task_id"],
@@ -119,14 +121,14 @@ def seen_of(run: Wire, before: Seen | None = None) -> Seen:
 class _View(View):
     def __init__(self) -> None:
         self.last = 0
-        """The id of the newest event."""
+        """Id of the newest event."""
         self.before: Seen | None = None
-        """What the runs before this one have said."""
+        """State after the earlier runs."""
         self.run_id = ""
-        self.told = _Told()
+        self.produced = _Output()
         self.status = ""
-        self.asked: dict[str, tuple[str, Question]] = {}
-        """By id: the kind, and the question."""
+        self.open_questions: dict[str, tuple[str, Question]] = {}
+        """Open questions with their kind, by id."""
         self.fault = ""
 
     def read(self, frame: Frame) -> None:
@@ -138,32 +140,34 @@ class _View(View):
         match event["event_type"]:
             case "run_created":
                 self.before = self.seen if self.run_id else None
-                self.told, self.status, self.run_id = _Told(), "pending", payload["run_id"]
+                self.produced, self.status, self.run_id = _Output(), "pending", payload["run_id"]
             case "run_started":
-                if payload["attempt"] > 1 and not payload["goes_on"]:  # it starts over
+                if payload["attempt"] > 1 and not payload["goes_on"]:  # the run starts over
                     void = payload["void"]
-                    kept = {} if void is None else {i: m for i, m in self.told.messages.items() if i not in void}
-                    self.told = _Told(messages=deepcopy(kept))
+                    messages = (
+                        {} if void is None else {i: m for i, m in self.produced.messages.items() if i not in void}
+                    )
+                    self.produced = _Output(messages=deepcopy(messages))
                 self.status = "running"
             case "message_started":
-                self.told.messages.setdefault(payload["message_id"], {**payload, "parts": []})
+                self.produced.messages.setdefault(payload["message_id"], {**payload, "parts": []})
             case "part_added":
-                self.told.messages[payload["message_id"]]["parts"].append(payload["part"])
+                self.produced.messages[payload["message_id"]]["parts"].append(payload["part"])
             case "part_delta":
-                part = self.told.messages[payload["message_id"]]["parts"][payload["index"]]
+                part = self.produced.messages[payload["message_id"]]["parts"][payload["index"]]
                 part["text" if "text" in part else "arguments"] += payload["text"]
             case "artifact_added":
-                parts = self.told.artifacts.setdefault(payload["artifact_id"], [])
+                parts = self.produced.artifacts.setdefault(payload["artifact_id"], [])
                 parts[:] = [*(parts if payload["append"] else []), payload["part"]]
             case "interrupt_raised":
                 question = question_of(
                     payload["message"], payload["answer_schema"], payload["value"], payload["interrupt_id"]
                 )
-                self.asked[payload["interrupt_id"]] = payload["ask"], question
+                self.open_questions[payload["interrupt_id"]] = payload["ask"], question
             case "interrupt_answered":
-                del self.asked[payload["interrupt_id"]]
+                del self.open_questions[payload["interrupt_id"]]
             case "run_ended":
-                self.status, self.told.output = payload["status"], payload["output"]
+                self.status, self.produced.output = payload["status"], payload["output"]
                 self.fault = payload["fault"]["message"] if payload["fault"] and self.status == "error" else ""
             case _:
                 pass
@@ -173,9 +177,9 @@ class _View(View):
     def seen(self) -> Seen:
         if not self.run_id:
             return Seen(state="")
-        state = STATES.get(self.status) or asking([kind for kind, _ in self.asked.values()])
-        questions = tuple(question for _, question in self.asked.values()) if self.status == "paused" else ()
-        return self.told.seen(
+        state = STATES.get(self.status) or asking([kind for kind, _ in self.open_questions.values()])
+        questions = tuple(question for _, question in self.open_questions.values()) if self.status == "paused" else ()
+        return self.produced.seen(
             state,
             self.before,
             questions=questions,
@@ -206,9 +210,9 @@ class Runtime(Caller):
     speaks: ClassVar = "runtime"
 
     _checkpoint: str | None = None
-    """Where the next run starts, if not from the newest."""
-    _left: ClassVar[dict[str, str]] = {}
-    """By task: the checkpoint with which it left the thread."""
+    """Checkpoint at which the next run starts; None for the newest."""
+    _last_checkpoints: ClassVar[dict[str, str]] = {}
+    """Last checkpoint of each task, by task id."""
 
     async def _json(self, method: str, path: str, status: int = 200, **request: Any) -> Wire:
         response = await self.http.request(method, path, **request)
@@ -217,8 +221,8 @@ class Runtime(Caller):
             Ids.of(response.headers)
         return response.json()
 
-    def _asked(self, said: tuple[Said, ...], below: str = "") -> Wire:
-        body: Wire = {"assistant_id": self.agent, "input": input_of(said), "metadata": self.metadata}
+    def _start_request(self, contents: tuple[Content, ...], below: str = "") -> Wire:
+        body: Wire = {"assistant_id": self.agent, "input": input_of(contents), "metadata": self.metadata}
         if self.tools:
             body["tools"] = self.tools
         if self._checkpoint is not None:
@@ -226,45 +230,45 @@ class Runtime(Caller):
         path = "/v1/runs" if self.context_id is None else f"/v1/threads/{self.context_id}/runs"
         return {"method": "POST", "url": path + below, "json": body}
 
-    def _answered(self, asked: Seen, answers: tuple[Said, ...], **more: Any) -> Wire:
-        """One answer is bare; of several, each names its question."""
-        values = [said.value if isinstance(said, Data) else said for said in answers]
+    def _answer_request(self, paused: Seen, answers: tuple[Content, ...], **more: Any) -> Wire:
+        """Return a request with the answers. A single answer is the value itself; several are by question id."""
+        values = [item.value if isinstance(item, Data) else item for item in answers]
         if self.tools:
             more["tools"] = self.tools
-        body: Wire = {"task_id": asked.task_id, "input": values[0], **more}
-        if len(asked.questions) > 1:
-            pointers = [question.id for question in asked.questions]
-            body = {"task_id": asked.task_id, "answers": dict(zip(pointers, values, strict=False)), **more}
-        return {"method": "POST", "url": f"/v1/threads/{asked.context_id}/resume", "json": body}
+        body: Wire = {"task_id": paused.task_id, "input": values[0], **more}
+        if len(paused.questions) > 1:
+            pointers = [question.id for question in paused.questions]
+            body = {"task_id": paused.task_id, "answers": dict(zip(pointers, values, strict=False)), **more}
+        return {"method": "POST", "url": f"/v1/threads/{paused.context_id}/resume", "json": body}
 
-    async def _ran(self, before: Seen | None, /, **request: Any) -> Seen:
+    async def _run_to_stop(self, before: Seen | None, /, **request: Any) -> Seen:
         run = await self._json(request["method"], request["url"], json=request["json"])
         self.context_id = run["thread_id"]
-        self._left[run["task_id"]] = (await self._thread())["state_snapshot"]["checkpoint_id"]
+        self._last_checkpoints[run["task_id"]] = (await self._thread())["state_snapshot"]["checkpoint_id"]
         return seen_of(run, before)
 
     async def _thread(self) -> Wire:
         return await self._json("GET", f"/v1/threads/{self.context_id}")
 
-    async def send(self, *said: Said) -> Seen:
-        return await self._ran(None, **self._asked(said))
+    async def send(self, *contents: Content) -> Seen:
+        return await self._run_to_stop(None, **self._start_request(contents))
 
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        return await self._ran(asked, **self._answered(asked, answers))
+    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+        return await self._run_to_stop(paused, **self._answer_request(paused, answers))
 
     async def cancel(self, task_id: str) -> Seen:
         run_id = Ids.runs_of(task_id)[-1]
         return seen_of(await self._json("POST", f"/v1/runs/{run_id}/cancel", 202))
 
     async def look(self, task_id: str) -> Seen:
-        seen: Seen | None = None
+        view: Seen | None = None
         for run_id in Ids.runs_of(task_id):
-            seen = seen_of(await self._json("GET", f"/v1/runs/{run_id}"), seen)
-        assert seen is not None
-        return seen.lasting
+            view = seen_of(await self._json("GET", f"/v1/runs/{run_id}"), view)
+        assert view is not None
+        return view.lasting
 
-    async def branch(self, told: Seen) -> None:
-        self._checkpoint = self._left[told.task_id]
+    async def branch(self, task: Seen) -> None:
+        self._checkpoint = self._last_checkpoints[task.task_id]
 
     async def values(self) -> Any:
         state: Wire = (await self._thread())["state_snapshot"]
@@ -288,13 +292,13 @@ class Runtime(Caller):
             self.context_id = feed.ids.thread
             yield feed
 
-    def stream(self, *said: Said) -> Following:
-        return self._opened(_View(), **self._asked(said, "/stream"))
+    def stream(self, *contents: Content) -> Following:
+        return self._opened(_View(), **self._start_request(contents, "/stream"))
 
-    def stream_answer(self, asked: Feed, *answers: Said) -> Following:
-        assert isinstance(asked.view, _View)
+    def stream_answer(self, paused: Feed, *answers: Content) -> Following:
+        assert isinstance(paused.view, _View)
         return self._opened(
-            asked.view, asked.before + len(asked.frames), **self._answered(asked.seen, answers, stream=True)
+            paused.view, paused.before + len(paused.frames), **self._answer_request(paused.seen, answers, stream=True)
         )
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Which pairs a scenario is played by: the published matrix decides."""
+"""Selection of the pairs for each scenario, taken from the published matrix."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,32 +18,35 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 @dataclass(frozen=True)
 class Scenario:
     agent: str
-    """Of the cast."""
+    """Name of the agent in the cast."""
     features: tuple[Feature, ...]
-    """Without one of which there is nothing to show."""
+    """Features of which all must arrive, or there is nothing to test."""
     shows: tuple[Feature, ...] = ()
-    """In what each pair makes of them."""
+    """Features that are tested in the form in which the pair carries them."""
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {}
-"""By the name of the test."""
+"""Scenarios, by the name of the test."""
 
 
 def lost(agent: Side, caller: type[Caller], features: tuple[Feature, ...]) -> Cell | None:
-    """The first of the cells that says that the scenario cannot be shown."""
+    """Return the first cell that says that the scenario cannot be shown."""
     cells = (cell(agent, SERVERS[caller.speaks], feature) for feature in features)
     return next((each for each in cells if each.level == "dropped"), None)
 
 
 def pairs(agent: str, *features: Feature, shows: tuple[Feature, ...] = ()) -> Callable[[Test], Test]:
-    """Every caller with every kind of agent that has such an agent; skipped where one of the features is lost on the
-    way, in the words of the protocol that loses it. `shows` = what else is tested, lost or not."""
+    """Return a decorator that runs a test with every caller and every kind of agents that has the agent.
+
+    A pair that loses one of the features is skipped, and the reason names the protocol that loses it. `shows` lists
+    features that are also tested, lost or not.
+    """
     cells: list[Any] = []
     for name, kind in HOUSES.items():
         for caller in kind.callers if kind.has(agent) else ():
             without = lost(AGENTS[kind.agent], caller, features)
             if without is not None and {caller.speaks, kind.agent} & knowledge().keys():
-                continue  # the list of skips is of what this repository has
+                continue  # the list of skips covers only the protocols of this repository
             marks = [] if without is None else [pytest.mark.skip(reason=without.why)]
             cells.append(pytest.param(name, (caller, agent), id=f"{caller.name}-{name}", marks=marks))
 

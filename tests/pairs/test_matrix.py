@@ -1,4 +1,4 @@
-"""The published matrix of pairs says what the pair suite shows."""
+"""Agreement between the published matrix of pairs and the pair suite."""
 
 import re
 
@@ -36,8 +36,8 @@ def every_cell() -> list[tuple[str, str, Feature, Cell]]:
     ]
 
 
-def test_the_suite_leaves_out_what_the_matrix_calls_lost_and_nothing_else(accept: bool) -> None:
-    if accept:  # the list is made of this run
+def test_the_suite_skips_exactly_what_the_matrix_calls_lost(accept: bool) -> None:
+    if accept:  # the list is rewritten from this run
         return
     expected = {
         f"{SUITE}::{name}[{caller.name}-{house}]": without.why
@@ -50,11 +50,11 @@ def test_the_suite_leaves_out_what_the_matrix_calls_lost_and_nothing_else(accept
     assert {test: why for test, why in listed().items() if test.startswith(SUITE)} == expected
 
 
-def test_every_scenario_of_the_suite_is_known() -> None:
+def test_every_test_of_the_suite_is_a_scenario() -> None:
     assert SCENARIOS.keys() == {name for name in vars(test_pairs) if name.startswith("test_")}
 
 
-def test_every_protocol_has_a_caller_and_every_kind_of_agent_a_house_with_all_that_it_can_show() -> None:
+def test_every_protocol_has_a_caller_and_a_house() -> None:
     assert {caller.speaks for caller in CALLERS} == SERVERS.keys()
     assert {kind.agent for kind in HOUSES.values()} == AGENTS.keys()
     protocols = {upstream.protocol for upstream in UPSTREAMS}
@@ -67,11 +67,11 @@ def test_every_protocol_has_a_caller_and_every_kind_of_agent_a_house_with_all_th
 
 
 def test_a_scenario_shows_each_feature() -> None:
-    shown = {feature for each in SCENARIOS.values() for feature in (*each.features, *each.shows)}
-    assert shown == set(Feature)
+    features = {feature for each in SCENARIOS.values() for feature in (*each.features, *each.shows)}
+    assert features == set(Feature)
 
 
-def test_whatever_is_not_whole_has_a_reason_and_a_source() -> None:
+def test_each_loss_has_a_reason_and_a_source() -> None:
     for kind, protocol, feature, each in every_cell():
         assert (each.level == "full") == (not each.losses), (kind, protocol, feature)
         assert all(carry.how and carry.source for _, carry in each.losses), (kind, protocol, feature)
@@ -86,7 +86,7 @@ def test_every_heading_that_a_reason_cites_exists(side: str) -> None:
             assert re.search(rf"^#+ {re.escape(cited.group(2))}$", page, re.MULTILINE), carry.source
 
 
-def test_no_less_arrives_of_all_pairs_than_it_did() -> None:
+def test_the_number_of_lossless_cells_does_not_decrease() -> None:
     plain, extended = count(PLAIN_AGENTS, SERVERS), count(EXTENDED_AGENTS, EXTENDED_SERVERS)
     assert sum(plain.values()) == len(PLAIN_AGENTS) * len(SERVERS) * len(Feature)
     assert sum(extended.values()) == len(EXTENDED_AGENTS) * len(EXTENDED_SERVERS) * len(Feature)
@@ -95,8 +95,8 @@ def test_no_less_arrives_of_all_pairs_than_it_did() -> None:
     assert extended["lossy"] <= 0.08 * sum(extended.values())
 
 
-def test_each_protocol_that_has_the_extension_has_it_on_both_sides() -> None:
-    """The two versions of A2A are one kind of agents here."""
+def test_each_extended_protocol_is_extended_on_both_sides() -> None:
+    """Check the extension on both sides of each protocol. The two versions of A2A count as one kind of agents."""
     extended = {
         name
         for name, (adapter, version) in zip(SERVERS, ((a, v) for a in ADAPTERS for v in a.carries), strict=True)
@@ -109,7 +109,7 @@ def test_each_protocol_that_has_the_extension_has_it_on_both_sides() -> None:
     } == behind
 
 
-def test_nothing_that_an_agents_protocol_drops_arrives_unless_the_gateway_adds_it() -> None:
+def test_a_dropped_feature_arrives_only_if_the_gateway_adds_it() -> None:
     for kind, protocol, feature, each in every_cell():
         if AGENTS[kind].carries[feature].level == "dropped" and feature is not Feature.REATTACH:
             assert each.level == "dropped" or SUPPLIED[feature] in {carry for _, carry in each.losses}, protocol

@@ -1,5 +1,7 @@
-"""One run, seen from several protocols and at several times: by the gateway's ids it is the same everywhere, and its
-stream is the same bytes whenever it is read."""
+"""One run, read in several protocols and at several times.
+
+By the gateway's ids it is the same run everywhere, and its stream has the same bytes at each reading.
+"""
 
 import asyncio
 import itertools
@@ -14,7 +16,7 @@ from babelgate.canonical import Feature, TaskState
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
-from tests.pairs.caller import Caller, Data, Feed, Frame, Question, Said, Seen
+from tests.pairs.caller import Caller, Content, Data, Feed, Frame, Question, Seen
 from tests.pairs.cast import APPROVAL
 from tests.pairs.house import CALLERS, OWNER, House, needs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
@@ -36,12 +38,14 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "openai": (Chat, Responses),
     "mcp": (Mcp,),
 }
-"""Each protocol in all that it is spoken in, which take turns."""
+"""Dialects of each protocol, which take turns."""
 
 
 def from_both_sides(agent: str, turn: int) -> pytest.MarkDecorator:
-    """One protocol starts the run, another comes to it, or somebody else who speaks the same. In four turns any two
-    dialects of two protocols meet."""
+    """Return a mark that runs a test with two callers: one starts the run, the other one, of any protocol, joins it.
+
+    In four turns, each dialect meets each one of the other protocols.
+    """
     cells: list[object] = []
     for at, (one, other) in enumerate(itertools.product(SIDES.values(), repeat=2), turn):
         starts, comes = one[at % len(one)], other[at // 2 % len(other)]
@@ -56,29 +60,29 @@ def by_each(agent: str, *callers: type[Caller]) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def other(request: pytest.FixtureRequest, house: House) -> Caller:
-    made, agent = request.param
-    return made(house.front.http, agent)
+    caller_class, agent = request.param
+    return caller_class(house.front.http, agent)
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A task whose caller is still there."""
+    """A task whose caller is still connected."""
 
     task_id: str
     feeds: Sequence[Feed]
-    """Of its caller, if the protocol has streams."""
+    """Feed of the task's caller, if the protocol has streams."""
     end: Callable[[], Awaitable[Seen]]
-    """What its caller is told when it stops."""
+    """Wait until the task stops, and return what its caller receives."""
 
 
 @asynccontextmanager
-async def begun(house: House, caller: Caller, *said: Said) -> AsyncGenerator[Begun]:
+async def begun(house: House, caller: Caller, *contents: Content) -> AsyncGenerator[Begun]:
     if not isinstance(caller, Aief):
-        async with caller.stream(*said) as feed:
+        async with caller.stream(*contents) as feed:
             yield Begun(feed.ids.task, [feed], feed.end)
         return
     async with asyncio.TaskGroup() as waiting:
-        thread_id = await caller.create(*said)
+        thread_id = await caller.create(*contents)
         step = waiting.create_task(caller.step())
         await house.started(thread_id)
         yield Begun(await caller.begun(), [], lambda: step)
@@ -86,7 +90,7 @@ async def begun(house: House, caller: Caller, *said: Said) -> AsyncGenerator[Beg
 
 async def frames_of(caller: Caller, task_id: str, skip: int = 0) -> list[bytes]:
     view = None
-    if skip:  # a view that has seen what is skipped
+    if skip:  # a view that has read what is skipped
         async with caller.replay(task_id) as feed:
             for _ in range(skip):
                 await feed.next()
@@ -97,26 +101,24 @@ async def frames_of(caller: Caller, task_id: str, skip: int = 0) -> list[bytes]:
 
 
 @from_both_sides("echo", 0)
-async def test_a_run_of_one_protocol_is_seen_in_another(house: House, caller: Caller, other: Caller) -> None:
-    seen = await caller.told("hello")
-    there = await other.look(seen.task_id)
-    assert there == seen == Seen("completed", text="hello")
-    assert (there.task_id, there.context_id) == (seen.task_id, seen.context_id)
+async def test_a_run_of_one_protocol_is_read_in_another(house: House, caller: Caller, other: Caller) -> None:
+    view = await caller.told("hello")
+    there = await other.look(view.task_id)
+    assert there == view == Seen("completed", text="hello")
+    assert (there.task_id, there.context_id) == (view.task_id, view.context_id)
 
 
 @from_both_sides("echo", 1)
-async def test_a_run_of_one_protocol_is_streamed_from_its_start_in_another(
-    house: House, caller: Caller, other: Caller
-) -> None:
+async def test_a_run_of_one_protocol_is_replayed_in_another(house: House, caller: Caller, other: Caller) -> None:
     needs(house, other, Feature.REATTACH)
-    seen = await caller.told("hello")
-    async with other.replay(seen.task_id) as replay:
-        assert await replay.end() == seen
-    assert (replay.seen.task_id, replay.seen.context_id) == (seen.task_id, seen.context_id)
+    view = await caller.told("hello")
+    async with other.replay(view.task_id) as replay:
+        assert await replay.end() == view
+    assert (replay.seen.task_id, replay.seen.context_id) == (view.task_id, view.context_id)
 
 
 @from_both_sides("history", 2)
-async def test_a_conversation_of_one_protocol_goes_on_in_another(house: House, caller: Caller, other: Caller) -> None:
+async def test_a_conversation_continues_in_another_protocol(house: House, caller: Caller, other: Caller) -> None:
     first = await caller.told("one")
     other.context_id = first.context_id
     assert (await other.send("two")).text == "2 before: two"
@@ -126,9 +128,7 @@ async def test_a_conversation_of_one_protocol_goes_on_in_another(house: House, c
 
 
 @pytest.mark.parametrize(("caller", "other"), [((JsonRpc10, "echo"), (Acp, "echo"))], indirect=True, ids=[""])
-async def test_a_callers_own_name_of_a_conversation_is_shown_in_its_protocol_alone(
-    house: House, caller: Caller, other: Caller
-) -> None:
+async def test_a_context_name_is_shown_in_its_own_protocol_only(house: House, caller: Caller, other: Caller) -> None:
     caller.context_id = "my own/name"
     async with caller.stream("one") as feed:
         assert (await feed.end()).context_id == "my own/name"
@@ -159,9 +159,9 @@ async def test_two_protocols_follow_one_live_run(house: House, caller: Caller, o
 async def test_a_question_of_one_protocol_is_answered_in_another(house: House, caller: Caller, other: Caller) -> None:
     async with begun(house, caller, "go") as run:
         await run.end()
-    asked = await other.look(run.task_id)
-    assert asked == Seen("input_required", questions=(Question("What is your name?"),))
-    assert await other.answer(asked, "Ada") == Seen("completed", text="Hello, Ada.")
+    paused = await other.look(run.task_id)
+    assert paused == Seen("input_required", questions=(Question("What is your name?"),))
+    assert await other.answer(paused, "Ada") == Seen("completed", text="Hello, Ada.")
     assert await caller.look(run.task_id) == Seen("completed", text="Hello, Ada.")
     for asking in run.feeds if caller.carries[Feature.REATTACH].level != "dropped" else ():
         async with caller.come_back(asking) as rest:
@@ -169,9 +169,7 @@ async def test_a_question_of_one_protocol_is_answered_in_another(house: House, c
 
 
 @from_both_sides("approve", 1)
-async def test_of_two_questions_each_is_answered_in_another_protocol(
-    house: House, caller: Caller, other: Caller
-) -> None:
+async def test_two_questions_are_answered_in_different_protocols(house: House, caller: Caller, other: Caller) -> None:
     first = await caller.told("go")
     left = await other.answer(await other.look(first.task_id), "Ada")
     approval = Question("May I write?", APPROVAL)
@@ -191,34 +189,34 @@ async def test_a_run_of_one_protocol_is_cancelled_in_another(house: House, calle
         await other.cancel(run.task_id)
         assert await there.end() == Seen("cancelled", text="first")
         assert await run.end() == Seen("cancelled", text="first")
-    await house.heard_cancel(await house.ended(run.task_id))
+    await house.await_cancel(await house.ended(run.task_id))
     assert await other.look(run.task_id) == Seen("cancelled", text="first")
     assert await caller.look(run.task_id) == Seen("cancelled", text="first")
 
 
 @from_both_sides("ask", 3)
-async def test_a_question_of_one_protocol_is_given_up_in_another(house: House, caller: Caller, other: Caller) -> None:
+async def test_a_question_of_one_protocol_is_cancelled_in_another(house: House, caller: Caller, other: Caller) -> None:
     needs(house, other, Feature.CANCEL)
-    asked = await caller.told("go")
-    await other.give_up(await other.look(asked.task_id))
-    assert await other.look(asked.task_id) == Seen("cancelled")
-    assert await caller.look(asked.task_id) == (Seen("cancelled") if caller.shows_end else asked)
-    assert (await house.front.hub.reads.task(OWNER, asked.task_id)).state is TaskState.CANCELLED
+    paused = await caller.told("go")
+    await other.give_up(await other.look(paused.task_id))
+    assert await other.look(paused.task_id) == Seen("cancelled")
+    assert await caller.look(paused.task_id) == (Seen("cancelled") if caller.shows_end else paused)
+    assert (await house.front.hub.reads.task(OWNER, paused.task_id)).state is TaskState.CANCELLED
 
 
 @by_each("stream")
 async def test_a_live_stream_and_its_replay_are_the_same_bytes(house: House, caller: Caller) -> None:
     needs(house, caller, Feature.REATTACH)
     async with caller.stream("one two three") as feed:
-        for said in ("one", "one two"):
-            await feed.said(said)
+        for text in ("one", "one two"):
+            await feed.said(text)
             house.release()
         await feed.end()
     assert await frames_of(caller, feed.ids.task) == feed.frames
 
 
 @by_each("approve")
-async def test_the_streams_of_a_question_and_its_answers_add_up_to_the_replay(house: House, caller: Caller) -> None:
+async def test_streams_of_question_and_answers_equal_the_replay(house: House, caller: Caller) -> None:
     needs(house, caller, Feature.REATTACH)
     async with caller.stream("go") as asking:
         await asking.end()
@@ -229,14 +227,12 @@ async def test_the_streams_of_a_question_and_its_answers_add_up_to_the_replay(ho
     rest = caller.repeated(answering.frames)
     assert rest and whole[-len(rest) :] == rest
     assert whole[: len(asking.frames)] == asking.frames
-    # Where a stream begins with the task as it is, that stands for the event which the answer was.
+    # A stream that begins with the task has it instead of the event for the answer.
     assert len(whole) == len(asking.frames) + len(answering.frames)
 
 
 @by_each("stream")
-async def test_a_reader_who_is_cut_off_after_every_frame_of_a_live_run_sees_each_once(
-    house: House, caller: Caller
-) -> None:
+async def test_a_reader_that_reconnects_after_every_frame_gets_each_once(house: House, caller: Caller) -> None:
     needs(house, caller, Feature.REATTACH)
     async with caller.stream("one two three four") as feed:
         await feed.next()
@@ -254,9 +250,7 @@ async def test_a_reader_who_is_cut_off_after_every_frame_of_a_live_run_sees_each
 
 
 @by_each("metadata", Acp)
-async def test_an_acp_stream_from_any_event_on_is_the_rest_of_the_whole_and_of_the_list(
-    house: House, caller: Caller
-) -> None:
+async def test_an_acp_stream_resumes_after_any_event(house: House, caller: Caller) -> None:
     async with caller.stream("two words") as feed:
         await feed.end()
     for count in range(len(feed.frames) + 1):
@@ -267,7 +261,7 @@ async def test_an_acp_stream_from_any_event_on_is_the_rest_of_the_whole_and_of_t
 
 
 @by_each("metadata", LangGraph, AgentProtocol)
-async def test_a_langgraph_stream_from_any_event_on_is_the_rest_of_the_whole(house: House, caller: LangGraph) -> None:
+async def test_a_langgraph_stream_resumes_after_any_event(house: House, caller: LangGraph) -> None:
     async with caller.stream("two words") as feed:
         await feed.end()
     url = f"{caller.runs_url(feed.ids.thread)}/{feed.ids.run}/stream"
@@ -279,17 +273,15 @@ async def test_a_langgraph_stream_from_any_event_on_is_the_rest_of_the_whole(hou
 
 
 @by_each("stream", JsonRpc03, JsonRpc10, Rest03, Rest10)
-async def test_an_a2a_stream_from_any_record_on_is_the_task_as_it_was_and_the_rest_of_the_whole(
-    house: House, caller: A2A
-) -> None:
+async def test_an_a2a_stream_resumes_after_any_record(house: House, caller: A2A) -> None:
     for _ in range(2):
         house.release()
     async with caller.stream("one two three") as feed:
-        seen = await feed.end()
+        view = await feed.end()
     rests: list[int] = []
     while not rests or rests[-1] > 0:
         async with caller.replay_from(feed.ids.task, len(rests)) as part:
-            assert await part.end() == seen
+            assert await part.end() == view
         task, *rest = part.frames
         assert rest == feed.frames[len(feed.frames) - len(rest) :]
         assert (task == feed.frames[0]) == (len(rest) == len(feed.frames) - 1)

@@ -1,4 +1,4 @@
-"""What stands in everything that a caller was told, wherever its protocol has it: not words, but what they are."""
+"""Values in all that a caller received, at any place in its protocol. Values are compared, not text."""
 
 import json
 from collections.abc import Iterator
@@ -18,20 +18,20 @@ _COUNTS: Final = (
 )
 
 
-def messages_in(told: bytes | bytearray) -> Iterator[Any]:
-    """Each JSON object of bodies and of streams."""
-    text, decoder, at = told.decode(errors="replace"), json.JSONDecoder(), 0
+def messages_in(body: bytes | bytearray) -> Iterator[Any]:
+    """Yield each JSON object in bodies and streams."""
+    text, decoder, at = body.decode(errors="replace"), json.JSONDecoder(), 0
     while (start := text.find("{", at)) >= 0:
         try:
             value, at = decoder.raw_decode(text, start)
-        except ValueError:  # of a file
+        except ValueError:  # inside a file
             at = start + 1
         else:
             yield value
 
 
 def objects_in(value: Any) -> Iterator[Wire]:
-    """All but those that say what got lost."""
+    """Yield all nested objects except those that describe losses."""
     if isinstance(value, dict):
         yield value  # pyright: ignore[reportUnknownVariableType]
         value = [member for name, member in value.items() if name != "loss"]  # pyright: ignore[reportUnknownVariableType]
@@ -39,10 +39,10 @@ def objects_in(value: Any) -> Iterator[Wire]:
         yield from objects_in(member)
 
 
-def values_in(told: bytes | bytearray) -> dict[Feature, list[Any]]:
-    """By feature, each value once, in the order in which they were told first."""
+def values_in(body: bytes | bytearray) -> dict[Feature, list[Any]]:
+    """Return the values of each feature, each value once, in the order of their first appearance."""
     found: dict[Feature, list[Any]] = {}
-    for message in messages_in(told):
+    for message in messages_in(body):
         for part in objects_in(message):
             for feature, value in _values_of(part):
                 if value not in found.setdefault(feature, []):
@@ -68,44 +68,46 @@ def _values_of(part: Wire) -> Iterator[tuple[Feature, Any]]:
             yield Feature.USAGE, tuple(part.get(name) for name in names)
 
 
-def _own(part: Wire) -> Wire:
-    """What stands in a member of the gateway's own, beside or in the metadata."""
+def _gateway_member(part: Wire) -> Wire:
+    """Return the gateway's own member of a part, which is in the part or in its metadata."""
     about = part.get("metadata")
     found = part.get("babelgate") or (about.get("babelgate") if isinstance(about, dict) else None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def _refusal_of(part: Wire) -> str | None:
-    """A text is one where it is marked."""
+    """Return the text of a refusal that is marked as one."""
     if part.get("kind") == "refusal" and "text" in part:
         return part["text"]
-    if _own(part).get("kind") == "refusal":
+    if _gateway_member(part).get("kind") == "refusal":
         return part.get("text", part.get("content"))
-    told = part.get("refusal")
-    return told if isinstance(told, str) else None
+    refusal = part.get("refusal")
+    return refusal if isinstance(refusal, str) else None
 
 
 def _step_of(part: Wire) -> str | None:
-    """The name of one that begins."""
+    """Return the name of a step that starts."""
     if part.get("event_type") == "step_started":
         return part["payload"]["name"]
     if part.get("kind") == "step_started":
         return part["name"]
-    return part["metadata"]["message"] if _own(part).get("kind") == "step" else None
+    return part["metadata"]["message"] if _gateway_member(part).get("kind") == "step" else None
 
 
 def _pieces_of(part: Wire) -> Iterator[str]:
-    """Of an artifact, as they came."""
-    if "pieces" in _own(part):
+    """Yield the pieces of an artifact as they arrived."""
+    if "pieces" in _gateway_member(part):
         start = 0
-        for size in _own(part)["pieces"]:
+        for size in _gateway_member(part)["pieces"]:
             yield part["content"][start : start + size]
             start += size
         return
-    told: Wire = part.get("payload", {}) if part.get("event_type") == "artifact_added" else part.get("artifact", {})  # pyright: ignore[reportUnknownMemberType]
-    if not isinstance(told, dict) or told.get("name") != "pieces.txt":  # pyright: ignore[reportUnnecessaryIsInstance]
+    artifact: Wire = part.get("payload", {}) if part.get("event_type") == "artifact_added" else part.get("artifact", {})  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(artifact, dict) or artifact.get("name") != "pieces.txt":  # pyright: ignore[reportUnnecessaryIsInstance]
         return
-    pieces: list[Wire] = [told["part"]] if "part" in told else told.get("parts", told.get("content", []))
+    pieces: list[Wire] = (
+        [artifact["part"]] if "part" in artifact else artifact.get("parts", artifact.get("content", []))
+    )
     texts = [piece["text"] for piece in pieces if "text" in piece]
     if texts:
         yield "".join(texts)

@@ -1,4 +1,4 @@
-"""An agent that says one of everything, so that it can be compared with what arrives of it."""
+"""An agent that emits one of everything, for comparison with what arrives."""
 
 from collections.abc import AsyncGenerator, Sequence
 from hashlib import sha256
@@ -95,12 +95,15 @@ LOGIN: Final = InterruptRaised(interrupt_id="i3", ask="auth", message=Message.of
 
 
 class Whole:
-    """Tells first what it was given beside its text, then all of `SAID`, and asks two questions at once, and a third;
-    tells how that was answered, and ends."""
+    """An agent that emits its input without the text, then all of `SAID`, and then asks two questions at once and a
+    third.
+
+    At the end it emits the answer to the third.
+    """
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         if not call.answers:
-            for event in (*_message("heard", DataPart(data=heard(call))), *SAID, *ASKED):
+            for event in (*_message("heard", DataPart(data=input_summary(call))), *SAID, *ASKED):
                 yield event
         elif len(call.answers) == len(ASKED):
             yield LOGIN
@@ -110,13 +113,13 @@ class Whole:
 
 
 def ended(answers: Any) -> Sequence[Event]:
-    """What it says last. As agents do that keep a state, it has its output in it."""
+    """Return the last events. Agents that keep a state also have their output in it."""
     saved = StateSaved(values={"note": {"read": True}, **OUTPUT})
     return (*_message("answered", DataPart(data=answers)), saved, RunEnded(output=OUTPUT, usage=USAGE))
 
 
-def heard(call: Invocation) -> Any:
-    """The same for every caller that could say it."""
+def input_summary(call: Invocation) -> Any:
+    """Return the part of the input that is the same for every caller that can send it."""
     uploaded = call.messages[-1].parts[-call.input.uploaded :] if call.input.uploaded else ()
     files = [[part.name, part.media_type] for part in uploaded if isinstance(part, FilePart) and part.inline == BYTES]
     return {"tools": [tool.name for tool in call.tools], "metadata": dict(call.metadata), "uploads": files}
@@ -126,21 +129,21 @@ def whole() -> RegisteredAgent:
     return RegisteredAgent(AgentInfo(name=NAME, input_types=("*/*",), stateful=True), Whole())
 
 
-def whole_run(given: Any, login: Any) -> Sequence[Event]:
-    """Return all that the agent says: what it was given, `SAID`, its questions, and how the last one was answered."""
-    return (*_message("heard", DataPart(data=given)), *SAID, *ASKED, LOGIN, *ended([["answer", login]]))
+def whole_run(input_data: Any, login: Any) -> Sequence[Event]:
+    """Return all events of the agent: its input, `SAID`, its questions, and the answer to the last one."""
+    return (*_message("heard", DataPart(data=input_data)), *SAID, *ASKED, LOGIN, *ended([["answer", login]]))
 
 
-# What arrives of it
+# Comparison
 
 
 _KINDS: Final = frozenset(type(event) for event in SAID)
 _OWN: Final = frozenset({"extra", "node", "index", "checkpoint_id", "parent_id", "source", "step", "as_node"})
-"""Members that each gateway gives by itself."""
+"""Members that each gateway sets itself."""
 
 
 def exact(events: Sequence[Event]) -> Sequence[Any]:
-    """What was said, event by event; of the end, the output and the usage."""
+    """Return the emitted events in comparable form. Of the end, compare the output and the usage."""
     found: list[Any] = []
     for event in map(hashed, events):
         if isinstance(event, RunEnded):
@@ -153,7 +156,7 @@ def exact(events: Sequence[Event]) -> Sequence[Any]:
 
 
 def hashed(event: Event) -> Event:
-    """With its file as a record has it."""
+    """Return the event with its file as a record has it."""
     part = event.part if isinstance(event, PartAdded | ArtifactAdded) else None
     if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.inline is None:
         return event

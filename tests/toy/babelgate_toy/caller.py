@@ -6,7 +6,7 @@ import httpx
 
 from babelgate.canonical import Feature
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Feed, Following, Ids, Said, Seen, View
+from tests.pairs.caller import Caller, Content, Feed, Following, Ids, Seen, View
 
 
 def seen_in(response: httpx.Response) -> Seen:
@@ -20,8 +20,8 @@ class Toy(Caller):
     name: ClassVar = "toy"
     speaks: ClassVar = "toy"
 
-    async def send(self, *said: Said) -> Seen:
-        return seen_in(await self.http.post(f"/toy/{self.agent}", json={"text": " ".join(map(str, said))}))
+    async def send(self, *contents: Content) -> Seen:
+        return seen_in(await self.http.post(f"/toy/{self.agent}", json={"text": " ".join(map(str, contents))}))
 
     async def look(self, task_id: str) -> Seen:
         return seen_in(await self.http.get(f"/toy/runs/{task_id}"))
@@ -30,18 +30,18 @@ class Toy(Caller):
         response = await self.http.get(f"/toy/runs/{task_id}")
         return named(response.headers.get("babelgate-loss", ""))
 
-    # What the protocol does not have: tests ask `carries` first.
+    # Features that the protocol does not have. Tests check `carries` first.
 
     def _lacks(self, feature: Feature) -> NoReturn:
         raise NotImplementedError(f"{feature}: {self.carries[feature].how}")
 
-    def stream(self, *said: Said) -> Following:
+    def stream(self, *contents: Content) -> Following:
         self._lacks(Feature.STREAM)
 
-    async def answer(self, asked: Seen, *answers: Said) -> Seen:
+    async def answer(self, paused: Seen, *answers: Content) -> Seen:
         self._lacks(Feature.QUESTION)
 
-    def stream_answer(self, asked: Feed, *answers: Said) -> Following:
+    def stream_answer(self, paused: Feed, *answers: Content) -> Following:
         self._lacks(Feature.QUESTION)
 
     async def cancel(self, task_id: str) -> Seen:
