@@ -12,7 +12,7 @@ from babelgate.adapters.openai.codec.model import (
     encode_content,
     format_of,
     object_in,
-    own_of,
+    openai_extra,
     pick_members,
     shown_text,
     text_of_json,
@@ -184,13 +184,13 @@ def _thoughts(parts: Sequence[Part]) -> dict[str, str]:
     """Some reasoning models want to hear again what they thought before a call, in the field in which they said it."""
     found: dict[str, str] = {}
     for part in parts:
-        if isinstance(part, ReasoningPart) and isinstance(name := own_of(part).get("field"), str):
+        if isinstance(part, ReasoningPart) and isinstance(name := openai_extra(part).get("field"), str):
             found[name] = found.get(name, "") + part.text
     return found
 
 
 def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
-    media_type, own = part.media_type or "", own_of(part)
+    media_type, own = part.media_type or "", openai_extra(part)
     beside, inner = own.get("own", {}), own.get("inner", {})
     if media_type.startswith("image/") and (part.inline is not None or part.url is not None):
         url = part.url if part.inline is None else data_url(part)

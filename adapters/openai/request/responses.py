@@ -13,7 +13,7 @@ from babelgate.adapters.openai.codec.model import (
     format_of,
     is_approved,
     object_in,
-    own_of,
+    openai_extra,
     pick_members,
     shown_text,
     text_of_json,
@@ -140,7 +140,7 @@ def encode_items(messages: Iterable[Message], losses: Losses) -> Iterator[JsonOb
 
 
 def _encode_call(part: ToolCallPart) -> JsonObject:
-    return {**own_of(part).get("item", {}), **_call_of(part)}
+    return {**openai_extra(part).get("item", {}), **_call_of(part)}
 
 
 def _call_of(part: ToolCallPart) -> JsonObject:
@@ -163,13 +163,13 @@ def _encode_result(call: ToolCallPart, result: ToolResultPart) -> JsonObject:
         # SPEC/responses/response_input_item_param.py, McpApprovalResponse.
         return {"type": "mcp_approval_response", "approval_request_id": call.call_id, "approve": yes}
     name = "custom_tool_call_output" if kind == "custom" else "function_call_output"
-    own = own_of(result).get("item", {})
+    own = openai_extra(result).get("item", {})
     return {"output": text_of_json(result.output), **own, "type": name, "call_id": call.call_id}
 
 
 def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
     """Images and files, by their bytes or by URL."""
-    own = own_of(part).get("own", {})
+    own = openai_extra(part).get("own", {})
     if (part.media_type or "").startswith("image/") and (part.inline is not None or part.url is not None):
         url = part.url if part.inline is None else data_url(part)
         # `detail` is required here (SPEC/responses/response_input_image_param.py), and not in chat.

@@ -20,7 +20,7 @@ from babelgate.adapters.openai.carries import CHAT, CHAT_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
 from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
 from babelgate.adapters.openai.codec.names import api_extra
-from babelgate.adapters.openai.codec.questions import has_ask_tool, own_of_questions, without_ask
+from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
 from babelgate.adapters.openai.server.asked import (
     Question,
@@ -126,7 +126,7 @@ class Chat(Handlers):
         own: JsonObject = {}
         if in_words:
             is_on_thread = (body.metadata or {}).get(_THREAD) is not None
-            own = {**own_of_questions(in_words=True), **({} if is_on_thread else sent.own())}
+            own = {**questions_extra(in_words=True), **({} if is_on_thread else sent.own())}
         if said.answers:
             return await self._answer(who, body, agent, said, own)
         if not said.news:

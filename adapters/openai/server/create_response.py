@@ -24,7 +24,7 @@ from babelgate.adapters.openai.codec.items import Conversation, decode_item_answ
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import api_extra
-from babelgate.adapters.openai.codec.questions import has_ask_tool, own_of_questions, without_ask
+from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
 from babelgate.adapters.openai.server.asked import (
     Question,
@@ -277,7 +277,7 @@ class CreateResponse(Handlers):
         own = {name: value for name, value in told.items() if value is not None}
         own["background"] = bool(body.background)
         own |= {"store": False} if not asked.is_kept else {}
-        own |= own_of_questions(in_words=asked.in_words)
+        own |= questions_extra(in_words=asked.in_words)
         if asked.in_words and asked.previous is None and asked.thread_id is None:
             own |= asked.sent.own()
         return RunInput(
