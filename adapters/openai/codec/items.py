@@ -210,7 +210,7 @@ def _decode_same(item: w.Item, where: str) -> list[Message]:
         others["output"] = members["output"]
     if not others:
         return [message]
-    extra = {**(part.extra.get("openai") or {}), "item": others}
+    extra: JsonObject = {**(part.extra.get("openai") or {}), "item": others}
     return [message.replace(parts=(part.replace(extra={"openai": extra}),))]
 
 
