@@ -1,4 +1,4 @@
-"""A model on an OpenAI-compatible server: what the client asks it over a socket, and what it makes of the answers."""
+"""Client of a model on an OpenAI-compatible server, over a socket: its requests, and its conversion of the answers."""
 
 import asyncio
 import json
@@ -58,8 +58,8 @@ async def far() -> AsyncGenerator[Server]:
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
-    async with loopback.client() as made:
-        yield made
+    async with loopback.client() as http_client:
+        yield http_client
 
 
 @pytest.fixture(params=APIS)
@@ -73,10 +73,10 @@ def agent(far: Server, http: httpx.AsyncClient) -> Client:
     return Client(far.url, "one", headers={"Authorization": f"Bearer {KEY}"}, http=http)
 
 
-def call(text: str = "Hello big world", **given: Any) -> Invocation:
-    given.setdefault("messages", (Message.of(text, "user"),))
-    given.setdefault("run_id", "22222222-2222-4222-8222-222222222222")
-    return make(Invocation, agent="near", thread_id="t", task_id="k", **given)
+def call(text: str = "Hello big world", **fields: Any) -> Invocation:
+    fields.setdefault("messages", (Message.of(text, "user"),))
+    fields.setdefault("run_id", "22222222-2222-4222-8222-222222222222")
+    return make(Invocation, agent="near", thread_id="t", task_id="k", **fields)
 
 
 async def fault_without_key(events: AsyncIterator[Event]) -> Fault:
@@ -89,8 +89,8 @@ def path(api: str) -> str:
     return "/v1/responses" if api == "responses" else "/v1/chat/completions"
 
 
-def asked(far: Server) -> list[Any]:
-    """The conversation of the last request."""
+def conversation(far: Server) -> list[Any]:
+    """Return the conversation of the last request."""
     body = far.body()
     return body["messages"] if "messages" in body else body["input"]
 
@@ -100,7 +100,7 @@ def framed(*events: Any) -> list[bytes]:
 
 
 def some(api: str) -> Any:
-    """The first word of a stream."""
+    """Return an event with the first word of a stream."""
     if api == "responses":
         return {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
     return {"choices": [{"index": 0, "delta": {"content": "some"}}]}
@@ -111,8 +111,8 @@ def end_of(events: Sequence[Event]) -> RunEnded:
     return events[-1]
 
 
-def finish_of(heard: Transcript) -> str | None:
-    [finish] = [event.finish for event in heard.events if isinstance(event, MessageEnded)]
+def finish_of(transcript: Transcript) -> str | None:
+    [finish] = [event.finish for event in transcript.events if isinstance(event, MessageEnded)]
     return finish
 
 
@@ -120,10 +120,10 @@ def finish_of(heard: Transcript) -> str | None:
 
 
 async def test_an_answer_is_streamed_as_one_message_and_its_tokens_are_counted(api: str, agent: Client) -> None:
-    heard = await Dialogue(agent).say("Hello big world")
-    assert heard.text == "Hello big world"
-    assert [message.role for message in heard.messages] == ["agent"]
-    assert [event.kind for event in heard.events if event.kind.startswith(("part", "message"))] == [
+    transcript = await Dialogue(agent).say("Hello big world")
+    assert transcript.text == "Hello big world"
+    assert [message.role for message in transcript.messages] == ["agent"]
+    assert [event.kind for event in transcript.events if event.kind.startswith(("part", "message"))] == [
         "message_started",
         "part_added",
         "part_delta",
@@ -131,24 +131,24 @@ async def test_an_answer_is_streamed_as_one_message_and_its_tokens_are_counted(a
         "part_ended",
         "message_ended",
     ]
-    assert heard.ended is not None
-    assert {name: heard.ended.usage[name] for name in USAGE} == USAGE
+    assert transcript.ended is not None
+    assert {name: transcript.ended.usage[name] for name in USAGE} == USAGE
 
 
 async def test_a_server_that_does_not_stream_is_understood(api: str, far: Server, agent: Client) -> None:
     far.streams = False
-    heard = await Dialogue(agent).say("Hello big world")
-    assert heard.text == "Hello big world"
-    assert heard.ended is not None
-    assert heard.ended.usage["input_tokens"] == 7
+    transcript = await Dialogue(agent).say("Hello big world")
+    assert transcript.text == "Hello big world"
+    assert transcript.ended is not None
+    assert transcript.ended.usage["input_tokens"] == 7
     far.refusals[path(api)] = (200, b"<html>", {})
     assert (await fault_without_key(agent.run(call()))).code is FaultCode.AGENT_INVALID
 
 
 async def test_the_request_says_what_both_apis_need_and_holds_the_key(api: str, far: Server, agent: Client) -> None:
     await all_of(agent.run(call("Hi")))
-    asked_at, headers, body = far.asked[-1]
-    assert asked_at == f"POST {path(api)}"
+    request_line, headers, body = far.requests[-1]
+    assert request_line == f"POST {path(api)}"
     assert headers["authorization"] == f"Bearer {KEY}"
     assert headers["content-type"] == "application/json"
     expected: dict[str, Any] = {"model": "one", "stream": True}
@@ -160,15 +160,15 @@ async def test_the_request_says_what_both_apis_need_and_holds_the_key(api: str, 
 
 
 async def test_thoughts_citations_and_refusals_are_told_apart(api: str, far: Server, agent: Client) -> None:
-    said = Answer(text="It is so", thought="Is it ?", citations=((0, 2, "http://page"),), refusal="No more")
-    far.model = lambda _: said
-    heard = await Dialogue(agent).say("Hi")
-    [message] = heard.messages
+    answer = Answer(text="It is so", thought="Is it ?", citations=((0, 2, "http://page"),), refusal="No more")
+    far.model = lambda _: answer
+    transcript = await Dialogue(agent).say("Hi")
+    [message] = transcript.messages
     assert [part.kind for part in message.parts if part.kind != "annotation"] == ["reasoning", "text", "refusal"]
-    assert (message.text, heard.text) == ("It is so", "It is so")
+    assert (message.text, transcript.text) == ("It is so", "It is so")
     [cited] = [part for part in message.parts if isinstance(part, AnnotationPart)]
     assert (cited.start, cited.end, cited.url, cited.title) == (0, 2, "http://page", "A page")
-    assert finish_of(heard) == "refusal"
+    assert finish_of(transcript) == "refusal"
 
 
 @pytest.mark.parametrize(("finish", "expected"), [("length", "length"), ("content_filter", "refusal")])
@@ -176,25 +176,25 @@ async def test_an_answer_that_was_cut_short_says_so_and_is_an_answer(
     api: str, far: Server, agent: Client, finish: str, expected: str
 ) -> None:
     far.model = lambda _: Answer(text="too lo", finish=finish)
-    heard = await Dialogue(agent).say("Hi")
-    assert heard.text == "too lo"
-    assert heard.fault is None
-    assert finish_of(heard) == expected
+    transcript = await Dialogue(agent).say("Hi")
+    assert transcript.text == "too lo"
+    assert transcript.fault is None
+    assert finish_of(transcript) == expected
 
 
 async def test_an_empty_answer_is_an_empty_message(api: str, far: Server, agent: Client) -> None:
     far.model = lambda _: Answer()
-    heard = await Dialogue(agent).say("")
-    assert [message.parts for message in heard.messages] == [()]
+    transcript = await Dialogue(agent).say("")
+    assert [message.parts for message in transcript.messages] == [()]
 
 
 async def test_json_is_output_where_json_was_asked_for(api: str, far: Server, http: httpx.AsyncClient) -> None:
     far.model = lambda _: Answer(text='{"a": 1}')
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    asking: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+    answer_format: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
     plain = Client(far.url, "one", http=http)
     for agent, config in (
-        (plain, {"response_format": asking}),
+        (plain, {"response_format": answer_format}),
         (plain, {"text": {"format": {"type": "json_schema", "name": "x", "schema": schema, "strict": True}}}),
         (Client(far.url, "one", http=http, schema=schema), {}),
     ):
@@ -219,7 +219,7 @@ async def test_files_go_out_in_the_form_that_each_api_has(api: str, far: Server,
         FilePart(name="e.bin", media_type="application/zip", url="http://page/e.zip"),
     )
     events = await all_of(agent.run(call(messages=(Message(role="user", parts=parts),))))
-    sent = asked(far)[0]["content"]
+    sent = conversation(far)[0]["content"]
     if api == "chat":
         assert sent == [
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAE="}},
@@ -247,7 +247,7 @@ async def test_chat_completions_are_told_everything_each_time(far: Server, agent
     dialogue = Dialogue(agent)
     await dialogue.say("one")
     await dialogue.say("two")
-    assert [(said["role"], said["content"]) for said in asked(far)] == [
+    assert [(message["role"], message["content"]) for message in conversation(far)] == [
         ("user", "one"),
         ("assistant", "one"),
         ("user", "two"),
@@ -276,11 +276,11 @@ async def test_a_response_goes_on_from_the_one_before_and_is_not_told_it_again(f
 @pytest.mark.parametrize("echoes", [True, False], ids=["refuses the id", "does not look at it"])
 async def test_a_server_that_has_forgotten_is_told_everything(far: Server, agent: Client, echoes: bool) -> None:
     far.echoes_previous = echoes
-    heard = await all_of(agent.run(call("two", history=HISTORY, upstream={"context": "resp_9"})))
+    events = await all_of(agent.run(call("two", history=HISTORY, upstream={"context": "resp_9"})))
     assert far.paths()[1:] == ["POST /v1/responses"] * 2
-    assert [said["content"] for said in far.body()["input"]] == ["one", "eins", "two"]
+    assert [item["content"] for item in far.body()["input"]] == ["one", "eins", "two"]
     assert "previous_response_id" not in far.body()
-    assert [event.kind for event in heard].count("message_started") == 1
+    assert [event.kind for event in events].count("message_started") == 1
 
 
 async def test_a_server_that_keeps_nothing_is_not_gone_on_from(far: Server, agent: Client) -> None:
@@ -314,7 +314,7 @@ async def test_a_server_that_counts_no_tokens_is_asked_again_without(far: Server
     far.has_responses, far.counts = False, False
     for _ in range(2):
         assert (await Dialogue(agent).say("Hi")).text == "Hi"
-    assert [("stream_options" in body) for where, _, body in far.asked if where.endswith("completions")] == [
+    assert [("stream_options" in body) for where, _, body in far.requests if where.endswith("completions")] == [
         True,
         False,
         False,
@@ -335,10 +335,10 @@ async def test_without_a_name_the_first_model_that_the_server_lists_is_asked(
 
 
 def asks(*calls: Call, then: str = "It is sunny") -> Any:
-    """Calls tools, and says something once it has their results."""
+    """Return a model that calls tools, and answers with a text once it has their results."""
 
-    def model(said: Sequence[dict[str, Any]]) -> Answer:
-        last = said[-1]
+    def model(messages: Sequence[dict[str, Any]]) -> Answer:
+        last = messages[-1]
         answered = last.get("role") == "tool" or last.get("type", "").endswith(("_output", "_response"))
         return Answer(text=then) if answered else Answer(text="I look", calls=calls)
 
@@ -353,24 +353,24 @@ async def test_calls_of_a_callers_tools_are_questions_and_their_results_are_the_
 ) -> None:
     far.model = asks(*TWO)
     dialogue = Dialogue(agent)
-    heard = await dialogue.say("Weather?")
-    assert heard.text == "I look"
-    assert [question.value for question in heard.questions] == [
+    transcript = await dialogue.say("Weather?")
+    assert transcript.text == "I look"
+    assert [question.value for question in transcript.questions] == [
         {"name": "weather", "arguments": {"city": "Paris"}, "call_id": "call_1"},
         {"name": "weather", "arguments": {"city": "Rome"}, "call_id": "call_2"},
     ]
-    words = [question.message.text for question in heard.questions]
+    words = [question.message.text for question in transcript.questions]
     assert words == ['weather({"city": "Paris"})', 'weather({"city": "Rome"})']
-    part = heard.questions[0].message.parts[-1]
+    part = transcript.questions[0].message.parts[-1]
     assert isinstance(part, ToolCallPart)
     assert (part.call_id, part.name, part.side) == ("call_1", "weather", "caller")
-    assert heard.ended is not None
-    assert heard.ended.status is RunStatus.PAUSED
-    assert heard.ended.usage["total_tokens"] == 12
-    heard = await dialogue.answer("sun", {"degrees": 20})
-    assert heard.text == "It is sunny"
+    assert transcript.ended is not None
+    assert transcript.ended.status is RunStatus.PAUSED
+    assert transcript.ended.usage["total_tokens"] == 12
+    transcript = await dialogue.answer("sun", {"degrees": 20})
+    assert transcript.text == "It is sunny"
     if api == "chat":
-        assert asked(far) == [
+        assert conversation(far) == [
             {"role": "user", "content": "Weather?"},
             {
                 "role": "assistant",
@@ -405,15 +405,15 @@ async def test_results_go_to_the_response_that_called(far: Server, agent: Client
 
 
 async def results(dialogue: Dialogue, *values: Any) -> Callable[..., Invocation]:
-    """The call with which a hub would answer the dialogue's open questions."""
-    made = dialogue.call(Message.of("said", "user"), "answer")
+    """Return a function that builds the call with which a hub answers the open questions."""
+    question_call = dialogue.call(Message.of("said", "user"), "answer")
     answers = tuple(
         InterruptAnswered(interrupt_id=question.interrupt_id or "", value=value)
         for question, value in zip(dialogue.questions, values, strict=True)
     )
 
     def answering(**more: Any) -> Invocation:
-        return replace(made, answers=answers, **more)
+        return replace(question_call, answers=answers, **more)
 
     return answering
 
@@ -438,7 +438,7 @@ async def test_results_reach_a_server_that_forgot_the_call_with_all_that_led_to_
 async def test_an_answer_to_a_call_that_the_log_does_not_know_is_a_fault(far: Server, agent: Client) -> None:
     lost = call(cause="answer", answers=(InterruptAnswered(interrupt_id="i", value="Ada"),))
     assert (await fault_without_key(agent.run(lost))).code is FaultCode.AGENT_INVALID
-    assert far.asked == []
+    assert far.requests == []
 
 
 async def test_a_declined_call_is_told_to_the_model(api: str, far: Server, agent: Client) -> None:
@@ -446,7 +446,7 @@ async def test_a_declined_call_is_told_to_the_model(api: str, far: Server, agent
     dialogue = Dialogue(agent)
     await dialogue.say("Weather?")
     assert (await dialogue.decline()).text == "It is sunny"
-    last = asked(far)[-1]
+    last = conversation(far)[-1]
     assert last.get("content", last.get("output")) == "The caller declined to answer."
 
 
@@ -458,7 +458,7 @@ async def test_calls_over_several_rounds_are_all_told_again(far: Server, agent: 
     await dialogue.say("Weather?")
     await dialogue.answer("sun")
     assert (await dialogue.answer("rain")).text == "Done"
-    assert [(said["role"], said.get("content")) for said in asked(far)] == [
+    assert [(message["role"], message.get("content")) for message in conversation(far)] == [
         ("user", "Weather?"),
         ("assistant", None),
         ("tool", "sun"),
@@ -469,13 +469,13 @@ async def test_calls_over_several_rounds_are_all_told_again(far: Server, agent: 
 
 async def test_a_model_that_thinks_before_it_calls_hears_its_thoughts_again(far: Server, agent: Client) -> None:
     far.has_responses = False
-    far.model = lambda said: (
-        Answer(text="ok") if said[-1]["role"] == "tool" else Answer(thought="I must look", calls=(TWO[0],))
+    far.model = lambda messages: (
+        Answer(text="ok") if messages[-1]["role"] == "tool" else Answer(thought="I must look", calls=(TWO[0],))
     )
     dialogue = Dialogue(agent)
     await dialogue.say("Weather?")
     await dialogue.answer("sun")
-    assert asked(far)[1]["reasoning_content"] == "I must look"
+    assert conversation(far)[1]["reasoning_content"] == "I must look"
 
 
 async def test_a_callers_tools_reach_the_model_in_the_form_of_each_api(api: str, far: Server, agent: Client) -> None:
@@ -491,7 +491,7 @@ async def test_a_callers_tools_reach_the_model_in_the_form_of_each_api(api: str,
         ]
         assert body["tool_choice"] == choice
     else:
-        # Functions of the Responses API are strict unless they say otherwise, those of chat completions are not.
+        # Functions of the Responses API are strict by default; those of chat completions are not.
         assert body["tools"] == [{"type": "function", **inner, "strict": False}, flat]
         assert body["tool_choice"] == {"type": "function", "name": "weather"}
 
@@ -515,9 +515,9 @@ async def test_a_custom_tool_takes_text_and_gives_text(api: str, far: Server, ag
     assert question.value == {"name": "shell", "arguments": "ls -l", "call_id": "call_1"}
     assert (await dialogue.answer("a b c")).text == "It is sunny"
     if api == "chat":
-        assert asked(far)[1]["tool_calls"][0]["custom"] == {"name": "shell", "input": "ls -l"}
+        assert conversation(far)[1]["tool_calls"][0]["custom"] == {"name": "shell", "input": "ls -l"}
     else:
-        assert [item.get("type") for item in asked(far)[-2:]] == ["custom_tool_call", "custom_tool_call_output"]
+        assert [item.get("type") for item in conversation(far)[-2:]] == ["custom_tool_call", "custom_tool_call_output"]
 
 
 async def test_a_servers_own_tools_are_activity_and_its_images_are_files(far: Server, agent: Client) -> None:
@@ -527,28 +527,28 @@ async def test_a_servers_own_tools_are_activity_and_its_images_are_files(far: Se
     image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAE="}
     shell: Any = {"type": "local_shell_call", "id": "sh_1", "status": "completed", "action": {}}
     far.model = lambda _: Answer(text="ok", items=(search, mcp, image, shell))
-    heard = await Dialogue(agent).say("Hi")
-    ended = [(event.name, event.fault is None) for event in heard.events if isinstance(event, ToolEnded)]
+    transcript = await Dialogue(agent).say("Hi")
+    ended = [(event.name, event.fault is None) for event in transcript.events if isinstance(event, ToolEnded)]
     assert ended == [("web_search", True), ("read", False), ("image_generation", True)]
-    [artifact] = [event for event in heard.events if event.kind == "artifact_added"]
+    [artifact] = [event for event in transcript.events if event.kind == "artifact_added"]
     part = getattr(artifact, "part")  # noqa: B009
     assert (part.name, part.media_type, part.size) == ("image.png", "image/png", 2)
-    assert ["local_shell_call" in event.how for event in heard.events if isinstance(event, LossNoted)] == [True]
+    assert ["local_shell_call" in event.how for event in transcript.events if isinstance(event, LossNoted)] == [True]
 
 
 async def test_commentary_is_progress_and_no_part_of_the_answer(far: Server, agent: Client) -> None:
     content: Any = [{"type": "output_text", "text": "Looking", "annotations": [], "logprobs": []}]
     comment = {"type": "message", "id": "msg_0", "role": "assistant", "status": "completed", "content": content}
     far.model = lambda _: Answer(text="Found", items=({**comment, "phase": "commentary"},))
-    heard = await Dialogue(agent).say("Hi")
-    assert [(message.phase, message.text) for message in heard.messages] == [
+    transcript = await Dialogue(agent).say("Hi")
+    assert [(message.phase, message.text) for message in transcript.messages] == [
         ("progress", "Looking"),
         ("answer", "Found"),
     ]
-    assert heard.text == "Found"
+    assert transcript.text == "Found"
 
 
-# What goes wrong
+# Errors
 
 
 def error(message: str, **more: Any) -> Any:
@@ -573,7 +573,7 @@ def error(message: str, **more: Any) -> Any:
 async def test_refusals_are_faults_that_never_hold_the_key(
     api: str, far: Server, agent: Client, status: int, code: FaultCode, body: Any
 ) -> None:
-    for each in (path(api), path("chat")):  # a refusal that explains nothing may mean the API: chat is tried then
+    for each in (path(api), path("chat")):  # after an unexplained refusal, the client tries chat completions
         far.refusals[each] = (status, body, {"retry-after": "7", "location": "/elsewhere"})
     fault = await fault_without_key(agent.run(call()))
     assert fault.code is code
@@ -660,8 +660,10 @@ async def test_what_a_server_says_of_a_wrong_key_is_not_repeated(api: str, far: 
 
 async def test_a_failure_in_the_middle_of_a_stream_is_the_runs(api: str, far: Server, agent: Client) -> None:
     failed = {"type": "response.failed", "response": {"id": "r", "status": "failed", "error": {"message": "broke"}}}
-    told = {"type": "error", "message": "broke", "code": None, "param": None, "sequence_number": 3}
-    bodies = [error("broke")] if api == "chat" else [error("broke"), failed, told, {**told, **error("broke")}]
+    error_event = {"type": "error", "message": "broke", "code": None, "param": None, "sequence_number": 3}
+    bodies = (
+        [error("broke")] if api == "chat" else [error("broke"), failed, error_event, {**error_event, **error("broke")}]
+    )
     for body in bodies:
         far.raw = framed(some(api), body)
         fault = await fault_without_key(agent.run(call()))

@@ -1,4 +1,4 @@
-"""Ids of tool calls: they lead to one question, and a changed one to none."""
+"""Ids of tool calls: each names one question, and an id that was changed names none."""
 
 from uuid import uuid4
 

@@ -19,15 +19,15 @@ def expand(*items: Any, most: int = 2**20, values: int = 1000) -> list[Any]:
 
 
 def bomb(size: int) -> JsonObject:
-    """Short, of something long."""
+    """Return a small compaction of a large text."""
     return encode_compaction([{"type": "message", "role": "user", "content": "x" * size}])
 
 
 def test_what_is_packed_is_unpacked_and_the_same_is_packed_the_same() -> None:
-    made = encode_compaction(ITEMS)
-    assert is_compaction(made)
-    assert expand({"role": "user"}, made, "?", made) == [{"role": "user"}, *ITEMS, "?", *ITEMS]
-    assert made == encode_compaction(ITEMS)
+    compaction = encode_compaction(ITEMS)
+    assert is_compaction(compaction)
+    assert expand({"role": "user"}, compaction, "?", compaction) == [{"role": "user"}, *ITEMS, "?", *ITEMS]
+    assert compaction == encode_compaction(ITEMS)
 
 
 @pytest.mark.parametrize("content", ["babelgate.1.", "babelgate.1.!", "babelgate.1." + b64encode(b"x" * 40).decode()])
@@ -47,24 +47,24 @@ def test_one_that_was_changed_or_cut_is_refused() -> None:
 
 
 def test_all_of_an_input_together_unpack_to_as_much_as_they_may() -> None:
-    made = bomb(2**18)
-    assert len(str(made["encrypted_content"])) < 2000
-    assert len(expand(made, made, made)) == 3
+    compaction = bomb(2**18)
+    assert len(str(compaction["encrypted_content"])) < 2000
+    assert len(expand(compaction, compaction, compaction)) == 3
     with pytest.raises(FaultError) as refused:
-        expand(made, made, made, made)
+        expand(compaction, compaction, compaction, compaction)
     assert refused.value.fault.code is FaultCode.TOO_LARGE
 
 
 def test_and_hold_as_many_values() -> None:
-    made = encode_compaction([{"n": n} for n in range(200)])
-    assert len(expand(made, made)) == 400
+    compaction = encode_compaction([{"n": n} for n in range(200)])
+    assert len(expand(compaction, compaction)) == 400
     with pytest.raises(FaultError) as refused:
-        expand(made, made, made)
+        expand(compaction, compaction, compaction)
     assert refused.value.fault.code is FaultCode.TOO_LARGE
 
 
 def test_a_conversation_that_is_too_long_is_refused_with_what_to_do() -> None:
-    noise = b64encode(Random(0).randbytes(8 * 2**20)).decode()  # no packing makes it shorter than its bytes
+    noise = b64encode(Random(0).randbytes(8 * 2**20)).decode()  # random bytes cannot be compressed
     with pytest.raises(FaultError, match="previous_response_id") as refused:
         encode_compaction([{"type": "message", "role": "user", "content": noise}])
     assert refused.value.fault.code is FaultCode.TOO_LARGE

@@ -1,4 +1,4 @@
-"""Messages of chat completions, read: what each part becomes, what is new, and what is refused."""
+"""Decoding of chat completion messages: parts, new messages, and refusals."""
 
 from contextlib import suppress
 from typing import Any
@@ -38,25 +38,27 @@ def part_of(part: dict[str, Any]) -> Any:
 
 def test_every_role_has_its_place() -> None:
     roles = ("developer", "system", "user", "assistant", "tool", "function")
-    said = read(*({"role": role, "content": "x"} for role in roles))
-    assert [message.role for message in said] == ["system", "system", "user", "agent", "tool", "tool"]
+    messages = read(*({"role": role, "content": "x"} for role in roles))
+    assert [message.role for message in messages] == ["system", "system", "user", "agent", "tool", "tool"]
 
 
 def test_calls_of_functions_and_their_results_are_those_of_tools() -> None:
     call = {"name": "add", "arguments": '{"a": 2}'}
-    given = [
+    messages = [
         {"role": "user", "content": "2+2?"},
         {"role": "assistant", "content": None, "function_call": call},
         {"role": "function", "name": "add", "content": "4"},
         {"role": "assistant", "content": None, "function_call": call},
         {"role": "function", "name": "add", "content": "5"},
     ]
-    said = Conversation.of([validate(w.ChatMessage, each) for each in given])
-    assert [each.role for each in said.news] == ["tool"]
-    parts = [part for message in decode_messages([*said.before, *said.news]) for part in message.parts[-1:]]
-    told = [(type(part), part.call_id) for part in parts if isinstance(part, ToolCallPart | ToolResultPart)]
+    conversation = Conversation.of([validate(w.ChatMessage, each) for each in messages])
+    assert [each.role for each in conversation.news] == ["tool"]
+    parts = [
+        part for message in decode_messages([*conversation.before, *conversation.news]) for part in message.parts[-1:]
+    ]
+    types_and_ids = [(type(part), part.call_id) for part in parts if isinstance(part, ToolCallPart | ToolResultPart)]
     one, two = "call_function_1", "call_function_3"
-    assert told == [(ToolCallPart, one), (ToolResultPart, one), (ToolCallPart, two), (ToolResultPart, two)]
+    assert types_and_ids == [(ToolCallPart, one), (ToolResultPart, one), (ToolCallPart, two), (ToolResultPart, two)]
 
 
 def test_files_come_by_their_bytes_or_by_url() -> None:
@@ -84,8 +86,8 @@ def test_a_json_file_without_a_name_is_data() -> None:
 def test_an_assistant_has_words_refusals_and_calls() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     custom = {"id": "c2", "type": "custom", "custom": {"name": "g", "input": "x"}}
-    (said,) = read({"role": "assistant", "content": "a", "refusal": "no", "tool_calls": [call, custom]})
-    assert said.parts == (
+    (message,) = read({"role": "assistant", "content": "a", "refusal": "no", "tool_calls": [call, custom]})
+    assert message.parts == (
         TextPart(text="a"),
         RefusalPart(text="no"),
         ToolCallPart(call_id="c1", name="f", arguments="{}", side="caller"),
@@ -120,27 +122,27 @@ def conversation(*messages: dict[str, Any]) -> Conversation:
 
 
 def test_what_follows_the_last_word_of_the_assistant_is_new() -> None:
-    said = conversation(
+    split = conversation(
         {"role": "system", "content": "s"},
         {"role": "user", "content": "1"},
         {"role": "assistant", "content": "2"},
         {"role": "user", "content": "3"},
         {"role": "user", "content": "4"},
     )
-    assert [each.content for each in said.before] == ["s", "1", "2"]
-    assert [each.content for each in said.news] == ["3", "4"]
+    assert [each.content for each in split.before] == ["s", "1", "2"]
+    assert [each.content for each in split.news] == ["3", "4"]
     assert conversation({"role": "user", "content": "1"}).before == []
 
 
 def test_results_of_the_gateway_s_own_calls_are_answers_and_others_are_said() -> None:
-    own = encode_call_id(TASK, "q")
-    said = conversation(
-        {"role": "tool", "tool_call_id": own, "content": "Ada"},
+    call_id = encode_call_id(TASK, "q")
+    split = conversation(
+        {"role": "tool", "tool_call_id": call_id, "content": "Ada"},
         {"role": "tool", "tool_call_id": "call_1", "content": "1"},
         {"role": "user", "content": "and"},
     )
-    assert [(each.task_id, each.text) for each in said.answers] == [(TASK, "Ada")]
-    assert [each.content for each in said.others] == ["1", "and"]
+    assert [(each.task_id, each.text) for each in split.answers] == [(TASK, "Ada")]
+    assert [each.content for each in split.others] == ["1", "and"]
 
 
 def test_two_results_of_one_call_and_results_of_two_runs_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""What callers configure, in the form of either API, and small things that both share."""
+"""Request bodies of both APIs from a caller's configuration, and conversions that both APIs share."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ from babelgate.canonical import FaultError, Feature, FilePart, Message
 from babelgate.canonical.agent import AGENT_NAME
 from tests.difference import differences
 
-SAID = (Message.of("Hi", "user"),)
+MESSAGES = (Message.of("Hi", "user"),)
 
 
 def chat(**config: Any) -> dict[str, Any]:
-    return encode_chat("m", SAID, config, None, Losses())
+    return encode_chat("m", MESSAGES, config, None, Losses())
 
 
 def response(**config: Any) -> dict[str, Any]:
@@ -29,9 +29,9 @@ def response(**config: Any) -> dict[str, Any]:
 
 def test_what_both_apis_call_alike_is_passed_and_nothing_else() -> None:
     config = {"temperature": 0, "user": "u", "configurable": {"thread_id": "t"}, "recursion_limit": 25, "top_p": None}
-    for made in (chat(**config), response(**config)):
-        assert (made["temperature"], made["user"]) == (0, "u")
-        assert not made.keys() & {"configurable", "recursion_limit", "top_p", "metadata"}
+    for body in (chat(**config), response(**config)):
+        assert (body["temperature"], body["user"]) == (0, "u")
+        assert not body.keys() & {"configurable", "recursion_limit", "top_p", "metadata"}
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_what_both_apis_call_alike_is_passed_and_nothing_else() -> None:
 def test_what_they_call_differently_is_renamed(
     config: dict[str, Any], in_chat: dict[str, Any], in_responses: dict[str, Any]
 ) -> None:
-    for made, expected in ((chat(**config), in_chat), (response(**config), in_responses)):
+    for body, expected in ((chat(**config), in_chat), (response(**config), in_responses)):
         plain = {"model", "messages", "stream", "stream_options", "input", "store"}
-        assert {key: value for key, value in made.items() if key not in plain} == expected
+        assert {key: value for key, value in body.items() if key not in plain} == expected
 
 
 def test_instructions_are_the_systems_words() -> None:
@@ -65,8 +65,8 @@ def test_instructions_are_the_systems_words() -> None:
 def test_tools_that_only_responses_have_are_a_loss_in_chat_completions() -> None:
     tools: Any = [{"type": "web_search"}, {"type": "function", "name": "f", "parameters": {}}]
     losses = Losses()
-    made = encode_chat("m", SAID, {"tools": tools}, None, losses)
-    assert [tool["function"]["name"] for tool in made["tools"]] == ["f"]
+    body = encode_chat("m", MESSAGES, {"tools": tools}, None, losses)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["f"]
     assert [loss.feature for loss in losses] == [Feature.CALLER_TOOLS]
     assert response(tools=tools)["tools"] == tools
 
@@ -161,7 +161,7 @@ def test_a_secret_is_covered_wherever_it_stands_and_short_words_are_left() -> No
     fault = decode_error_response(
         400, Error(message="Bearer abcdefghij is abcdefghij", param="abcdefghij", code="true")
     )
-    shown = redact_fault(fault, ["Bearer abcdefghij", "abcdefghij", "true"])
-    assert "abcdefghij" not in repr(shown)
-    assert shown.message == "The agent's server answered 400: *** is ***"
-    assert shown.details["openai"]["code"] == "true"
+    redacted = redact_fault(fault, ["Bearer abcdefghij", "abcdefghij", "true"])
+    assert "abcdefghij" not in repr(redacted)
+    assert redacted.message == "The agent's server answered 400: *** is ***"
+    assert redacted.details["openai"]["code"] == "true"

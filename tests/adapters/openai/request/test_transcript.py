@@ -1,4 +1,4 @@
-"""What a model that remembers nothing is told: calls and results in their places, and in pairs."""
+"""Transcripts for stateless models: calls and results are at their places, and in pairs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,28 +49,30 @@ def created(run: str, text: str, cause: Any = "input") -> tuple[str, int, Event]
     return run, 0, RunCreated(run_id=run, cause=cause, messages=(user(text, f"{run}-in"),))
 
 
-def records(*told: tuple[str, int, Event]) -> list[Record]:
-    return [Record(seq, seq, "k", run, attempt, event) for seq, (run, attempt, event) in enumerate(told, start=1)]
+def records(*transcript_of: tuple[str, int, Event]) -> list[Record]:
+    return [
+        Record(seq, seq, "k", run, attempt, event) for seq, (run, attempt, event) in enumerate(transcript_of, start=1)
+    ]
 
 
-def call(run: str = "r1", **given: Any) -> Invocation:
-    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id=run, **given)
+def call(run: str = "r1", **fields: Any) -> Invocation:
+    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id=run, **fields)
 
 
-def told(call: Invocation, past: Sequence[Record] = ()) -> list[Any]:
-    """As a chat completion is told it: role, and content or ids."""
-    found: list[Any] = []
+def transcript_of(call: Invocation, past: Sequence[Record] = ()) -> list[Any]:
+    """Return the transcript as chat completions receive it: roles, with contents or ids."""
+    entries: list[Any] = []
     for message in encode_messages(transcript(call, past), Losses()):
         calls = tuple(each["id"] for each in message.get("tool_calls", ()))
-        found.append((message["role"], message.get("content"), *calls))
+        entries.append((message["role"], message.get("content"), *calls))
         if message["role"] == "tool":
-            found[-1] = (*found[-1], message["tool_call_id"])
-    return found
+            entries[-1] = (*entries[-1], message["tool_call_id"])
+    return entries
 
 
 def test_the_history_comes_before_the_input() -> None:
     history = (Message.of("be kind", "system"), user("a"), Message.of("b", "agent"))
-    assert told(call(history=history, messages=(user("c"),))) == [
+    assert transcript_of(call(history=history, messages=(user("c"),))) == [
         ("system", "be kind"),
         ("user", "a"),
         ("assistant", "b"),
@@ -79,9 +81,9 @@ def test_the_history_comes_before_the_input() -> None:
 
 
 def test_data_that_is_no_message_is_told_as_its_text() -> None:
-    assert told(call(data={"prompt": "x"})) == [("user", "x")]
-    assert told(call(data={"a": 1, "b": 2})) == [("user", '{"a": 1, "b": 2}')]
-    assert told(call()) == [("user", "")]
+    assert transcript_of(call(data={"prompt": "x"})) == [("user", "x")]
+    assert transcript_of(call(data={"a": 1, "b": 2})) == [("user", '{"a": 1, "b": 2}')]
+    assert transcript_of(call()) == [("user", "")]
 
 
 def test_the_calls_of_a_run_are_said_with_its_last_words_and_the_results_follow() -> None:
@@ -92,7 +94,7 @@ def test_the_calls_of_a_run_are_said_with_its_last_words_and_the_results_follow(
     now = call("r2", cause="answer", answers=(InterruptAnswered(interrupt_id="i-a", value="1"),
                InterruptAnswered(interrupt_id="i-b", value="2")))  # fmt: skip
     history = (user("before", "other"), user("go", "r1-in"), Message(message_id="r1-1-x"), Message(message_id="r1-1-y"))
-    assert told(replace(now, history=history), past) == [
+    assert transcript_of(replace(now, history=history), past) == [
         ("user", "before"),
         ("user", "go"),
         ("assistant", "x"),
@@ -109,7 +111,7 @@ def test_answers_that_came_one_by_one_are_told_once_and_together() -> None:
         created("r3", "2", "answer"), answered("r3", "b", "2"),
     )  # fmt: skip
     answers = tuple(InterruptAnswered(interrupt_id=f"i-{c}", value=v) for c, v in (("a", "1"), ("b", "2")))
-    assert told(call("r3", cause="answer", answers=answers), past) == [
+    assert transcript_of(call("r3", cause="answer", answers=answers), past) == [
         ("user", "go"),
         ("assistant", None, "a", "b"),
         ("tool", "1", "a"),
@@ -123,7 +125,7 @@ def test_a_later_input_finds_the_calls_of_earlier_rounds_of_its_task() -> None:
         created("r2", "1", "answer"), answered("r2", "a", "1"), *said("r2", "done"),
         created("r3", "more", "follow_up"),
     )  # fmt: skip
-    assert told(call("r3", cause="follow_up", messages=(user("more", "r3-in"),)), past) == [
+    assert transcript_of(call("r3", cause="follow_up", messages=(user("more", "r3-in"),)), past) == [
         ("user", "go"),
         ("assistant", None, "a"),
         ("tool", "1", "a"),
@@ -134,7 +136,7 @@ def test_a_later_input_finds_the_calls_of_earlier_rounds_of_its_task() -> None:
 
 def test_a_call_that_nobody_answered_is_not_told() -> None:
     past = records(created("r1", "go"), *said("r1", "x"), called("r1", "a"), created("r3", "other", "follow_up"))
-    assert told(call("r3", cause="follow_up", messages=(user("other", "r3-in"),)), past) == [
+    assert transcript_of(call("r3", cause="follow_up", messages=(user("other", "r3-in"),)), past) == [
         ("user", "go"),
         ("assistant", "x"),
         ("user", "other"),
@@ -147,7 +149,7 @@ def test_what_was_said_in_a_removed_run_is_not_told() -> None:
         created("r2", "go"), *said("r2", "whole"),
         created("r3", "more", "follow_up"),
     )  # fmt: skip
-    assert told(call("r3", cause="follow_up", messages=(user("more", "r3-in"),)), past) == [
+    assert transcript_of(call("r3", cause="follow_up", messages=(user("more", "r3-in"),)), past) == [
         ("user", "go"),
         ("assistant", "whole"),
         ("user", "more"),
@@ -171,7 +173,7 @@ def result(call_id: str, output: Any = "out", role: Any = "tool") -> Message:
 
 def test_results_in_a_message_each_are_those_of_one_turn() -> None:
     history = (agent(tool("a"), tool("b")), result("a"), result("b"))
-    assert told(call(history=history, messages=(user("c"),))) == [
+    assert transcript_of(call(history=history, messages=(user("c"),))) == [
         ("assistant", None, "a", "b"),
         ("tool", "out", "a"),
         ("tool", "out", "b"),
@@ -181,12 +183,12 @@ def test_results_in_a_message_each_are_those_of_one_turn() -> None:
 
 def test_results_in_the_input_answer_the_calls_of_the_history() -> None:
     now = call(history=(user("x"), agent(tool("a"))), messages=(result("a", {"n": 1}),))
-    assert told(now) == [("user", "x"), ("assistant", None, "a"), ("tool", '{"n": 1}', "a")]
+    assert transcript_of(now) == [("user", "x"), ("assistant", None, "a"), ("tool", '{"n": 1}', "a")]
 
 
 def test_calls_without_results_and_results_without_calls_do_not_go_out_as_such() -> None:
     history = (agent(TextPart(text="x"), tool("a"), tool("b")), result("a"), agent(tool("c")), result("z", "stray"))
-    assert told(call(history=history, messages=(user("c"),))) == [
+    assert transcript_of(call(history=history, messages=(user("c"),))) == [
         ("assistant", "x", "a"),
         ("tool", "out", "a"),
         ("user", "stray"),
@@ -196,7 +198,7 @@ def test_calls_without_results_and_results_without_calls_do_not_go_out_as_such()
 
 def test_a_message_that_holds_calls_and_results_is_taken_apart_in_order() -> None:
     mixed = agent(TextPart(text="x"), tool("a"), ToolResultPart(call_id="a", output="1"), TextPart(text="y"))
-    assert told(call(history=(mixed,), messages=(user("c"),))) == [
+    assert transcript_of(call(history=(mixed,), messages=(user("c"),))) == [
         ("assistant", "x", "a"),
         ("tool", "1", "a"),
         ("assistant", "y"),

@@ -1,4 +1,4 @@
-"""Chat completions over a whole gateway: what is sent, what is shown, and who may come back to it."""
+"""Chat completions over a whole gateway: requests, answers, and who can read a stored completion."""
 
 import asyncio
 import json
@@ -29,9 +29,9 @@ def body(model: str, *messages: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 async def ask(gateway: Running, model: str, *messages: dict[str, Any], **more: Any) -> Any:
-    made = await gateway.http.post("/v1/chat/completions", json=body(model, *messages, **more))
-    assert made.status_code == 200, made.text
-    return made.json()
+    answer = await gateway.http.post("/v1/chat/completions", json=body(model, *messages, **more))
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 async def text_of(gateway: Running, model: str, *messages: dict[str, Any], **more: Any) -> str:
@@ -39,23 +39,23 @@ async def text_of(gateway: Running, model: str, *messages: dict[str, Any], **mor
 
 
 async def refused(gateway: Running, status: int, model: str, *messages: dict[str, Any], **more: Any) -> Any:
-    made = await gateway.http.post("/v1/chat/completions", json=body(model, *messages, **more))
-    assert made.status_code == status, made.text
-    assert made.headers["x-should-retry"] == "false"
-    return made.json()["error"]
+    answer = await gateway.http.post("/v1/chat/completions", json=body(model, *messages, **more))
+    assert answer.status_code == status, answer.text
+    assert answer.headers["x-should-retry"] == "false"
+    return answer.json()["error"]
 
 
 async def streamed(gateway: Running, model: str, *messages: dict[str, Any], **more: Any) -> list[Any]:
-    asked = body(model, *messages, stream=True, **more)
-    async with gateway.http.stream("POST", "/v1/chat/completions", json=asked) as response:
+    request_body = body(model, *messages, stream=True, **more)
+    async with gateway.http.stream("POST", "/v1/chat/completions", json=request_body) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         raw = (await response.aread()).decode()
     *frames, last = raw.strip().split("\n\n")
-    told = [json.loads(frame.removeprefix("data: ")) for frame in frames]
-    return told if last == "data: [DONE]" else [*told, json.loads(last.removeprefix("data: "))]
+    chunks = [json.loads(frame.removeprefix("data: ")) for frame in frames]
+    return chunks if last == "data: [DONE]" else [*chunks, json.loads(last.removeprefix("data: "))]
 
 
-# What is shown
+# Answers
 
 
 async def test_texts_thoughts_and_citations_are_one_message(gateway: Running) -> None:
@@ -63,8 +63,8 @@ async def test_texts_thoughts_and_citations_are_one_message(gateway: Running) ->
     assert message["content"] == "One.\nTwo."
     assert message["reasoning_content"] == "Hm. "
     (cited,) = message["annotations"]
-    found = cited["url_citation"]
-    assert message["content"][found["start_index"] : found["end_index"]] == "Two."
+    citation = cited["url_citation"]
+    assert message["content"][citation["start_index"] : citation["end_index"]] == "Two."
     chunks = await streamed(gateway, "cited")
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
     assert "".join(delta.get("content", "") for delta in deltas) == message["content"]
@@ -77,12 +77,12 @@ async def test_a_refusal_is_no_content(gateway: Running) -> None:
 
 
 async def test_usage_and_the_limit_of_tokens_are_told(gateway: Running) -> None:
-    made = await ask(gateway, "counted")
-    assert made["choices"][0]["finish_reason"] == "length"
+    completion = await ask(gateway, "counted")
+    assert completion["choices"][0]["finish_reason"] == "length"
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    assert made["usage"] == {**usage, "completion_tokens_details": {"reasoning_tokens": 1}}
+    assert completion["usage"] == {**usage, "completion_tokens_details": {"reasoning_tokens": 1}}
     *chunks, last = await streamed(gateway, "counted", stream_options={"include_usage": True})
-    assert (last["choices"], last["usage"]) == ([], made["usage"])
+    assert (last["choices"], last["usage"]) == ([], completion["usage"])
     assert all(chunk["usage"] is None for chunk in chunks)
     assert all("usage" not in chunk for chunk in await streamed(gateway, "counted"))
 
@@ -96,38 +96,40 @@ async def test_a_failure_brings_what_was_said_and_is_not_tried_again(gateway: Ru
     assert last == {"error": {name: error[name] for name in ("message", "type", "param", "code")}}
 
 
-# What is sent
+# Requests
 
 
 async def test_what_a_request_configures_reaches_the_agent(gateway: Running) -> None:
     tools = [{"type": "function", "function": {"name": "f", "strict": True}}]
     more: dict[str, Any] = {"temperature": 0.5, "tools": tools, "tool_choice": "auto", "stop": ["x"]}
-    told = json.loads(await text_of(gateway, "settings", **more, metadata={"of": "ada"}, n=1, store=False))
-    assert told == {"config": more, "metadata": {"of": "ada"}}
+    received = json.loads(await text_of(gateway, "settings", **more, metadata={"of": "ada"}, n=1, store=False))
+    assert received == {"config": more, "metadata": {"of": "ada"}}
 
 
 async def test_tools_that_the_agent_does_not_know_of_are_a_declared_loss(gateway: Running) -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
-    made = await gateway.http.post("/v1/chat/completions", json=body("echo", tools=tools))
-    assert "caller-tools=" in made.headers["babelgate-loss"]
+    answer = await gateway.http.post("/v1/chat/completions", json=body("echo", tools=tools))
+    assert "caller-tools=" in answer.headers["babelgate-loss"]
     assert "babelgate-loss" not in (await gateway.http.post("/v1/chat/completions", json=body("echo"))).headers
 
 
 USER: Final = {"role": "user", "content": "Count."}
-SAID: Final = {"role": "assistant", "content": "One, two,"}
+ASSISTANT: Final = {"role": "assistant", "content": "One, two,"}
 
 
 @pytest.mark.parametrize(
-    ("messages", "said"),
+    ("messages", "expected"),
     [
-        ([USER, SAID], "user: Count. | agent: One, two,"),
-        ([SAID], "agent: One, two,"),
-        ([USER, SAID, SAID], "user: Count. | agent: One, two, | agent: One, two,"),
+        ([USER, ASSISTANT], "user: Count. | agent: One, two,"),
+        ([ASSISTANT], "agent: One, two,"),
+        ([USER, ASSISTANT, ASSISTANT], "user: Count. | agent: One, two, | agent: One, two,"),
     ],
 )
-async def test_the_assistant_goes_on_with_its_last_message(gateway: Running, messages: list[Any], said: str) -> None:
-    made = await gateway.http.post("/v1/chat/completions", json={"model": "history", "messages": messages})
-    assert made.json()["choices"][0]["message"]["content"] == said
+async def test_the_assistant_goes_on_with_its_last_message(
+    gateway: Running, messages: list[Any], expected: str
+) -> None:
+    answer = await gateway.http.post("/v1/chat/completions", json={"model": "history", "messages": messages})
+    assert answer.json()["choices"][0]["message"]["content"] == expected
 
 
 @pytest.mark.parametrize(
@@ -147,13 +149,13 @@ async def test_the_assistant_goes_on_with_its_last_message(gateway: Running, mes
     ids=str,
 )
 async def test_what_cannot_be_done_is_refused_by_name(gateway: Running, more: dict[str, Any], param: str) -> None:
-    made = await gateway.http.post("/v1/chat/completions", json={**body("echo"), **more})
-    assert (made.status_code, made.json()["error"]["param"]) == (400, param), made.text
+    answer = await gateway.http.post("/v1/chat/completions", json={**body("echo"), **more})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
 
 
 async def test_without_a_model_nothing_runs(gateway: Running) -> None:
-    made = await gateway.http.post("/v1/chat/completions", json={"messages": [user("hi")]})
-    assert (made.status_code, made.json()["error"]["param"]) == (400, "model")
+    answer = await gateway.http.post("/v1/chat/completions", json={"messages": [user("hi")]})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
     error = await refused(gateway, 404, "nobody")
     assert (error["param"], error["code"]) == ("model", "model_not_found")
 
@@ -169,19 +171,19 @@ async def test_an_answer_that_fits_its_schema_is_given(gateway: Running) -> None
     assert await text_of(gateway, "saying", user("{}"), response_format={"type": "json_object"}) == "{}"
 
 
-@pytest.mark.parametrize("said", ['{"a": "x"}', "{}", "no JSON", "[1"])
-async def test_an_answer_that_does_not_fit_is_an_error_also_at_the_end_of_a_stream(gateway: Running, said: str) -> None:
-    error = await refused(gateway, 502, "saying", user(said), response_format=FORMAT)
+@pytest.mark.parametrize("text", ['{"a": "x"}', "{}", "no JSON", "[1"])
+async def test_an_answer_that_does_not_fit_is_an_error_also_at_the_end_of_a_stream(gateway: Running, text: str) -> None:
+    error = await refused(gateway, 502, "saying", user(text), response_format=FORMAT)
     assert error["code"] == "invalid_output"
-    assert error["completion"]["choices"][0]["message"]["content"] == said
-    *_, last = await streamed(gateway, "saying", user(said), response_format=FORMAT)
+    assert error["completion"]["choices"][0]["message"]["content"] == text
+    *_, last = await streamed(gateway, "saying", user(text), response_format=FORMAT)
     assert last["error"]["code"] == "invalid_output"
 
 
 async def test_a_refusal_and_a_question_need_not_fit(gateway: Running) -> None:
     for model, finish in (("refusing", "stop"), ("ask", "tool_calls"), ("counted", "length")):
-        made = await ask(gateway, model, response_format=FORMAT)
-        assert made["choices"][0]["finish_reason"] == finish
+        completion = await ask(gateway, model, response_format=FORMAT)
+        assert completion["choices"][0]["finish_reason"] == finish
 
 
 # Threads
@@ -196,9 +198,9 @@ CONVERSATION: Final = (
 
 
 async def test_a_call_of_its_own_is_told_the_whole_conversation(gateway: Running) -> None:
-    told = "system: Be kind. | user: one | agent: 1 | user: two"
-    assert await text_of(gateway, "history", *CONVERSATION) == told
-    assert await text_of(gateway, "history", *CONVERSATION) == told
+    expected = "system: Be kind. | user: one | agent: 1 | user: two"
+    assert await text_of(gateway, "history", *CONVERSATION) == expected
+    assert await text_of(gateway, "history", *CONVERSATION) == expected
 
 
 @pytest.mark.parametrize("named", ["uuid", "a name of my own"])
@@ -212,15 +214,15 @@ async def test_a_thread_is_told_what_is_new(gateway: Running, named: str) -> Non
 
 async def test_a_thread_can_be_found_in_another_protocol_and_one_of_a_call_s_own_cannot(gateway: Running) -> None:
     for more, is_kept in (({}, False), ({"store": True}, True), ({"metadata": {"thread_id": str(uuid4())}}, True)):
-        made = await gateway.http.post("/v1/chat/completions", json=body("echo", **more))
-        listed = await gateway.http.post("/threads/search", json={"ids": [made.headers["babelgate-thread"]]})
+        answer = await gateway.http.post("/v1/chat/completions", json=body("echo", **more))
+        listed = await gateway.http.post("/threads/search", json={"ids": [answer.headers["babelgate-thread"]]})
         assert len(listed.json()) == is_kept
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Running, stream: bool) -> None:
-    asked = body("waiting", stream=stream)
-    calling = asyncio.ensure_future(gateway.http.post("/v1/chat/completions", json=asked))
+    request_body = body("waiting", stream=stream)
+    calling = asyncio.ensure_future(gateway.http.post("/v1/chat/completions", json=request_body))
     async with asyncio.timeout(BOUND):
         await STARTED.wait()
         calling.cancel()
@@ -230,8 +232,8 @@ async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Runnin
 async def test_who_hangs_up_on_a_run_that_is_kept_may_read_it_later(gateway: Running) -> None:
     for more in ({"store": True}, {"metadata": {"thread_id": str(uuid4())}}):
         GATE.clear()
-        asked = body("gated", stream=True, **more)
-        async with gateway.http.stream("POST", "/v1/chat/completions", json=asked) as response:
+        request_body = body("gated", stream=True, **more)
+        async with gateway.http.stream("POST", "/v1/chat/completions", json=request_body) as response:
             run_id, thread_id = response.headers["babelgate-run"], response.headers["babelgate-thread"]
         early = await gateway.http.get(f"/v1/chat/completions/chatcmpl-{run_id}")
         assert early.status_code == 404, "it is not complete yet"
@@ -242,7 +244,7 @@ async def test_who_hangs_up_on_a_run_that_is_kept_may_read_it_later(gateway: Run
 
 
 async def _ended(gateway: Running, thread_id: str) -> Any:
-    """The run of a thread that has one, when it has ended."""
+    """Wait until the run of a thread ends, and return it."""
     run_id: str | None = None
     async with asyncio.timeout(BOUND):
         async for batch in gateway.hub.reads.follow(OWNER, Scope(thread_id)):
@@ -257,9 +259,9 @@ async def _ended(gateway: Running, thread_id: str) -> Any:
 # Questions
 
 
-def calls_of(made: Any) -> list[Any]:
-    assert made["choices"][0]["finish_reason"] == "tool_calls"
-    return made["choices"][0]["message"]["tool_calls"]
+def calls_of(completion: Any) -> list[Any]:
+    assert completion["choices"][0]["finish_reason"] == "tool_calls"
+    return completion["choices"][0]["message"]["tool_calls"]
 
 
 def result(call: Any, text: str) -> dict[str, Any]:
@@ -276,8 +278,8 @@ async def test_the_stream_of_a_question_has_the_same_call(gateway: Running) -> N
 
 async def test_of_two_questions_each_can_be_answered_by_itself(gateway: Running) -> None:
     first, second = calls_of(await ask(gateway, "twice"))
-    told = json.loads(second["function"]["arguments"])
-    assert told == {"question": "Second?", "kind": "approval", "schema": {"type": "object"}}
+    arguments = json.loads(second["function"]["arguments"])
+    assert arguments == {"question": "Second?", "kind": "approval", "schema": {"type": "object"}}
     left = calls_of(await ask(gateway, "twice", result(first, "one")))
     assert left == [second]
     assert await text_of(gateway, "twice", result(second, '{"b": 2}')) == "one and {'b': 2}"
@@ -300,40 +302,42 @@ async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway
 
 async def test_stored_completions_are_listed_by_pages_and_filters(gateway: Running) -> None:
     mark = {"of": f"{uuid4()}"}
-    made = [await ask(gateway, "echo", user(text), store=True, metadata=mark) for text in ("1", "2", "3")]
+    completions = [await ask(gateway, "echo", user(text), store=True, metadata=mark) for text in ("1", "2", "3")]
     await ask(gateway, "echo", user("not kept"), metadata=mark)
     at = f"/v1/chat/completions?metadata[of]={mark['of']}"
     page = (await gateway.http.get(f"{at}&limit=2")).json()
     assert [each["choices"][0]["message"]["content"] for each in page["data"]] == ["3", "2"]
-    assert page["has_more"] and page["last_id"] == made[1]["id"]
+    assert page["has_more"] and page["last_id"] == completions[1]["id"]
     assert page["data"][0]["metadata"] == mark
     rest = (await gateway.http.get(f"{at}&after={page['last_id']}")).json()
-    assert ([each["id"] for each in rest["data"]], rest["has_more"]) == ([made[0]["id"]], False)
+    assert ([each["id"] for each in rest["data"]], rest["has_more"]) == ([completions[0]["id"]], False)
     assert (await gateway.http.get(f"{at}&model=ask")).json()["data"] == []
     assert (await gateway.http.get(f"{at}&order=asc")).status_code == 400
 
 
 async def test_a_completion_that_is_deleted_is_gone(gateway: Running) -> None:
-    made = await ask(gateway, "echo", store=True)
-    path = f"/v1/chat/completions/{made['id']}"
-    told = {**(await gateway.http.get(path)).json(), "metadata": None}
-    assert told == {**made, "metadata": None}
-    gone = (await gateway.http.delete(path)).json()
-    assert gone == {"id": made["id"], "object": "chat.completion.deleted", "deleted": True}
+    completion = await ask(gateway, "echo", store=True)
+    path = f"/v1/chat/completions/{completion['id']}"
+    stored = {**(await gateway.http.get(path)).json(), "metadata": None}
+    assert stored == {**completion, "metadata": None}
+    deleted = (await gateway.http.delete(path)).json()
+    assert deleted == {"id": completion["id"], "object": "chat.completion.deleted", "deleted": True}
     assert (await gateway.http.get(path)).status_code == 404
     assert (await gateway.http.delete(path)).status_code == 404
 
 
 async def test_the_metadata_of_a_stored_completion_are_replaced_everywhere(gateway: Running) -> None:
-    made = await gateway.http.post("/v1/chat/completions", json=body("echo", store=True, metadata={"a": "1", "b": "2"}))
-    path = f"/v1/chat/completions/{made.json()['id']}"
+    created = await gateway.http.post(
+        "/v1/chat/completions", json=body("echo", store=True, metadata={"a": "1", "b": "2"})
+    )
+    path = f"/v1/chat/completions/{created.json()['id']}"
     now = f"{uuid4()}"
     changed = await gateway.http.post(path, json={"metadata": {"a": now}})
     assert (changed.status_code, changed.json()["metadata"]) == (200, {"a": now})
     assert changed.json() == (await gateway.http.get(path)).json()
     listed = (await gateway.http.get(f"/v1/chat/completions?metadata[a]={now}")).json()
     assert listed["data"] == [changed.json()]
-    run_id, thread_id = made.headers["babelgate-run"], made.headers["babelgate-thread"]
+    run_id, thread_id = created.headers["babelgate-run"], created.headers["babelgate-thread"]
     response = (await gateway.http.get(f"/v1/responses/resp_{run_id.replace('-', '')}")).json()
     run = (await gateway.http.get(f"/threads/{thread_id}/runs/{run_id}")).json()
     assert (response["metadata"], run["metadata"]["a"]) == ({"a": now}, now)
@@ -346,24 +350,24 @@ async def test_the_messages_that_a_stored_completion_answers_are_listed(gateway:
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
     ]
-    made = await ask(gateway, "saying", {"role": "system", "content": "Be kind."}, user("hi"), store=True)
-    listed = (await gateway.http.get(f"/v1/chat/completions/{made['id']}/messages")).json()
+    completion = await ask(gateway, "saying", {"role": "system", "content": "Be kind."}, user("hi"), store=True)
+    listed = (await gateway.http.get(f"/v1/chat/completions/{completion['id']}/messages")).json()
     assert [(each["role"], each["content"]) for each in listed["data"]] == [("system", "Be kind."), ("user", "hi")]
-    seen = await ask(gateway, "saying", {"role": "user", "content": parts}, store=True)
-    (one,) = (await gateway.http.get(f"/v1/chat/completions/{seen['id']}/messages")).json()["data"]
+    with_parts = await ask(gateway, "saying", {"role": "user", "content": parts}, store=True)
+    (one,) = (await gateway.http.get(f"/v1/chat/completions/{with_parts['id']}/messages")).json()["data"]
     assert (one["content"], one["content_parts"]) == ("look", parts)
 
 
 async def test_a_call_that_keeps_nothing_is_not_stored(gateway: Running) -> None:
-    made = await ask(gateway, "ask")
-    assert (await gateway.http.get(f"/v1/chat/completions/{made['id']}")).status_code == 404
+    completion = await ask(gateway, "ask")
+    assert (await gateway.http.get(f"/v1/chat/completions/{completion['id']}")).status_code == 404
 
 
 async def test_a_run_of_another_protocol_is_a_completion_too(gateway: Running) -> None:
     run = {"agent_name": "fail", "input": [{"role": "user", "parts": [{"content": "boom"}]}]}
     failed = await gateway.http.post("/acp/runs", json=run)
-    told = await gateway.http.get(f"/v1/chat/completions/chatcmpl-{failed.headers['babelgate-run']}")
-    assert (told.status_code, told.json()["error"]["code"]) == (500, "agent_failed")
+    answer = await gateway.http.get(f"/v1/chat/completions/chatcmpl-{failed.headers['babelgate-run']}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "agent_failed")
 
 
 # Models
@@ -408,21 +412,21 @@ OTHER_TOOL: dict[str, Any] = {"type": "function", "function": {"name": "get_weat
 
 @pytest.mark.parametrize("tools", [[], [OTHER_TOOL]], ids=["no tools", "another tool"])
 async def test_a_question_is_text_that_the_next_user_message_answers(gateway: Running, tools: list[Any]) -> None:
-    said = [{"role": "system", "content": "first"}, user("hi")]
-    made = await ask(gateway, "ask", *said, tools=tools)
-    choice = made["choices"][0]
+    messages = [{"role": "system", "content": "first"}, user("hi")]
+    completion = await ask(gateway, "ask", *messages, tools=tools)
+    choice = completion["choices"][0]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("What is your name?", "stop")
     assert "tool_calls" not in choice["message"]
-    said = [{"role": "system", "content": "second"}, user("hi"), choice["message"], user("Ada")]
-    assert await text_of(gateway, "ask", *said, tools=tools) == "Hello, Ada."
-    again = await ask(gateway, "ask", *said, tools=tools)
+    messages = [{"role": "system", "content": "second"}, user("hi"), choice["message"], user("Ada")]
+    assert await text_of(gateway, "ask", *messages, tools=tools) == "Hello, Ada."
+    again = await ask(gateway, "ask", *messages, tools=tools)
     assert again["choices"][0]["message"]["content"] == "What is your name?", "a question has one answer"
 
 
 async def test_a_header_has_questions_called_without_a_tool(gateway: Running) -> None:
     headers = {"Babelgate-Questions": "calls"}
-    made = await gateway.http.post("/v1/chat/completions", json=body("ask", tools=[]), headers=headers)
-    assert made.json()["choices"][0]["finish_reason"] == "tool_calls"
+    answer = await gateway.http.post("/v1/chat/completions", json=body("ask", tools=[]), headers=headers)
+    assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
 
 
 async def test_a_streamed_question_is_text(gateway: Running) -> None:
@@ -439,31 +443,31 @@ async def test_a_question_on_a_thread_is_answered_by_the_next_user_message(gatew
 
 
 async def test_questions_in_words_are_answered_one_after_the_other(gateway: Running) -> None:
-    said = [user("hi")]
-    first = await text_of(gateway, "twice", *said, tools=[])
-    said += [{"role": "assistant", "content": first}, user("one")]
-    second = await text_of(gateway, "twice", *said, tools=[])
-    said += [{"role": "assistant", "content": second}, user("two")]
-    last = await text_of(gateway, "twice", *said, tools=[])
+    messages = [user("hi")]
+    first = await text_of(gateway, "twice", *messages, tools=[])
+    messages += [{"role": "assistant", "content": first}, user("one")]
+    second = await text_of(gateway, "twice", *messages, tools=[])
+    messages += [{"role": "assistant", "content": second}, user("two")]
+    last = await text_of(gateway, "twice", *messages, tools=[])
     assert ("one" in last, "two" in last) == (True, True), (first, second, last)
 
 
 async def test_another_conversation_answers_nothing(gateway: Running) -> None:
     question = await text_of(gateway, "ask", user("hello there"), tools=[])
-    said = [user("something else"), {"role": "assistant", "content": question}, user("Ada")]
-    assert await text_of(gateway, "ask", *said, tools=[]) == question
+    messages = [user("something else"), {"role": "assistant", "content": question}, user("Ada")]
+    assert await text_of(gateway, "ask", *messages, tools=[]) == question
 
 
 async def test_a_question_in_words_need_not_fit_and_names_what_it_lost(gateway: Running) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
-    asked = body("approve", tools=[], response_format=form)
-    made = await gateway.http.post("/v1/chat/completions", json=asked)
-    assert made.json()["choices"][0]["finish_reason"] == "stop"
-    assert "answer-schema" in made.headers["Babelgate-Loss"]
+    request_body = body("approve", tools=[], response_format=form)
+    answer = await gateway.http.post("/v1/chat/completions", json=request_body)
+    assert answer.json()["choices"][0]["finish_reason"] == "stop"
+    assert "answer-schema" in answer.headers["Babelgate-Loss"]
 
 
 @pytest.mark.parametrize(("agent", "is_lost"), [("ask", False), ("twice", False), ("pays", True)])
 async def test_data_of_a_question_in_words_is_a_declared_loss(gateway: Running, agent: str, is_lost: bool) -> None:
-    made = await gateway.http.post("/v1/chat/completions", json=body(agent, tools=[]))
-    lost = [each.partition("=")[0].strip() for each in made.headers.get("Babelgate-Loss", "").split(",")]
-    assert ("question" in lost) is is_lost
+    answer = await gateway.http.post("/v1/chat/completions", json=body(agent, tools=[]))
+    lost_features = [each.partition("=")[0].strip() for each in answer.headers.get("Babelgate-Loss", "").split(",")]
+    assert ("question" in lost_features) is is_lost

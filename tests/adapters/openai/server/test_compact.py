@@ -1,4 +1,4 @@
-"""Conversations as one item, over a whole gateway."""
+"""Compactions of conversations, over a whole gateway."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -24,8 +24,8 @@ async def recall(call: Invocation) -> str:
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     folder: Path = tmp_path_factory.mktemp("compact")
     agents = {"recall": recall, "echo": demo.echo, "ask": demo.ask}
-    async with running(folder, agents, keys={"alice": "wonderland", "bob": "builder"}) as made:
-        yield made
+    async with running(folder, agents, keys={"alice": "wonderland", "bob": "builder"}) as running_gateway:
+        yield running_gateway
 
 
 async def post(gateway: Running, path: str, key: str = "wonderland", **body: Any) -> tuple[int, Any]:
@@ -34,10 +34,13 @@ async def post(gateway: Running, path: str, key: str = "wonderland", **body: Any
 
 
 async def compact(gateway: Running, **body: Any) -> Any:
-    status, made = await post(gateway, f"{AT}/compact", **{"model": "recall", **body})
-    assert status == 200, made
-    assert (made["object"], [item["type"] for item in made["output"]]) == ("response.compaction", ["compaction"])
-    return made
+    status, compaction = await post(gateway, f"{AT}/compact", **{"model": "recall", **body})
+    assert status == 200, compaction
+    assert (compaction["object"], [item["type"] for item in compaction["output"]]) == (
+        "response.compaction",
+        ["compaction"],
+    )
+    return compaction
 
 
 def text_of(response: Any) -> str:
@@ -45,10 +48,10 @@ def text_of(response: Any) -> str:
 
 
 async def test_what_was_compacted_is_gone_on_from_without_an_id(gateway: Running) -> None:
-    given = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    made = await compact(gateway, input=given, prompt_cache_key="k")
+    items = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    compaction = await compact(gateway, input=items, prompt_cache_key="k")
     status, answer = await post(
-        gateway, AT, model="recall", input=[*made["output"], {"role": "user", "content": "three"}], tools=[]
+        gateway, AT, model="recall", input=[*compaction["output"], {"role": "user", "content": "three"}], tools=[]
     )
     assert status == 200, answer
     assert text_of(answer) == "user: one | agent: two | user: three"
@@ -60,8 +63,8 @@ async def test_a_conversation_is_compacted_by_its_last_response_and_what_came_la
     _, first = await post(gateway, AT, model="echo", input="one")
     _, second = await post(gateway, AT, model="echo", input="two", previous_response_id=first["id"])
     await post(gateway, AT, model="echo", input="three", previous_response_id=second["id"])
-    made = await compact(gateway, previous_response_id=second["id"], input="and")
-    again = await compact(gateway, input=[*made["output"], {"role": "user", "content": "so on"}])
+    compaction = await compact(gateway, previous_response_id=second["id"], input="and")
+    again = await compact(gateway, input=[*compaction["output"], {"role": "user", "content": "so on"}])
     status, answer = await post(gateway, AT, model="recall", input=again["output"])
     assert status == 200, answer
     assert text_of(answer) == "user: one | agent: one | user: two | agent: two | user: and | user: so on"
@@ -69,7 +72,7 @@ async def test_a_conversation_is_compacted_by_its_last_response_and_what_came_la
 
 async def test_what_cannot_be_compacted_is_refused(gateway: Running) -> None:
     _, asking = await post(gateway, AT, model="ask", input="Hi")
-    _, alices = await post(gateway, AT, model="echo", input="one")
+    _, stored = await post(gateway, AT, model="echo", input="one")
     for body, code in (
         ({"model": "recall"}, None),
         ({"input": "hi"}, "missing_required_parameter"),
@@ -79,7 +82,7 @@ async def test_what_cannot_be_compacted_is_refused(gateway: Running) -> None:
     ):
         status, error = await post(gateway, f"{AT}/compact", **body)
         assert (status, error["error"]["code"]) == (400, code), error
-    status, error = await post(gateway, f"{AT}/compact", "builder", model="recall", previous_response_id=alices["id"])
+    status, error = await post(gateway, f"{AT}/compact", "builder", model="recall", previous_response_id=stored["id"])
     assert (status, error["error"]["code"]) == (400, "previous_response_not_found")
     assert (await post(gateway, f"{AT}/compact", model="nobody", input="hi"))[0] == 404
 
