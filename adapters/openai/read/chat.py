@@ -11,7 +11,7 @@ from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, en
 from babelgate.adapters.openai.errors.decode import decode_error
 from babelgate.adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation
 from babelgate.adapters.openai.wire import answers as w
-from babelgate.adapters.openai.wire.replies import CHOICE, COMPLETION, USAGE, Beside
+from babelgate.adapters.openai.wire.replies import CHOICE, COMPLETION, USAGE, PieceExtras
 from babelgate.canonical import (
     Event,
     FaultCode,
@@ -120,7 +120,7 @@ class ChatReader:
     def _attach_unknown(self, choice: w.Choice, delta: w.Delta | None, before: int) -> None:
         """Attach logprobs and unknown members of a choice and its delta to the last event that they came with."""
         members: JsonObject = dict(choice.model_extra or {})
-        additions = Beside()
+        additions = PieceExtras()
         logprobs = members.pop("logprobs", None)
         if isinstance(logprobs, dict):
             if len(to_json(logprobs)) > _MOST_LOGPROBS:

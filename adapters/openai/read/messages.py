@@ -6,7 +6,7 @@ from typing import Final, Literal, cast
 from babelgate.adapters.openai.codec.model import output_of
 from babelgate.adapters.openai.codec.questions import ASK
 from babelgate.adapters.openai.wire import answers as w
-from babelgate.adapters.openai.wire.replies import BESIDE, ITEM, MIRRORED, Beside, ItemHead
+from babelgate.adapters.openai.wire.replies import BESIDE, ITEM, MIRRORED, ItemHead, PieceExtras
 from babelgate.canonical import (
     AnnotationPart,
     Event,
@@ -79,15 +79,15 @@ class MessageDecoder:
     def emit(self, event: Event) -> None:
         self._events.append(event)
 
-    def attach(self, beside: Beside, before: int) -> None:
+    def attach(self, extras: PieceExtras, before: int) -> None:
         """Attach members to the last piece after the first `before` events. Without such a piece, emit them as an
         event."""
         for number in range(len(self._events) - 1, before - 1, -1):
             event = self._events[number]
             if isinstance(event, PartAdded | PartDelta):
-                self._events[number] = event.replace(extra={**event.extra, BESIDE: beside})
+                self._events[number] = event.replace(extra={**event.extra, BESIDE: extras})
                 return
-        self.emit(Native(protocol="openai", event=BESIDE, extra={BESIDE: beside}))
+        self.emit(Native(protocol="openai", event=BESIDE, extra={BESIDE: extras}))
 
     def begin(self, phase: Phase = "answer") -> None:
         """Begin a message, and end the open one. An open message that holds only reasoning continues as this one."""

@@ -12,7 +12,16 @@ from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, en
 from babelgate.adapters.openai.errors.decode import decode_error
 from babelgate.adapters.openai.read.messages import Finish, Growing, MessageDecoder, decode_annotation
 from babelgate.adapters.openai.wire import answers as w
-from babelgate.adapters.openai.wire.replies import ABOUT, ANNOTATION, ITEM, MIRROR, MIRRORED, Beside, ItemHead, ItemTail
+from babelgate.adapters.openai.wire.replies import (
+    ABOUT,
+    ANNOTATION,
+    ITEM,
+    MIRROR,
+    MIRRORED,
+    ItemHead,
+    ItemTail,
+    PieceExtras,
+)
 from babelgate.canonical import (
     Event,
     Fault,
@@ -360,7 +369,7 @@ class ResponseReader:
         if len(to_json(tokens)) > _MOST_BYTES:
             self._lose()
         else:
-            self._decoder.attach(Beside(logprobs={"content": tokens}), 0)
+            self._decoder.attach(PieceExtras(logprobs={"content": tokens}), 0)
 
     def _annotation(self, event: w.Event) -> None:
         if event.annotation is not None:

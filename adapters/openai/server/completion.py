@@ -88,7 +88,7 @@ class Completion:
             writer.message(),
             writer.finish,
             writer.usage,
-            writer.beside,
+            writer.choice_extras,
         )
         return {**writer.about, **completion}
 

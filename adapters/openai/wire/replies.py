@@ -15,7 +15,8 @@ USAGE: Final = "openai.usage"
 """Key in the `extra` of a `COMPLETION` event: the usage as the server reported it, if `RunEnded` does not hold all of
 it."""
 BESIDE: Final = "openai.beside"
-"""Key in the `extra` of a piece of a message: a `Beside`. Name of a `Native` event with one, if there was no piece."""
+"""Key in the `extra` of a piece of a message: its `PieceExtras`. Also the name of a `Native` event that holds them, if
+there was no piece."""
 
 ITEM: Final = "openai.item"
 """Key in the `extra` of the first piece of an output item: its `ItemHead`.
@@ -88,7 +89,7 @@ class ItemTail(TypedDict, total=False):
     parts: list[JsonObject]
 
 
-class Beside(TypedDict, total=False):
+class PieceExtras(TypedDict, total=False):
     """Members that another server sent with a piece of a message and that have no canonical form."""
 
     logprobs: JsonObject
@@ -103,10 +104,10 @@ def completion(
     message: JsonObject,
     finish_reason: str | None,
     usage: JsonObject,
-    beside: JsonObject | None = None,
+    extras: JsonObject | None = None,
 ) -> JsonObject:
-    """Return a whole completion (SPEC/chat/chat_completion.py). `beside` holds further members of the choice."""
-    choice = {"index": 0, "message": message, "logprobs": None, **(beside or {}), "finish_reason": finish_reason}
+    """Return a whole completion (SPEC/chat/chat_completion.py). `extras` holds further members of the choice."""
+    choice = {"index": 0, "message": message, "logprobs": None, **(extras or {}), "finish_reason": finish_reason}
     return {
         "id": completion_id,
         "object": "chat.completion",
@@ -147,6 +148,6 @@ def chunk(completion_id: str, created: int, model: str, choices: list[JsonObject
     }
 
 
-def choice(delta: JsonObject, finish_reason: str | None = None, beside: JsonObject | None = None) -> JsonObject:
-    """Return the choice of a chunk. `beside` holds further members."""
-    return {"index": 0, "delta": delta, "logprobs": None, **(beside or {}), "finish_reason": finish_reason}
+def choice(delta: JsonObject, finish_reason: str | None = None, extras: JsonObject | None = None) -> JsonObject:
+    """Return the choice of a chunk. `extras` holds further members."""
+    return {"index": 0, "delta": delta, "logprobs": None, **(extras or {}), "finish_reason": finish_reason}

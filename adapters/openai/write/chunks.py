@@ -9,7 +9,7 @@ from babelgate.adapters.kit.extension import URI, envelope
 from babelgate.adapters.kit.server.sse import TextFrames, frame
 from babelgate.adapters.openai.errors.encode import encode_error
 from babelgate.adapters.openai.wire import replies as w
-from babelgate.adapters.openai.wire.replies import Beside
+from babelgate.adapters.openai.wire.replies import PieceExtras
 from babelgate.adapters.openai.write.completion import CompletionWriter, Piece
 from babelgate.canonical import Fault, FaultCode, Record
 from babelgate.canonical.thread import losses_by_feature
@@ -65,10 +65,10 @@ class ChunkWriter:
             self._repeated = about if len(to_json(about)) <= _REPEATED else {}
             self._content = TextFrames(lambda text: self._chunk({"content": text}))
 
-    def _encode_piece(self, delta: JsonObject, beside: Beside) -> bytes:
-        choice = dict(beside.get("choice", {}))
-        if "logprobs" in beside:
-            choice["logprobs"] = beside["logprobs"]
+    def _encode_piece(self, delta: JsonObject, extras: PieceExtras) -> bytes:
+        choice = dict(extras.get("choice", {}))
+        if "logprobs" in extras:
+            choice["logprobs"] = extras["logprobs"]
         return frame(to_json(self._chunk(delta, None, choice)))
 
     def record(self, record: Record) -> bytes:
@@ -103,6 +103,6 @@ class ChunkWriter:
     def _frame(self, delta: JsonObject) -> bytes:
         return frame(to_json(self._chunk(delta)))
 
-    def _chunk(self, delta: JsonObject, finish: str | None = None, beside: JsonObject | None = None) -> JsonObject:
+    def _chunk(self, delta: JsonObject, finish: str | None = None, extras: JsonObject | None = None) -> JsonObject:
         more: JsonObject = {"usage": None} if self._counts else {}
-        return {**self._repeated, **w.chunk(*self._head, [w.choice(delta, finish, beside)], **more)}
+        return {**self._repeated, **w.chunk(*self._head, [w.choice(delta, finish, extras)], **more)}

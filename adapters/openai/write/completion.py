@@ -15,7 +15,7 @@ from babelgate.adapters.openai.codec.questions import (
     text_losses,
 )
 from babelgate.adapters.openai.errors.encode import CANCELLED
-from babelgate.adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, Beside
+from babelgate.adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, PieceExtras
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,
@@ -106,7 +106,7 @@ class Piece(NamedTuple):
     """Additions of one record to a stream: a `delta`, and members that another server sent with it."""
 
     delta: JsonObject
-    beside: Beside = Beside()
+    extras: PieceExtras = PieceExtras()
 
 
 _FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
@@ -216,7 +216,7 @@ class CompletionWriter:
         return not self._asks_in_words or called_part(question) is not None
 
     @property
-    def beside(self) -> JsonObject:
+    def choice_extras(self) -> JsonObject:
         """Further members of the choice, sent by the agent's own server."""
         return {**self._choice, **self.ended, **({"logprobs": self._logprobs} if self._logprobs else {})}
 
@@ -350,24 +350,24 @@ class CompletionWriter:
             self._reasoning.setdefault(field, []).append(text)
             self._deltas.append(Piece({field: text}))
 
-    def _add_unknown(self, beside: Beside) -> None:
-        delta = beside.get("delta", {})
+    def _add_unknown(self, extras: PieceExtras) -> None:
+        delta = extras.get("delta", {})
         self._message_members = join_delta(
             self._message_members, {name: value for name, value in delta.items() if name not in _PLACED}
         )
         self._annotations += delta.get("annotations", ())
-        for name, value in beside.get("choice", {}).items():
+        for name, value in extras.get("choice", {}).items():
             previous = self._choice.get(name)
             both = isinstance(previous, list) and isinstance(value, list)
             self._choice[name] = [*cast("list[Json]", previous), *value] if both else value
-        for name, tokens in beside.get("logprobs", {}).items():
+        for name, tokens in extras.get("logprobs", {}).items():
             if isinstance(tokens, list):
                 self._logprobs[name] = self._logprobs.get(name) or []
                 self._logprobs[name] += tokens
             else:
                 self._logprobs.setdefault(name, tokens)
         last = self._deltas.pop() if self._deltas else Piece({})
-        self._deltas.append(Piece({**delta, **last.delta}, beside))
+        self._deltas.append(Piece({**delta, **last.delta}, extras))
 
     def _cite(self, part: AnnotationPart, message_id: str) -> None:
         message_start = self._message_starts.get(message_id, self._length)

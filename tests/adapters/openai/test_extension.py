@@ -50,7 +50,7 @@ def shape(content: bytes) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_each_record_of_the_run_comes_after_the_one_before(site: Running, path: str) -> None:
+async def test_each_record_follows_the_previous_one(site: Running, path: str) -> None:
     answer = await site.http.post(path, json=body(path, "tools"), headers=ASKED)
     assert answer.headers[HEADER] == URI
     reader, after, read = RecordReader(of_run=True), 0, list[Event]()
@@ -64,7 +64,7 @@ async def test_each_record_of_the_run_comes_after_the_one_before(site: Running, 
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_the_native_events_are_the_same_and_who_does_not_ask_sees_no_other(site: Running, path: str) -> None:
+async def test_extension_does_not_change_native_events(site: Running, path: str) -> None:
     extended = await site.http.post(path, json=body(path, "echo"), headers=ASKED)
     plain = await site.http.post(path, json=body(path, "echo"), headers={HEADER: f"{URI}2"})
     assert HEADER not in plain.headers
@@ -72,7 +72,7 @@ async def test_the_native_events_are_the_same_and_who_does_not_ask_sees_no_other
     assert shape(extended.content) == shape(plain.content)
 
 
-async def test_a_response_tells_its_records_again_from_the_first_on(site: Running) -> None:
+async def test_replayed_response_has_the_same_records(site: Running) -> None:
     created = await site.http.post(PATHS[0], json=body(PATHS[0], "tools"), headers=ASKED)
     response_id = next(each["response"]["id"] for each in frames(created.content) if "response" in each)
     again = await site.http.get(f"/v1/responses/{response_id}?stream=true", headers=ASKED)
@@ -82,7 +82,7 @@ async def test_a_response_tells_its_records_again_from_the_first_on(site: Runnin
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_what_a_caller_says_by_it_is_the_runs(site: Running, path: str) -> None:
+async def test_tools_and_metadata_of_the_extension_reach_the_run(site: Running, path: str) -> None:
     says = {"tools": [{"name": "weather"}], "metadata": {"label": {"n": 1}}}
     answer = await site.http.post(path, json=body(path, "echo", babelgate=says))
     assert answer.headers[HEADER] == URI
@@ -93,7 +93,7 @@ async def test_what_a_caller_says_by_it_is_the_runs(site: Running, path: str) ->
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_whole_answer_has_the_records_of_its_run(site: Running, path: str) -> None:
+async def test_whole_answer_has_the_records_of_its_run(site: Running, path: str) -> None:
     answer = await site.http.post(path, json=body(path, "tools") | {"stream": False}, headers=ASKED)
     assert answer.headers[HEADER] == URI
     streamed = told((await site.http.post(path, json=body(path, "tools"), headers=ASKED)).content)
@@ -106,20 +106,20 @@ async def test_a_whole_answer_has_the_records_of_its_run(site: Running, path: st
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_whole_answer_has_not_more_of_them_than_fits(site: Running, path: str) -> None:
+async def test_records_of_a_whole_answer_are_limited(site: Running, path: str) -> None:
     request = body(path, "echo", "word " * 20_000) | {"stream": False}
     found = (await site.http.post(path, json=request, headers=ASKED)).json()[URI]
     assert found["next"] > found["events"][-1]["seq"]
 
 
-async def test_a_response_that_is_read_again_has_the_records_of_its_run(site: Running) -> None:
+async def test_stored_response_has_the_records_of_its_run(site: Running) -> None:
     created = await site.http.post(PATHS[0], json=body(PATHS[0], "tools") | {"stream": False}, headers=ASKED)
     again = await site.http.get(f"/v1/responses/{created.json()['id']}", headers=ASKED)
     assert again.headers[HEADER] == URI
     assert again.json() == created.json()
 
 
-async def test_a_question_is_declined(site: Running) -> None:
+async def test_question_can_be_declined(site: Running) -> None:
     answer_with_question = await site.http.post(PATHS[0], json=body(PATHS[0], "ask", tools=[ASK_TOOL]), headers=ASKED)
     records = [each["event"] for envelope in told(answer_with_question.content) for each in envelope["events"]]
     (question,) = [each for each in records if each["kind"] == "interrupt_raised"]
@@ -143,13 +143,13 @@ UNREADABLE: list[Any] = [3, [], {"tools": 1, "answers": [1, {}], "messages": "x"
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("extension", UNREADABLE)
-async def test_what_cannot_be_read_of_a_request_is_left_out(site: Running, path: str, extension: Any) -> None:
+async def test_invalid_extension_request_is_ignored(site: Running, path: str, extension: Any) -> None:
     answer = await site.http.post(path, json=body(path, "echo", babelgate=extension))
     assert answer.status_code == 200
     assert told(answer.content)
 
 
-async def test_a_server_says_that_it_has_it_to_whoever_asks(site: Running) -> None:
+async def test_server_confirms_the_extension_on_request(site: Running) -> None:
     assert (await site.http.get("/v1/models/echo", headers=ASKED)).headers[HEADER] == URI
     assert HEADER not in (await site.http.get("/v1/models/echo")).headers
     assert (await site.http.get(f"/v1/models/echo/files/{'0' * 64}")).status_code == 404

@@ -81,7 +81,7 @@ def looks(messages: Sequence[dict[str, Any]]) -> Answer:
 
 
 @pytest.mark.parametrize("keeps", ["chat", "responses", "responses of a server that restarted too"])
-async def test_a_call_is_answered_after_a_restart(far: Server, tmp_path: Path, keeps: str) -> None:
+async def test_call_is_answered_after_a_restart(far: Server, tmp_path: Path, keeps: str) -> None:
     far.model, far.has_responses = looks, keeps != "chat"
     async with gateway(tmp_path, far) as here:
         picture = FilePart(name="a.png", media_type="image/png", inline=b"\x00")
@@ -109,9 +109,7 @@ async def test_a_call_is_answered_after_a_restart(far: Server, tmp_path: Path, k
     assert "data:image/png;base64,AA==" in str(messages[0]["content"][1]), "the file is told again, from the store"
 
 
-async def test_a_thread_goes_on_after_a_restart_and_past_a_call_that_nobody_answered(
-    far: Server, tmp_path: Path
-) -> None:
+async def test_thread_continues_after_a_restart_despite_an_unanswered_call(far: Server, tmp_path: Path) -> None:
     far.model = looks
     async with gateway(tmp_path, far) as here:
         first = await say(here, "Hi")
@@ -122,7 +120,7 @@ async def test_a_thread_goes_on_after_a_restart_and_past_a_call_that_nobody_answ
     assert [each["content"] for each in far.body()["input"]] == ["And you?"]
 
 
-async def test_a_chat_goes_on_after_a_restart_with_all_that_was_said(far: Server, tmp_path: Path) -> None:
+async def test_chat_continues_after_a_restart_with_its_history(far: Server, tmp_path: Path) -> None:
     far.has_responses = False
     async with gateway(tmp_path, far) as here:
         first = await say(here, "one")
@@ -131,7 +129,7 @@ async def test_a_chat_goes_on_after_a_restart_with_all_that_was_said(far: Server
     assert [each["content"] for each in far.body()["messages"]] == ["one", "one", "two"]
 
 
-async def test_a_refusal_of_the_server_fails_the_task_and_says_when_to_come_back(far: Server, tmp_path: Path) -> None:
+async def test_rate_limited_task_fails_with_retry_after(far: Server, tmp_path: Path) -> None:
     far.refusals["/v1/responses"] = (429, {"error": {"message": "slow down"}}, {"retry-after": "7"})
     async with gateway(tmp_path, far) as here:
         receipt = await say(here, "Hi")

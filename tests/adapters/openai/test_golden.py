@@ -80,14 +80,14 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("case", CASES)
-def test_what_both_apis_make_of_a_log_is_what_it_was(case: str, name: str, accept: bool) -> None:
+def test_output_of_both_apis_equals_the_golden(case: str, name: str, accept: bool) -> None:
     head, write = FILES[name]
     path, text = GOLDEN / case / name, head + "".join(write(log_of(case)))
     compare(path, text, accept)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_events_of_a_response_add_up_to_it_for_a_client_of_the_gateway(case: str) -> None:
+def test_events_of_a_response_add_up_to_the_response(case: str) -> None:
     log = log_of(case)
     for run_id in runs_of(log):
         events, whole = responded_of(log, run_id)
@@ -100,7 +100,7 @@ def test_the_events_of_a_response_add_up_to_it_for_a_client_of_the_gateway(case:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_stream_and_the_stored_completion_say_the_same_to_a_client_of_the_gateway(case: str) -> None:
+def test_stream_and_stored_completion_are_read_as_the_same(case: str) -> None:
     log = log_of(case)
     for run_id in runs_of(log):
         live, later = ChatReader(run_id), ChatReader(run_id)

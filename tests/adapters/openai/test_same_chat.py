@@ -87,7 +87,7 @@ def unexplained(expected: Any, actual: Any) -> list[str]:
     return [each for each in paths if each.lstrip("!") not in DIFFERENCES and not _IN_CHUNKS.fullmatch(each)]
 
 
-async def test_a_completion_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+async def test_completion_equals_the_upstream_one(tmp_path: Path) -> None:
     async with through(tmp_path, Scripted(WHOLE), "chat") as caller:
         answer = (await caller.post("/v1/chat/completions", json={**ASK, "store": True})).json()
         assert unexplained(WHOLE, answer) == []
@@ -96,7 +96,7 @@ async def test_a_completion_is_shown_as_its_server_shows_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "content_filter", "insufficient_system_resource"])
-async def test_why_it_ended_is_told_in_the_server_s_word(tmp_path: Path, reason: str) -> None:
+async def test_finish_reason_is_passed_on_unchanged(tmp_path: Path, reason: str) -> None:
     far = Scripted(WHOLE)
     async with through(tmp_path, far, "chat") as caller:
         for says in (whole(reason), [*STREAM[:3], chunk({}, reason)]):
@@ -107,7 +107,7 @@ async def test_why_it_ended_is_told_in_the_server_s_word(tmp_path: Path, reason:
             assert frames[-1]["choices"][0]["finish_reason"] == reason
 
 
-async def test_a_stream_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+async def test_stream_equals_the_upstream_one(tmp_path: Path) -> None:
     async with through(tmp_path, Scripted(STREAM), "chat") as caller:
         body = {**ASK, "stream": True, "stream_options": {"include_usage": True}}
         first, *middle, ended, counted = frames_of(await caller.post("/v1/chat/completions", json=body))
@@ -122,7 +122,7 @@ async def test_a_stream_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
         assert unexplained(STREAM[8], counted) == []
 
 
-async def test_a_streamed_answer_is_put_together_as_clients_do(tmp_path: Path) -> None:
+async def test_streamed_answer_is_merged_as_clients_do(tmp_path: Path) -> None:
     async with through(tmp_path, Scripted(STREAM), "chat") as caller:
         answer = (await caller.post("/v1/chat/completions", json=ASK)).json()
         [choice] = answer["choices"]
@@ -135,7 +135,7 @@ async def test_a_streamed_answer_is_put_together_as_clients_do(tmp_path: Path) -
         assert (answer["system_fingerprint"], answer["service_tier"]) == ("fp_1", "flex")
 
 
-async def test_what_is_said_beside_an_answer_has_a_limit(tmp_path: Path) -> None:
+async def test_unknown_members_of_an_answer_are_limited(tmp_path: Path) -> None:
     large = [chunk({"content": "x", "x_large": "y" * 30_000}) for _ in range(5)]
     async with through(tmp_path, Scripted([*large, STREAM[-2]]), "chat") as caller:
         answer = await caller.post("/v1/chat/completions", json=ASK)
@@ -209,7 +209,7 @@ REQUEST: Said = {
 }
 
 
-async def test_a_request_reaches_the_server_as_it_was_made(tmp_path: Path) -> None:
+async def test_request_reaches_the_upstream_unchanged(tmp_path: Path) -> None:
     far = Scripted(whole(content="{}"))
     async with through(tmp_path, far, "chat") as caller:
         answer = await caller.post("/v1/chat/completions", json=REQUEST)
@@ -218,7 +218,7 @@ async def test_a_request_reaches_the_server_as_it_was_made(tmp_path: Path) -> No
         assert list(differences(REQUEST, far.requests[-1])) == ["+stream", "+stream_options"]
 
 
-async def test_files_of_earlier_messages_reach_the_server_too(tmp_path: Path) -> None:
+async def test_files_of_earlier_messages_reach_the_upstream(tmp_path: Path) -> None:
     *earlier, last = REQUEST["messages"]
     messages = [*earlier, last, {"role": "assistant", "content": "I see"}, {"role": "user", "content": "And now?"}]
     far = Scripted(WHOLE)
@@ -228,7 +228,7 @@ async def test_files_of_earlier_messages_reach_the_server_too(tmp_path: Path) ->
         assert list(differences(messages, far.requests[-1]["messages"])) == []
 
 
-async def test_files_of_earlier_messages_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_of_earlier_messages_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("babelgate.adapters.openai.client.MOST_OF_FILES", 3)
     pictures = [f"data:image/png;base64,{content}" for content in ("AAE=", "AAI=")]
     messages = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]} for url in pictures]
@@ -242,7 +242,7 @@ async def test_files_of_earlier_messages_have_a_limit(tmp_path: Path, monkeypatc
         assert "file-bytes" in answer.headers["Babelgate-Loss"]
 
 
-async def test_what_is_the_gateway_s_own_of_a_request_is_not_sent(tmp_path: Path) -> None:
+async def test_members_for_the_gateway_are_not_sent_upstream(tmp_path: Path) -> None:
     far = Scripted(WHOLE)
     async with through(tmp_path, far, "chat") as caller:
         body = {**ASK, "n": 1, "store": False, "metadata": {"k": "v"}, "stream_options": {"include_usage": False}}
@@ -250,7 +250,7 @@ async def test_what_is_the_gateway_s_own_of_a_request_is_not_sent(tmp_path: Path
         assert list(differences(ASK, far.requests[-1])) == ["+stream", "+stream_options"]
 
 
-async def test_a_call_goes_back_to_the_server_with_what_it_said_beside_it(tmp_path: Path) -> None:
+async def test_unknown_members_of_a_call_are_sent_back(tmp_path: Path) -> None:
     """Check members such as thought signatures: Gemini's OpenAI-compatible API refuses the result of a call without
     them."""
     extra = {"extra_content": {"google": {"thought_signature": "s"}}}
@@ -276,7 +276,7 @@ async def test_a_call_goes_back_to_the_server_with_what_it_said_beside_it(tmp_pa
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 413, 422, 429, 500, 503])
-async def test_a_refusal_is_told_as_the_server_told_it(tmp_path: Path, status: int) -> None:
+async def test_upstream_error_is_passed_on_unchanged(tmp_path: Path, status: int) -> None:
     error = {"message": "Not so", "type": "some_error", "param": "messages.0", "code": "some_code", **unknown("error")}
     far = Scripted({"error": error})
     far.status, far.headers = status, {"retry-after": "7", "retry-after-ms": "6500", "x-ratelimit-limit-tokens": "9"}
@@ -289,7 +289,7 @@ async def test_a_refusal_is_told_as_the_server_told_it(tmp_path: Path, status: i
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_that_the_gateway_s_key_is_wrong_is_not_told_as_if_the_caller_s_were(tmp_path: Path, status: int) -> None:
+async def test_wrong_key_of_the_gateway_is_a_server_error(tmp_path: Path, status: int) -> None:
     far = Scripted({"error": {"message": "Incorrect API key provided: sk-…", "type": "t", "param": None, "code": "c"}})
     far.status = status
     async with through(tmp_path, far, "chat") as caller:

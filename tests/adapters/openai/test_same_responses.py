@@ -210,7 +210,7 @@ def unexplained(expected: Any, actual: Any) -> list[str]:
     return [each for each in differences(expected, actual) if each.lstrip("!") not in DIFFERENCES]
 
 
-async def test_a_response_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+async def test_response_equals_the_upstream_one(tmp_path: Path) -> None:
     async with through(tmp_path, Scripted(response()), "responses") as caller:
         answer = await caller.post("/v1/responses", json=ASK)
         assert unexplained(response(), answer.json()) == []
@@ -219,7 +219,7 @@ async def test_a_response_is_shown_as_its_server_shows_it(tmp_path: Path) -> Non
         assert "Babelgate-Loss" not in answer.headers
 
 
-async def test_a_stream_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+async def test_stream_equals_the_upstream_one(tmp_path: Path) -> None:
     upstream_events = stream()
     async with through(tmp_path, Scripted(upstream_events), "responses") as caller:
         events = frames_of(await caller.post("/v1/responses", json={**ASK, "stream": True}))
@@ -230,20 +230,20 @@ async def test_a_stream_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
             assert found == [], (expected, actual)
 
 
-async def test_the_whole_of_a_stream_is_the_response(tmp_path: Path) -> None:
+async def test_streamed_answer_is_merged_into_the_response(tmp_path: Path) -> None:
     async with through(tmp_path, Scripted(stream()), "responses") as caller:
         assert unexplained(response(), (await caller.post("/v1/responses", json=ASK)).json()) == []
 
 
 @pytest.mark.parametrize("reason", ["max_output_tokens", "content_filter", "another"])
-async def test_why_it_is_incomplete_is_told_in_the_server_s_word(tmp_path: Path, reason: str) -> None:
+async def test_incomplete_reason_is_passed_on_unchanged(tmp_path: Path, reason: str) -> None:
     upstream_response = response("incomplete", incomplete_details={"reason": reason}, completed_at=None)
     async with through(tmp_path, Scripted(upstream_response), "responses") as caller:
         actual = (await caller.post("/v1/responses", json=ASK)).json()
         assert unexplained(upstream_response, actual) == []
 
 
-async def test_what_is_said_beside_a_response_has_a_limit(tmp_path: Path) -> None:
+async def test_unknown_members_of_a_response_are_limited(tmp_path: Path) -> None:
     image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA" * 100_000}
     upstream_response = response(output=[image, MESSAGE], x_large="x" * 300_000)
     async with through(tmp_path, Scripted(upstream_response), "responses") as caller:
@@ -254,7 +254,7 @@ async def test_what_is_said_beside_a_response_has_a_limit(tmp_path: Path) -> Non
         assert "too large" in answer.headers["Babelgate-Loss"]
 
 
-async def test_a_call_is_shown_with_what_the_server_says_of_it(tmp_path: Path) -> None:
+async def test_unknown_members_of_a_call_are_shown(tmp_path: Path) -> None:
     calls: list[Said] = [
         {
             "type": "function_call",
@@ -328,7 +328,7 @@ REQUEST: Said = {
 }
 
 
-async def test_a_request_reaches_the_server_as_it_was_made(tmp_path: Path) -> None:
+async def test_request_reaches_the_upstream_unchanged(tmp_path: Path) -> None:
     far = Scripted(response(output=[{**MESSAGE, "content": [{"type": "output_text", "text": "{}"}]}]))
     async with through(tmp_path, far, "responses") as caller:
         answer = await caller.post("/v1/responses", json=REQUEST)
@@ -337,7 +337,7 @@ async def test_a_request_reaches_the_server_as_it_was_made(tmp_path: Path) -> No
         assert list(differences(REQUEST, far.requests[-1])) == ["+stream", "+store"]
 
 
-async def test_items_that_only_the_server_knows_are_refused_in_front_of_other_agents(tmp_path: Path) -> None:
+async def test_items_only_the_upstream_knows_are_rejected_for_others(tmp_path: Path) -> None:
     async with opened(tmp_path, {"echo": demo.echo}) as gateway, bridge(gateway.app) as caller:
         for item, status in (({"type": "item_reference", "id": "x"}, 404), ({"type": "no"}, 400)):
             body = {"model": "echo", "input": [item, {"role": "user", "content": "Hi"}]}
@@ -347,7 +347,7 @@ async def test_items_that_only_the_server_knows_are_refused_in_front_of_other_ag
 # Errors
 
 
-async def test_a_response_that_failed_there_has_failed_here(tmp_path: Path) -> None:
+async def test_response_failed_upstream_is_a_failed_response(tmp_path: Path) -> None:
     error = {"code": "image_parse_error", "message": "Not so", **unknown("error")}
     failed = response("failed", error=error, output=[], usage=None, completed_at=None)
     async with through(tmp_path, Scripted(failed), "responses") as caller:
@@ -356,7 +356,7 @@ async def test_a_response_that_failed_there_has_failed_here(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("status", [400, 422, 429])
-async def test_a_refusal_is_told_as_the_server_told_it(tmp_path: Path, status: int) -> None:
+async def test_upstream_error_is_passed_on_unchanged(tmp_path: Path, status: int) -> None:
     error = {"message": "Not so", "type": "some_error", "param": "input.0", "code": "some_code", **unknown("error")}
     far = Scripted({"error": error})
     far.status = status

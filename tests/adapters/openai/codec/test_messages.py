@@ -36,13 +36,13 @@ def part_of(part: dict[str, Any]) -> Any:
     return message.parts[0]
 
 
-def test_every_role_has_its_place() -> None:
+def test_every_role_maps_to_a_canonical_role() -> None:
     roles = ("developer", "system", "user", "assistant", "tool", "function")
     messages = read(*({"role": role, "content": "x"} for role in roles))
     assert [message.role for message in messages] == ["system", "system", "user", "agent", "tool", "tool"]
 
 
-def test_calls_of_functions_and_their_results_are_those_of_tools() -> None:
+def test_deprecated_function_calls_and_results_become_tool_calls() -> None:
     call = {"name": "add", "arguments": '{"a": 2}'}
     messages = [
         {"role": "user", "content": "2+2?"},
@@ -61,7 +61,7 @@ def test_calls_of_functions_and_their_results_are_those_of_tools() -> None:
     assert types_and_ids == [(ToolCallPart, one), (ToolResultPart, one), (ToolCallPart, two), (ToolResultPart, two)]
 
 
-def test_files_come_by_their_bytes_or_by_url() -> None:
+def test_files_are_decoded_from_bytes_or_url() -> None:
     inline = part_of({"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}})
     low = {"openai": {"inner": {"detail": "low"}}}
     assert inline == FilePart(media_type="image/png", inline=b"hi", size=2, extra=low)
@@ -77,13 +77,13 @@ def test_files_come_by_their_bytes_or_by_url() -> None:
     assert (bare.media_type, bare.inline) == ("application/octet-stream", b"hi")
 
 
-def test_a_json_file_without_a_name_is_data() -> None:
+def test_unnamed_json_file_becomes_data() -> None:
     url = "data:application/json;base64,eyJhIjogWzFdfQ=="
     assert part_of({"type": "file", "file": {"file_data": url}}) == DataPart(data={"a": [1]})
     assert isinstance(part_of({"type": "file", "file": {"file_data": url, "filename": "a.json"}}), FilePart)
 
 
-def test_an_assistant_has_words_refusals_and_calls() -> None:
+def test_assistant_message_has_text_refusal_and_calls() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     custom = {"id": "c2", "type": "custom", "custom": {"name": "g", "input": "x"}}
     (message,) = read({"role": "assistant", "content": "a", "refusal": "no", "tool_calls": [call, custom]})
@@ -111,7 +111,7 @@ def test_an_assistant_has_words_refusals_and_calls() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_part_is_refused(part: dict[str, Any]) -> None:
+def test_invalid_content_part_is_rejected(part: dict[str, Any]) -> None:
     with pytest.raises(FaultError) as refused:
         part_of(part)
     assert refused.value.fault.code in (FaultCode.INVALID, FaultCode.UNSUPPORTED)
@@ -121,7 +121,7 @@ def conversation(*messages: dict[str, Any]) -> Conversation:
     return Conversation.of([validate(w.ChatMessage, each) for each in messages])
 
 
-def test_what_follows_the_last_word_of_the_assistant_is_new() -> None:
+def test_messages_after_the_last_assistant_message_are_new() -> None:
     split = conversation(
         {"role": "system", "content": "s"},
         {"role": "user", "content": "1"},
@@ -134,7 +134,7 @@ def test_what_follows_the_last_word_of_the_assistant_is_new() -> None:
     assert conversation({"role": "user", "content": "1"}).before == []
 
 
-def test_results_of_the_gateway_s_own_calls_are_answers_and_others_are_said() -> None:
+def test_only_results_of_gateway_calls_are_answers() -> None:
     call_id = encode_call_id(TASK, "q")
     split = conversation(
         {"role": "tool", "tool_call_id": call_id, "content": "Ada"},
@@ -145,7 +145,7 @@ def test_results_of_the_gateway_s_own_calls_are_answers_and_others_are_said() ->
     assert [each.content for each in split.others] == ["1", "and"]
 
 
-def test_two_results_of_one_call_and_results_of_two_runs_are_refused() -> None:
+def test_duplicate_results_and_results_of_two_runs_are_rejected() -> None:
     one, other = encode_call_id(TASK, "q"), encode_call_id(TASK.replace("0b", "1b"), "q")
     for second in (one, other):
         with pytest.raises(FaultError):
@@ -162,12 +162,12 @@ def test_two_results_of_one_call_and_results_of_two_runs_are_refused() -> None:
         ("5", {"type": "number"}, "5"),
     ],
 )
-def test_an_answer_is_text_or_the_json_that_its_question_has_a_schema_for(text: str, schema: Any, value: Any) -> None:
+def test_answer_is_json_only_if_the_question_has_a_schema(text: str, schema: Any, value: Any) -> None:
     assert decode_answer(text, schema)[0] == value
 
 
 @given(st.lists(ours.json_values(), max_size=4))
-def test_whatever_is_sent_is_read_or_refused(contents: list[Any]) -> None:
+def test_any_content_is_decoded_or_rejected(contents: list[Any]) -> None:
     for content in contents:
         for part in (content, {"type": "file", "file": content}, {"type": "image_url", "image_url": content}):
             with suppress(FaultError):

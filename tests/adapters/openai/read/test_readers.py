@@ -200,7 +200,7 @@ END = st.builds(ending, st.sampled_from(["completed", "incomplete", "failed", "c
 
 
 @given(st.lists(CHUNK, max_size=6), st.booleans())
-def test_whatever_a_completion_says_is_a_legal_run_or_a_fault(given_chunks: list[Any], done: bool) -> None:
+def test_any_completion_becomes_a_legal_run_or_a_fault(given_chunks: list[Any], done: bool) -> None:
     try:
         transcript = read_chat(*given_chunks, done=done)
     except FaultError as error:
@@ -211,7 +211,7 @@ def test_whatever_a_completion_says_is_a_legal_run_or_a_fault(given_chunks: list
 
 
 @given(st.lists(EVENT, max_size=8), END)
-def test_whatever_a_response_says_is_a_legal_run_or_a_fault(events: list[Any], end: Any) -> None:
+def test_any_response_becomes_a_legal_run_or_a_fault(events: list[Any], end: Any) -> None:
     try:
         transcript = read_response(*events, end)
     except FaultError as error:
@@ -222,7 +222,7 @@ def test_whatever_a_response_says_is_a_legal_run_or_a_fault(events: list[Any], e
 
 
 @given(JSON)
-def test_no_json_is_more_than_a_fault(value: Any) -> None:
+def test_any_json_raises_at_most_a_fault(value: Any) -> None:
     for read in (read_chat, read_response):
         with pytest.raises(FaultError):
             read(value)
@@ -252,7 +252,7 @@ def summary_of(transcript: Transcript) -> Any:
 
 
 @given(ANSWERS)
-def test_a_completion_says_the_same_streamed_and_whole_and_so_does_a_response(answer: Answer) -> None:
+def test_streamed_and_whole_answers_become_the_same_run(answer: Answer) -> None:
     streamed = summary_of(read_chat(*chunks("m", answer)))
     assert summary_of(read_chat(completion("m", answer))) == streamed
     response = Response("resp_1", {"model": "m"}, answer)
@@ -275,14 +275,14 @@ SPARE = [
 
 
 @given(ANSWERS, st.data())
-def test_a_response_whose_server_leaves_events_out_says_the_same(answer: Answer, data: st.DataObject) -> None:
+def test_response_without_redundant_events_becomes_the_same_run(answer: Answer, data: st.DataObject) -> None:
     events = Response("resp_1", {"model": "m"}, answer).events()
     spare = data.draw(st.sets(st.sampled_from(SPARE)))
     remaining = [event for event in events if event["type"] not in spare]
     assert summary_of(read_response(*remaining)) == summary_of(read_response(*events))
 
 
-def test_a_response_without_deltas_says_its_words_when_they_are_done() -> None:
+def test_response_without_deltas_takes_its_text_from_done_events() -> None:
     answer = Answer(text="a b", thought="t", refusal="r")
     events = Response("resp_1", {"model": "m"}, answer).events()
     remaining = [event for event in events if not event["type"].endswith(".delta")]
@@ -292,7 +292,7 @@ def test_a_response_without_deltas_says_its_words_when_they_are_done() -> None:
 # Deviations of compatible servers
 
 
-def test_a_role_that_is_told_twice_and_other_choices_say_nothing() -> None:
+def test_repeated_role_and_other_choices_are_ignored() -> None:
     both = {"choices": [{"index": 1, "delta": {"content": "x"}}, {"index": 0, "delta": {"content": "b"}}]}
     transcript = read_chat(
         delta(role="assistant", content="a"), both, delta(role="assistant", content="c"), delta("stop")
@@ -323,21 +323,21 @@ CALLS: list[tuple[list[Any], list[tuple[str | None, Any]]]] = [
     CALLS,
     ids=["one index", "an id twice", "no ids", "an index of 3", "no JSON", "a function of before there were tools"],
 )
-def test_calls_are_found_in_every_form(chunks: list[Any], calls: list[tuple[str | None, Any]]) -> None:
+def test_tool_calls_are_read_in_every_form(chunks: list[Any], calls: list[tuple[str | None, Any]]) -> None:
     received = calls_of(read_chat(*chunks, delta("tool_calls")))
     assert {call["name"] for call in received} == {"f"}
     expected = [(call_id or received[0]["call_id"], arguments) for call_id, arguments in calls]
     assert [(call["call_id"], call["arguments"]) for call in received] == expected
 
 
-def test_a_call_that_the_limit_of_tokens_cut_off_is_not_asked_for() -> None:
+def test_call_cut_off_by_the_token_limit_is_dropped() -> None:
     transcript = read_chat(delta("length", tool_calls=[tool(id="c0"), tool('{"x', 1, id="c1")]))
     assert [call["call_id"] for call in calls_of(transcript)] == ["c0"]
     assert [event.feature for event in transcript.events if isinstance(event, LossNoted)] == ["caller-tools"]
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_both_names_of_the_field_for_thoughts_are_read_and_kept(name: str) -> None:
+def test_both_names_of_the_reasoning_field_are_read_and_kept(name: str) -> None:
     transcript = read_chat(delta(**{name: "hm"}), delta(**{name: " yes"}), delta(content="ok"), delta("stop"))
     [added] = [
         event.part for event in transcript.events if isinstance(event, PartAdded) and event.part.kind == "reasoning"
@@ -347,14 +347,14 @@ def test_both_names_of_the_field_for_thoughts_are_read_and_kept(name: str) -> No
     assert transcript.messages[0].parts[0] == ReasoningPart(text="hm yes", extra={"openai": {"field": name}})
 
 
-def test_content_in_parts_is_text_and_thoughts() -> None:
+def test_content_in_parts_becomes_text_and_reasoning() -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
     transcript = read_chat(delta("stop", content=[thinking, {"type": "text", "text": "ok"}]))
     assert [part.kind for part in transcript.messages[0].parts] == ["reasoning", "text"]
     assert transcript.text == "ok"
 
 
-def test_every_delta_is_one_event_and_none_is_merged() -> None:
+def test_every_delta_becomes_one_event() -> None:
     transcript = read_chat(*(delta(content=text) for text in "abc"), delta("stop"))
     assert [
         event.part.text
@@ -377,7 +377,7 @@ def test_citations_count_from_the_start_of_the_message() -> None:
     assert [(part.start, part.end) for part in cited] == [(0, 2), (4, 6)]
 
 
-def test_a_response_that_was_cancelled_upstream_ends_the_run_as_cancelled() -> None:
+def test_response_cancelled_upstream_ends_the_run_as_cancelled() -> None:
     events = Response("resp_1", {"model": "m"}, Answer(text="half")).events()
     end: Any = {"type": "response.incomplete", "response": {"id": "resp_1", "status": "cancelled", "output": []}}
     transcript = read_response(*events[:5], end)
@@ -385,12 +385,12 @@ def test_a_response_that_was_cancelled_upstream_ends_the_run_as_cancelled() -> N
     assert transcript.ended.status is RunStatus.CANCELLED
 
 
-def test_a_response_that_is_only_queued_is_none() -> None:
+def test_queued_response_is_rejected() -> None:
     with pytest.raises(FaultError):
         ResponseReader().whole({"id": "r", "status": "queued"})
 
 
-def test_usage_has_one_form_whatever_api_counted() -> None:
+def test_usage_of_chat_completions_uses_canonical_names() -> None:
     transcript = read_chat(
         delta("stop"), {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "x": None}}
     )
@@ -398,7 +398,7 @@ def test_usage_has_one_form_whatever_api_counted() -> None:
     assert transcript.ended.usage == {"input_tokens": 1, "output_tokens": 2}
 
 
-def test_a_last_event_that_leaves_thoughts_out_repeats_nothing() -> None:
+def test_last_event_without_reasoning_items_repeats_nothing() -> None:
     """Check that items are recognized although their indices in the last event differ from those in the stream."""
     answer = Answer(text="a b", thought="t", citations=((0, 1, "http://page"),))
     events = Response("resp_1", {"model": "m"}, answer).events()
@@ -407,7 +407,7 @@ def test_a_last_event_that_leaves_thoughts_out_repeats_nothing() -> None:
     assert summary_of(read_response(*events[:-1], short)) == summary_of(read_response(*events))
 
 
-def test_two_messages_of_a_response_are_two_messages() -> None:
+def test_two_message_items_become_two_messages() -> None:
     def item(name: str) -> Any:
         return {"type": "message", "id": name, "content": [{"type": "output_text", "text": name}]}
 
@@ -420,7 +420,7 @@ def test_two_messages_of_a_response_are_two_messages() -> None:
 # Functions that the server calls itself
 
 
-def test_a_function_call_that_has_its_output_is_the_agents_own_and_no_question() -> None:
+def test_function_call_with_its_output_is_not_a_question() -> None:
     call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "weather", "arguments": '{"city":"Rome"}'}
     output = {"type": "function_call_output", "id": "o_1", "call_id": "c1", "output": '{"temp":21}'}
     message = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Sunny."}]}
@@ -446,14 +446,14 @@ def test_a_function_call_that_has_its_output_is_the_agents_own_and_no_question()
     assert [question["call_id"] for question in calls_of(asking)] == ["c2"]
 
 
-def test_an_output_of_no_call_is_kept_as_it_is() -> None:
+def test_output_without_a_call_is_a_noted_loss() -> None:
     output = {"type": "function_call_output", "call_id": "c1", "output": "x"}
     body: JsonObject = {"id": "r", "status": "completed", "output": [output]}
     transcript = transcript_of(ResponseReader().whole(body))
     assert [event.feature for event in transcript.events if isinstance(event, LossNoted)] == ["custom"]
 
 
-def test_what_is_said_beside_a_completion_has_a_limit() -> None:
+def test_unknown_members_of_a_completion_are_limited() -> None:
     whole = completion("m", Answer(text="Hi")) | {"x_cost": {"usd": 0.1}}
     [about] = natives(whole)
     assert about.extra["openai"]["x_cost"] == {"usd": 0.1}

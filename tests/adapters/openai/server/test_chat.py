@@ -58,7 +58,7 @@ async def streamed(gateway: Running, model: str, *messages: dict[str, Any], **mo
 # Answers
 
 
-async def test_texts_thoughts_and_citations_are_one_message(gateway: Running) -> None:
+async def test_texts_reasoning_and_citations_form_one_message(gateway: Running) -> None:
     message = (await ask(gateway, "cited"))["choices"][0]["message"]
     assert message["content"] == "One.\nTwo."
     assert message["reasoning_content"] == "Hm. "
@@ -71,12 +71,12 @@ async def test_texts_thoughts_and_citations_are_one_message(gateway: Running) ->
     assert deltas[-1]["annotations"] == message["annotations"]
 
 
-async def test_a_refusal_is_no_content(gateway: Running) -> None:
+async def test_refusal_is_not_content(gateway: Running) -> None:
     message = (await ask(gateway, "refusing"))["choices"][0]["message"]
     assert (message["content"], message["refusal"]) == (None, "I will not.")
 
 
-async def test_usage_and_the_limit_of_tokens_are_told(gateway: Running) -> None:
+async def test_usage_and_token_limit_are_reported(gateway: Running) -> None:
     completion = await ask(gateway, "counted")
     assert completion["choices"][0]["finish_reason"] == "length"
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
@@ -87,7 +87,7 @@ async def test_usage_and_the_limit_of_tokens_are_told(gateway: Running) -> None:
     assert all("usage" not in chunk for chunk in await streamed(gateway, "counted"))
 
 
-async def test_a_failure_brings_what_was_said_and_is_not_tried_again(gateway: Running) -> None:
+async def test_failure_includes_partial_output_and_forbids_retry(gateway: Running) -> None:
     error = await refused(gateway, 500, "fail", user("boom"))
     assert "boom" in error["message"]
     assert (error["type"], error["code"]) == ("server_error", "agent_failed")
@@ -99,14 +99,14 @@ async def test_a_failure_brings_what_was_said_and_is_not_tried_again(gateway: Ru
 # Requests
 
 
-async def test_what_a_request_configures_reaches_the_agent(gateway: Running) -> None:
+async def test_configuration_of_a_request_reaches_the_agent(gateway: Running) -> None:
     tools = [{"type": "function", "function": {"name": "f", "strict": True}}]
     more: dict[str, Any] = {"temperature": 0.5, "tools": tools, "tool_choice": "auto", "stop": ["x"]}
     received = json.loads(await text_of(gateway, "settings", **more, metadata={"of": "ada"}, n=1, store=False))
     assert received == {"config": more, "metadata": {"of": "ada"}}
 
 
-async def test_tools_that_the_agent_does_not_know_of_are_a_declared_loss(gateway: Running) -> None:
+async def test_tools_unknown_to_the_agent_are_a_declared_loss(gateway: Running) -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
     answer = await gateway.http.post("/v1/chat/completions", json=body("echo", tools=tools))
     assert "caller-tools=" in answer.headers["babelgate-loss"]
@@ -125,9 +125,7 @@ ASSISTANT: Final = {"role": "assistant", "content": "One, two,"}
         ([USER, ASSISTANT, ASSISTANT], "user: Count. | agent: One, two, | agent: One, two,"),
     ],
 )
-async def test_the_assistant_goes_on_with_its_last_message(
-    gateway: Running, messages: list[Any], expected: str
-) -> None:
+async def test_assistant_continues_its_last_message(gateway: Running, messages: list[Any], expected: str) -> None:
     answer = await gateway.http.post("/v1/chat/completions", json={"model": "history", "messages": messages})
     assert answer.json()["choices"][0]["message"]["content"] == expected
 
@@ -148,12 +146,14 @@ async def test_the_assistant_goes_on_with_its_last_message(
     ],
     ids=str,
 )
-async def test_what_cannot_be_done_is_refused_by_name(gateway: Running, more: dict[str, Any], param: str) -> None:
+async def test_invalid_request_is_rejected_with_the_field_name(
+    gateway: Running, more: dict[str, Any], param: str
+) -> None:
     answer = await gateway.http.post("/v1/chat/completions", json={**body("echo"), **more})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
 
 
-async def test_without_a_model_nothing_runs(gateway: Running) -> None:
+async def test_request_without_a_known_model_is_rejected(gateway: Running) -> None:
     answer = await gateway.http.post("/v1/chat/completions", json={"messages": [user("hi")]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
     error = await refused(gateway, 404, "nobody")
@@ -166,13 +166,13 @@ async def test_without_a_model_nothing_runs(gateway: Running) -> None:
 FORMAT: Final = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": True}}
 
 
-async def test_an_answer_that_fits_its_schema_is_given(gateway: Running) -> None:
+async def test_answer_that_matches_its_schema_is_returned(gateway: Running) -> None:
     assert await text_of(gateway, "saying", user('{"a": 1}'), response_format=FORMAT) == '{"a": 1}'
     assert await text_of(gateway, "saying", user("{}"), response_format={"type": "json_object"}) == "{}"
 
 
 @pytest.mark.parametrize("text", ['{"a": "x"}', "{}", "no JSON", "[1"])
-async def test_an_answer_that_does_not_fit_is_an_error_also_at_the_end_of_a_stream(gateway: Running, text: str) -> None:
+async def test_answer_that_violates_its_schema_is_an_error(gateway: Running, text: str) -> None:
     error = await refused(gateway, 502, "saying", user(text), response_format=FORMAT)
     assert error["code"] == "invalid_output"
     assert error["completion"]["choices"][0]["message"]["content"] == text
@@ -180,7 +180,7 @@ async def test_an_answer_that_does_not_fit_is_an_error_also_at_the_end_of_a_stre
     assert last["error"]["code"] == "invalid_output"
 
 
-async def test_a_refusal_and_a_question_need_not_fit(gateway: Running) -> None:
+async def test_refusal_and_question_need_not_match_the_schema(gateway: Running) -> None:
     for model, finish in (("refusing", "stop"), ("ask", "tool_calls"), ("counted", "length")):
         completion = await ask(gateway, model, response_format=FORMAT)
         assert completion["choices"][0]["finish_reason"] == finish
@@ -197,14 +197,14 @@ CONVERSATION: Final = (
 )
 
 
-async def test_a_call_of_its_own_is_told_the_whole_conversation(gateway: Running) -> None:
+async def test_request_without_a_thread_sends_the_whole_conversation(gateway: Running) -> None:
     expected = "system: Be kind. | user: one | agent: 1 | user: two"
     assert await text_of(gateway, "history", *CONVERSATION) == expected
     assert await text_of(gateway, "history", *CONVERSATION) == expected
 
 
 @pytest.mark.parametrize("named", ["uuid", "a name of my own"])
-async def test_a_thread_is_told_what_is_new(gateway: Running, named: str) -> None:
+async def test_existing_thread_receives_only_new_messages(gateway: Running, named: str) -> None:
     metadata = {"thread_id": str(uuid4()) if named == "uuid" else f"{named} {uuid4()}"}
     first = await text_of(gateway, "history", *CONVERSATION, metadata=metadata)
     assert first == "system: Be kind. | user: one | agent: 1 | user: two"
@@ -212,7 +212,7 @@ async def test_a_thread_is_told_what_is_new(gateway: Running, named: str) -> Non
     assert await text_of(gateway, "history", *again, metadata=metadata) == f"{first} | agent: {first} | user: three"
 
 
-async def test_a_thread_can_be_found_in_another_protocol_and_one_of_a_call_s_own_cannot(gateway: Running) -> None:
+async def test_only_stored_threads_are_visible_in_other_protocols(gateway: Running) -> None:
     for more, is_kept in (({}, False), ({"store": True}, True), ({"metadata": {"thread_id": str(uuid4())}}, True)):
         answer = await gateway.http.post("/v1/chat/completions", json=body("echo", **more))
         listed = await gateway.http.post("/threads/search", json={"ids": [answer.headers["babelgate-thread"]]})
@@ -220,7 +220,7 @@ async def test_a_thread_can_be_found_in_another_protocol_and_one_of_a_call_s_own
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Running, stream: bool) -> None:
+async def test_disconnect_cancels_a_run_that_is_not_stored(gateway: Running, stream: bool) -> None:
     request_body = body("waiting", stream=stream)
     calling = asyncio.ensure_future(gateway.http.post("/v1/chat/completions", json=request_body))
     async with asyncio.timeout(BOUND):
@@ -229,7 +229,7 @@ async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Runnin
         await ENDED.wait()
 
 
-async def test_who_hangs_up_on_a_run_that_is_kept_may_read_it_later(gateway: Running) -> None:
+async def test_stored_run_can_be_read_after_a_disconnect(gateway: Running) -> None:
     for more in ({"store": True}, {"metadata": {"thread_id": str(uuid4())}}):
         GATE.clear()
         request_body = body("gated", stream=True, **more)
@@ -268,7 +268,7 @@ def result(call: Any, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call["id"], "content": text}
 
 
-async def test_the_stream_of_a_question_has_the_same_call(gateway: Running) -> None:
+async def test_streamed_question_has_the_same_call(gateway: Running) -> None:
     chunks = await streamed(gateway, "ask", store=True)
     delta = next(chunk["choices"][0]["delta"] for chunk in chunks if "tool_calls" in chunk["choices"][0]["delta"])
     stored = (await gateway.http.get(f"/v1/chat/completions/{chunks[0]['id']}")).json()
@@ -276,7 +276,7 @@ async def test_the_stream_of_a_question_has_the_same_call(gateway: Running) -> N
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_of_two_questions_each_can_be_answered_by_itself(gateway: Running) -> None:
+async def test_two_questions_can_be_answered_separately(gateway: Running) -> None:
     first, second = calls_of(await ask(gateway, "twice"))
     arguments = json.loads(second["function"]["arguments"])
     assert arguments == {"question": "Second?", "kind": "approval", "schema": {"type": "object"}}
@@ -285,7 +285,7 @@ async def test_of_two_questions_each_can_be_answered_by_itself(gateway: Running)
     assert await text_of(gateway, "twice", result(second, '{"b": 2}')) == "one and {'b': 2}"
 
 
-async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway: Running) -> None:
+async def test_changed_call_id_and_another_models_call_are_rejected(gateway: Running) -> None:
     (call,) = calls_of(await ask(gateway, "ask", store=True))
     last = call["id"][-5]
     changed = call["id"][:-5] + ("A" if last != "A" else "B") + call["id"][-4:]
@@ -300,7 +300,7 @@ async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway
 # Stored completions
 
 
-async def test_stored_completions_are_listed_by_pages_and_filters(gateway: Running) -> None:
+async def test_stored_completions_are_listed_with_pages_and_filters(gateway: Running) -> None:
     mark = {"of": f"{uuid4()}"}
     completions = [await ask(gateway, "echo", user(text), store=True, metadata=mark) for text in ("1", "2", "3")]
     await ask(gateway, "echo", user("not kept"), metadata=mark)
@@ -315,7 +315,7 @@ async def test_stored_completions_are_listed_by_pages_and_filters(gateway: Runni
     assert (await gateway.http.get(f"{at}&order=asc")).status_code == 400
 
 
-async def test_a_completion_that_is_deleted_is_gone(gateway: Running) -> None:
+async def test_deleted_completion_is_not_found(gateway: Running) -> None:
     completion = await ask(gateway, "echo", store=True)
     path = f"/v1/chat/completions/{completion['id']}"
     stored = {**(await gateway.http.get(path)).json(), "metadata": None}
@@ -326,7 +326,7 @@ async def test_a_completion_that_is_deleted_is_gone(gateway: Running) -> None:
     assert (await gateway.http.delete(path)).status_code == 404
 
 
-async def test_the_metadata_of_a_stored_completion_are_replaced_everywhere(gateway: Running) -> None:
+async def test_metadata_of_a_stored_completion_is_replaced_everywhere(gateway: Running) -> None:
     created = await gateway.http.post(
         "/v1/chat/completions", json=body("echo", store=True, metadata={"a": "1", "b": "2"})
     )
@@ -345,7 +345,7 @@ async def test_the_metadata_of_a_stored_completion_are_replaced_everywhere(gatew
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "metadata.a")
 
 
-async def test_the_messages_that_a_stored_completion_answers_are_listed(gateway: Running) -> None:
+async def test_input_messages_of_a_stored_completion_are_listed(gateway: Running) -> None:
     parts = [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
@@ -358,12 +358,12 @@ async def test_the_messages_that_a_stored_completion_answers_are_listed(gateway:
     assert (one["content"], one["content_parts"]) == ("look", parts)
 
 
-async def test_a_call_that_keeps_nothing_is_not_stored(gateway: Running) -> None:
+async def test_completion_without_store_is_not_stored(gateway: Running) -> None:
     completion = await ask(gateway, "ask")
     assert (await gateway.http.get(f"/v1/chat/completions/{completion['id']}")).status_code == 404
 
 
-async def test_a_run_of_another_protocol_is_a_completion_too(gateway: Running) -> None:
+async def test_run_of_another_protocol_can_be_read_as_completion(gateway: Running) -> None:
     run = {"agent_name": "fail", "input": [{"role": "user", "parts": [{"content": "boom"}]}]}
     failed = await gateway.http.post("/acp/runs", json=run)
     answer = await gateway.http.get(f"/v1/chat/completions/chatcmpl-{failed.headers['babelgate-run']}")
@@ -373,7 +373,7 @@ async def test_a_run_of_another_protocol_is_a_completion_too(gateway: Running) -
 # Models
 
 
-async def test_agents_are_models(gateway: Running) -> None:
+async def test_agents_are_listed_as_models(gateway: Running) -> None:
     listed = (await gateway.http.get("/v1/models")).json()
     assert listed["object"] == "list"
     assert {"echo", "ask", "gated"} <= {each["id"] for each in listed["data"]}
@@ -384,7 +384,7 @@ async def test_agents_are_models(gateway: Running) -> None:
     assert [each["id"] for each in alone] == ["echo"]
 
 
-async def test_what_is_not_served_is_told_with_what_is(gateway: Running) -> None:
+async def test_unknown_path_is_answered_with_the_served_paths(gateway: Running) -> None:
     answer = await gateway.http.post("/v1/embeddings", json={"model": "echo", "input": "hi"})
     assert answer.status_code == 404
     assert answer.json()["error"]["message"] == (
@@ -394,7 +394,7 @@ async def test_what_is_not_served_is_told_with_what_is(gateway: Running) -> None
 
 @pytest.mark.parametrize("root", ["", "/agent/echo"])
 @pytest.mark.parametrize(("path", "why"), [("input_tokens", "tokenizer")])
-async def test_what_responses_do_not_have_is_told_with_the_reason(
+async def test_unsupported_responses_path_is_answered_with_the_reason(
     gateway: Running, root: str, path: str, why: str
 ) -> None:
     answer = await gateway.http.post(f"{root}/v1/responses/{path}", json={"model": "echo", "input": "hi"})
@@ -411,7 +411,7 @@ OTHER_TOOL: dict[str, Any] = {"type": "function", "function": {"name": "get_weat
 
 
 @pytest.mark.parametrize("tools", [[], [OTHER_TOOL]], ids=["no tools", "another tool"])
-async def test_a_question_is_text_that_the_next_user_message_answers(gateway: Running, tools: list[Any]) -> None:
+async def test_question_is_text_that_the_next_user_message_answers(gateway: Running, tools: list[Any]) -> None:
     messages = [{"role": "system", "content": "first"}, user("hi")]
     completion = await ask(gateway, "ask", *messages, tools=tools)
     choice = completion["choices"][0]
@@ -423,26 +423,26 @@ async def test_a_question_is_text_that_the_next_user_message_answers(gateway: Ru
     assert again["choices"][0]["message"]["content"] == "What is your name?", "a question has one answer"
 
 
-async def test_a_header_has_questions_called_without_a_tool(gateway: Running) -> None:
+async def test_header_turns_questions_into_calls_without_a_tool(gateway: Running) -> None:
     headers = {"Babelgate-Questions": "calls"}
     answer = await gateway.http.post("/v1/chat/completions", json=body("ask", tools=[]), headers=headers)
     assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_a_streamed_question_is_text(gateway: Running) -> None:
+async def test_streamed_question_is_text(gateway: Running) -> None:
     chunks = await streamed(gateway, "ask", tools=[])
     choices = [chunk["choices"][0] for chunk in chunks if chunk["choices"]]
     assert "".join(choice["delta"].get("content") or "" for choice in choices) == "What is your name?"
     assert choices[-1]["finish_reason"] == "stop"
 
 
-async def test_a_question_on_a_thread_is_answered_by_the_next_user_message(gateway: Running) -> None:
+async def test_next_user_message_answers_a_question_on_a_thread(gateway: Running) -> None:
     thread: dict[str, Any] = {"metadata": {"thread_id": "asked in words"}, "tools": []}
     assert await text_of(gateway, "ask", user("hi"), **thread) == "What is your name?"
     assert await text_of(gateway, "ask", user("Ada"), **thread) == "Hello, Ada."
 
 
-async def test_questions_in_words_are_answered_one_after_the_other(gateway: Running) -> None:
+async def test_questions_shown_as_text_are_answered_in_order(gateway: Running) -> None:
     messages = [user("hi")]
     first = await text_of(gateway, "twice", *messages, tools=[])
     messages += [{"role": "assistant", "content": first}, user("one")]
@@ -452,13 +452,13 @@ async def test_questions_in_words_are_answered_one_after_the_other(gateway: Runn
     assert ("one" in last, "two" in last) == (True, True), (first, second, last)
 
 
-async def test_another_conversation_answers_nothing(gateway: Running) -> None:
+async def test_message_of_another_conversation_answers_no_question(gateway: Running) -> None:
     question = await text_of(gateway, "ask", user("hello there"), tools=[])
     messages = [user("something else"), {"role": "assistant", "content": question}, user("Ada")]
     assert await text_of(gateway, "ask", *messages, tools=[]) == question
 
 
-async def test_a_question_in_words_need_not_fit_and_names_what_it_lost(gateway: Running) -> None:
+async def test_question_shown_as_text_ignores_schema_and_reports_loss(gateway: Running) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
     request_body = body("approve", tools=[], response_format=form)
     answer = await gateway.http.post("/v1/chat/completions", json=request_body)
@@ -467,7 +467,7 @@ async def test_a_question_in_words_need_not_fit_and_names_what_it_lost(gateway: 
 
 
 @pytest.mark.parametrize(("agent", "is_lost"), [("ask", False), ("twice", False), ("pays", True)])
-async def test_data_of_a_question_in_words_is_a_declared_loss(gateway: Running, agent: str, is_lost: bool) -> None:
+async def test_data_of_a_question_shown_as_text_is_lost(gateway: Running, agent: str, is_lost: bool) -> None:
     answer = await gateway.http.post("/v1/chat/completions", json=body(agent, tools=[]))
     lost_features = [each.partition("=")[0].strip() for each in answer.headers.get("Babelgate-Loss", "").split(",")]
     assert ("question" in lost_features) is is_lost

@@ -47,7 +47,7 @@ def text_of(response: Any) -> str:
     return response["output"][-1]["content"][0]["text"]
 
 
-async def test_what_was_compacted_is_gone_on_from_without_an_id(gateway: Running) -> None:
+async def test_compaction_is_continued_without_an_id(gateway: Running) -> None:
     items = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
     compaction = await compact(gateway, input=items, prompt_cache_key="k")
     status, answer = await post(
@@ -57,7 +57,7 @@ async def test_what_was_compacted_is_gone_on_from_without_an_id(gateway: Running
     assert text_of(answer) == "user: one | agent: two | user: three"
 
 
-async def test_a_conversation_is_compacted_by_its_last_response_and_what_came_later_is_not_in_it(
+async def test_compaction_ends_with_the_response_it_names(
     gateway: Running,
 ) -> None:
     _, first = await post(gateway, AT, model="echo", input="one")
@@ -70,7 +70,7 @@ async def test_a_conversation_is_compacted_by_its_last_response_and_what_came_la
     assert text_of(answer) == "user: one | agent: one | user: two | agent: two | user: and | user: so on"
 
 
-async def test_what_cannot_be_compacted_is_refused(gateway: Running) -> None:
+async def test_invalid_compact_request_is_rejected(gateway: Running) -> None:
     _, asking = await post(gateway, AT, model="ask", input="Hi")
     _, stored = await post(gateway, AT, model="echo", input="one")
     for body, code in (
@@ -87,7 +87,7 @@ async def test_what_cannot_be_compacted_is_refused(gateway: Running) -> None:
     assert (await post(gateway, f"{AT}/compact", model="nobody", input="hi"))[0] == 404
 
 
-async def test_a_changed_compaction_is_refused(gateway: Running) -> None:
+async def test_changed_compaction_is_rejected(gateway: Running) -> None:
     (item,) = (await compact(gateway, input="one"))["output"]
     content = item["encrypted_content"]
     status, error = await post(

@@ -121,7 +121,7 @@ async def start(hubs: House) -> tuple[Hub, Scripted, str]:
 
 
 @pytest.mark.slow
-async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_all_kinds_of_items_match_the_whole(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
     hub, agent, thread_id = await start(hubs)
     assert await check(hub, thread_id) == []
 
@@ -191,7 +191,7 @@ async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.Monk
     assert caught.value.fault.code is FaultCode.NOT_FOUND
 
 
-async def test_a_conversation_of_what_callers_said_alone(hubs: House) -> None:
+async def test_pages_of_caller_messages_match_the_whole(hubs: House) -> None:
     hub, _, thread_id = await start(hubs)
     for number in range(30):
         await update(hub, thread_id, message(f"{number}", f"m{number}"), message("again", f"m{number // 3}"))
@@ -201,7 +201,7 @@ async def test_a_conversation_of_what_callers_said_alone(hubs: House) -> None:
         assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
 
 
-async def test_messages_that_are_said_again_under_their_ids(hubs: House) -> None:
+async def test_pages_of_messages_sent_again_match_the_whole(hubs: House) -> None:
     """Check callers that send the whole conversation with each request."""
     hub, agent, thread_id = await start(hubs)
     for number in range(5):
@@ -216,7 +216,7 @@ async def test_messages_that_are_said_again_under_their_ids(hubs: House) -> None
         assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
 
 
-async def test_a_cursor_that_was_taken_out_is_refused(hubs: House) -> None:
+async def test_cursor_of_a_removed_item_is_rejected(hubs: House) -> None:
     hub, _, thread_id = await start(hubs)
     await update(hub, thread_id, message("one", "m1"), message("two", "m2"))
     pages = ItemPages(hub)

@@ -110,7 +110,7 @@ async def talk(gateway: Running) -> AsyncGenerator[Talk]:
 
 
 @pytest.mark.parametrize("model", ["rich", "ask", "stream"])
-async def test_the_events_are_those_of_the_stream(gateway: Running, talk: Talk, model: str) -> None:
+async def test_websocket_events_equal_those_of_the_stream(gateway: Running, talk: Talk, model: str) -> None:
     await talk.send(model, "one two")
     events = await talk.until(*ENDS)
     again = await gateway.http.get(f"{AT}/{events[0]['response']['id']}?stream=true")
@@ -119,7 +119,7 @@ async def test_the_events_are_those_of_the_stream(gateway: Running, talk: Talk, 
     assert [json.loads(line) for line in lines] == events
 
 
-async def test_a_text_comes_before_the_agent_says_the_next(talk: Talk) -> None:
+async def test_text_arrives_before_the_agent_continues(talk: Talk) -> None:
     await talk.send("gated", stream_id="lane")
     events = await talk.until("response.output_text.delta")
     GATE.set()
@@ -128,18 +128,18 @@ async def test_a_text_comes_before_the_agent_says_the_next(talk: Talk) -> None:
     assert {event["stream_id"] for event in events} == {"lane"}
 
 
-async def test_each_message_has_its_turn_also_where_they_come_together(talk: Talk) -> None:
+async def test_messages_sent_together_are_answered_in_order(talk: Talk) -> None:
     for text in ("one", "two", "three"):
         await talk.send("echo", text)
     assert [text_of((await talk.ends())["response"]) for _ in range(3)] == ["one", "two", "three"]
 
 
-async def test_what_a_message_says_of_streaming_is_so_anyway(talk: Talk) -> None:
+async def test_stream_options_of_a_message_are_ignored(talk: Talk) -> None:
     response = await talk.ask("settings", stream=False, stream_options={"include_obfuscation": True}, top_p=0.5)
     assert json.loads(text_of(response)) == {"config": {"top_p": 0.5}, "metadata": {}}
 
 
-async def test_the_records_of_the_extension_are_told_to_who_asks_in_the_handshake(gateway: Running) -> None:
+async def test_extension_records_arrive_if_the_handshake_requests_them(gateway: Running) -> None:
     async with talking(gateway, additional_headers={HEADER: URI}) as talk:
         assert talk.connection.response is not None
         assert talk.connection.response.headers[HEADER] == URI
@@ -155,7 +155,7 @@ async def test_the_records_of_the_extension_are_told_to_who_asks_in_the_handshak
                 await talk.until("response.completed")
 
 
-async def test_an_agent_that_is_alone_behind_a_path_has_it_there_too(gateway: Running) -> None:
+async def test_path_of_one_agent_has_a_websocket(gateway: Running) -> None:
     async with talking(gateway, f"/agent/echo{AT}") as talk:
         assert text_of(await talk.ask("echo", "hello")) == "hello"
 
@@ -163,7 +163,7 @@ async def test_an_agent_that_is_alone_behind_a_path_has_it_there_too(gateway: Ru
 # Continued responses
 
 
-async def test_what_is_not_stored_is_gone_on_from_on_the_same_socket_only(gateway: Running, talk: Talk) -> None:
+async def test_unstored_response_is_continued_only_on_its_connection(gateway: Running, talk: Talk) -> None:
     one = await talk.ask("history", "one", store=False)
     async with talking(gateway) as other:
         assert (await other.fail("history", previous_response_id=one["id"]))["code"] == NOT_FOUND
@@ -177,9 +177,7 @@ async def test_what_is_not_stored_is_gone_on_from_on_the_same_socket_only(gatewa
     assert text_of(two) == "user: one | agent: user: one | user: two"
 
 
-async def test_what_goes_on_from_a_response_that_is_not_stored_is_not_stored_either(
-    gateway: Running, talk: Talk
-) -> None:
+async def test_continuation_of_an_unstored_response_is_not_stored(gateway: Running, talk: Talk) -> None:
     one = await talk.ask("echo", "one", store=False)
     two = await talk.ask("echo", "two", previous_response_id=one["id"])
     assert two["store"] is False
@@ -188,13 +186,13 @@ async def test_what_goes_on_from_a_response_that_is_not_stored_is_not_stored_eit
     assert [line.split(": ")[-1] for line in text_of(three).split(" | ")] == ["one", "one", "two", "two", "three"]
 
 
-async def test_two_that_go_on_from_one_do_not_see_each_other(talk: Talk) -> None:
+async def test_two_continuations_do_not_see_each_other(talk: Talk) -> None:
     one = await talk.ask("history", "one", store=False)
     texts = [text_of(await talk.ask("history", text, previous_response_id=one["id"])) for text in ("left", "right")]
     assert texts == [f"user: one | agent: user: one | user: {text}" for text in ("left", "right")]
 
 
-async def test_what_is_stored_is_gone_on_from_anywhere(gateway: Running, talk: Talk) -> None:
+async def test_stored_response_is_continued_from_anywhere(gateway: Running, talk: Talk) -> None:
     one = await talk.ask("history", "one")
     assert one["store"] is True
     request_body = {"model": "history", "input": "two", "previous_response_id": one["id"]}
@@ -205,7 +203,7 @@ async def test_what_is_stored_is_gone_on_from_anywhere(gateway: Running, talk: T
     assert (await gateway.http.get(f"{AT}/{three['id']}")).json() == three
 
 
-async def test_a_question_of_a_response_that_is_not_stored_is_answered(talk: Talk) -> None:
+async def test_question_of_an_unstored_response_is_answered(talk: Talk) -> None:
     response = await talk.ask("ask", store=False)
     (call,) = calls_of(response)
     error = await talk.fail("ask", "Ada", previous_response_id=response["id"])
@@ -214,7 +212,7 @@ async def test_a_question_of_a_response_that_is_not_stored_is_answered(talk: Tal
     assert text_of(done) == "Hello, Ada."
 
 
-async def test_what_failed_took_with_it_what_it_went_on_from(talk: Talk) -> None:
+async def test_failed_continuation_evicts_the_response_it_continued(talk: Talk) -> None:
     """Check what Open Responses requires in websocket-failed-continuation-evicts-cache."""
     stray_output = {"type": "function_call_output", "call_id": "call_nobody", "output": "x"}
     one = await talk.ask("echo", "one", store=False)
@@ -231,9 +229,7 @@ async def test_what_failed_took_with_it_what_it_went_on_from(talk: Talk) -> None
     assert text_of(await talk.ask("echo", "four", previous_response_id=stored["id"])) == "four", "it is kept elsewhere"
 
 
-async def test_of_many_responses_that_are_not_stored_the_oldest_are_forgotten(
-    gateway: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_oldest_unstored_responses_are_forgotten(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket_memory, "_RESPONSES", 2)
     async with talking(gateway) as talk:
         responses = [await talk.ask("echo", text, store=False) for text in ("one", "two", "three")]
@@ -242,7 +238,7 @@ async def test_of_many_responses_that_are_not_stored_the_oldest_are_forgotten(
             assert text_of(await talk.ask("echo", "x", previous_response_id=each["id"])) == "x"
 
 
-async def test_what_is_not_stored_is_there_for_as_long_as_its_socket(tmp_path: Path) -> None:
+async def test_unstored_response_lives_as_long_as_its_connection(tmp_path: Path) -> None:
     async with running(tmp_path, AGENTS, limits={"ephemeral_ttl": 0.05}) as gateway:
 
         async def passing() -> str:
@@ -264,7 +260,7 @@ async def test_what_is_not_stored_is_there_for_as_long_as_its_socket(tmp_path: P
 # Prewarmed inputs
 
 
-async def test_an_input_is_sent_ahead_and_nobody_is_asked_until_it_is_its_turn(gateway: Running, talk: Talk) -> None:
+async def test_prewarmed_input_runs_no_agent_until_it_is_continued(gateway: Running, talk: Talk) -> None:
     await talk.send("history", "one", generate=False)
     events = await talk.until(*ENDS)
     assert [(event["type"], event["sequence_number"]) for event in events] == [
@@ -281,7 +277,7 @@ async def test_an_input_is_sent_ahead_and_nobody_is_asked_until_it_is_its_turn(g
     assert [item["content"][0]["text"] for item in items] == ["one", "two"]
 
 
-async def test_more_is_sent_ahead_and_then_nothing_but_that_it_is_its_turn(talk: Talk) -> None:
+async def test_prewarmed_inputs_can_be_chained_and_reused(talk: Talk) -> None:
     stored = await talk.ask("history", "zero")
     one = await talk.ask("history", "one", generate=False, previous_response_id=stored["id"])
     two = await talk.ask("history", "two", prompt_cache_options={"prewarm": True}, previous_response_id=one["id"])
@@ -291,7 +287,7 @@ async def test_more_is_sent_ahead_and_then_nothing_but_that_it_is_its_turn(talk:
         assert text_of(response) == "user: zero | agent: user: zero | user: one | user: two"
 
 
-async def test_nobody_else_goes_on_from_what_was_sent_ahead(gateway: Running, talk: Talk) -> None:
+async def test_prewarmed_input_is_unknown_to_other_connections(gateway: Running, talk: Talk) -> None:
     prewarmed = await talk.ask("echo", "one", generate=False)
     request_body = {"model": "echo", "input": "hi", "previous_response_id": prewarmed["id"]}
     assert (await gateway.http.post(AT, json=request_body)).json()["error"]["code"] == NOT_FOUND
@@ -299,7 +295,7 @@ async def test_nobody_else_goes_on_from_what_was_sent_ahead(gateway: Running, ta
         assert (await other.fail("echo", previous_response_id=prewarmed["id"]))["code"] == NOT_FOUND
 
 
-async def test_an_input_that_is_wrong_is_refused_when_it_is_sent_ahead(talk: Talk) -> None:
+async def test_invalid_prewarmed_input_is_rejected_at_once(talk: Talk) -> None:
     assert (await talk.fail("nobody", generate=False))["code"] == "model_not_found"
     assert (await talk.fail("echo", [{"role": "user", "content": 5}], generate=False))["param"].startswith("input")
     assert (await talk.fail("echo", generate=False, previous_response_id="resp_x"))["code"] == NOT_FOUND
@@ -308,7 +304,9 @@ async def test_an_input_that_is_wrong_is_refused_when_it_is_sent_ahead(talk: Tal
     assert (await talk.fail("echo", **conversation))["param"] == "conversation"
 
 
-async def test_what_is_sent_ahead_is_bounded(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_prewarmed_inputs_are_limited_in_size_and_number(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(socket_memory, "_INPUT_BYTES", 1_000)
     monkeypatch.setattr(socket_memory, "_ALL_BYTES", 2_000)
     monkeypatch.setattr(socket_memory, "_INPUTS", 3)
@@ -328,7 +326,7 @@ async def test_what_is_sent_ahead_is_bounded(gateway: Running, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", ["text", "bytes"])
-async def test_what_is_no_message_is_answered_and_the_conversation_goes_on(talk: Talk, kind: str) -> None:
+async def test_invalid_message_is_answered_and_the_connection_stays_open(talk: Talk, kind: str) -> None:
     for name, body in BODIES.items():
         if kind == "bytes" or name not in ("invalid UTF-8", "UTF-16"):
             await talk.connection.send(body if kind == "bytes" else body.decode())
@@ -352,7 +350,7 @@ async def test_what_is_no_message_is_answered_and_the_conversation_goes_on(talk:
         ({"model": "echo", "input": "x"}, 400, "type", None),
     ],
 )
-async def test_a_message_that_is_wrong_is_told_what_is_wrong_with_it(
+async def test_invalid_message_is_answered_with_the_field_name(
     talk: Talk, message: Json, status: int, param: str, code: str | None
 ) -> None:
     await talk.connection.send(json.dumps(message))
@@ -386,13 +384,13 @@ async def test_wrong_types_in_every_member_are_answered(tmp_path: Path) -> None:
             assert ended["type"] == "response.completed" or is_error(ended), name
 
 
-async def test_an_agent_that_fails_fails_its_response_and_no_other(talk: Talk) -> None:
+async def test_failing_agent_fails_only_its_own_response(talk: Talk) -> None:
     failed = await talk.ask("failing")
     assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
     assert text_of(await talk.ask("echo", "still here")) == "still here"
 
 
-async def test_steering_is_refused_while_the_response_goes_on(talk: Talk) -> None:
+async def test_steering_is_rejected_while_the_response_continues(talk: Talk) -> None:
     await talk.send("gated")
     events = await talk.until("response.output_text.delta")
     steer = {"input": "not so", "previous_response_id": events[0]["response"]["id"]}
@@ -403,9 +401,7 @@ async def test_steering_is_refused_while_the_response_goes_on(talk: Talk) -> Non
     assert text_of((await talk.ends())["response"]) == "first last"
 
 
-async def test_what_does_not_fit_in_front_of_the_turn_is_refused(
-    gateway: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_message_beyond_the_queue_limit_is_rejected(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(response_socket, "_WAITING", 2)
     async with talking(gateway) as talk:
         await talk.send("gated")
@@ -422,7 +418,7 @@ async def test_what_does_not_fit_in_front_of_the_turn_is_refused(
 # Disconnects, expiry and shutdown
 
 
-async def test_who_leaves_ends_a_response_that_is_not_stored(gateway: Running) -> None:
+async def test_disconnect_cancels_an_unstored_response(gateway: Running) -> None:
     async with talking(gateway) as talk:
         await talk.send("waiting", store=False)
         await talk.until("response.output_text.delta")
@@ -430,7 +426,7 @@ async def test_who_leaves_ends_a_response_that_is_not_stored(gateway: Running) -
     await within(ENDED.wait(), "the end of the agent")
 
 
-async def test_who_leaves_while_it_is_submitted_ends_it_too(gateway: Running) -> None:
+async def test_disconnect_during_submission_cancels_an_unstored_response(gateway: Running) -> None:
     never = asyncio.get_running_loop().create_future()
     async with Held(gateway.hub) as held:
         async with talking(gateway) as talk:
@@ -440,7 +436,7 @@ async def test_who_leaves_while_it_is_submitted_ends_it_too(gateway: Running) ->
     await within(ENDED.wait(), "the end of the agent")
 
 
-async def test_who_leaves_comes_back_to_a_response_that_is_stored(gateway: Running) -> None:
+async def test_stored_response_can_be_read_after_a_disconnect(gateway: Running) -> None:
     async with talking(gateway) as talk:
         await talk.send("gated")
         events = await talk.until("response.output_text.delta")
@@ -449,7 +445,7 @@ async def test_who_leaves_comes_back_to_a_response_that_is_stored(gateway: Runni
     assert "first last" in answer.text
 
 
-async def test_a_connection_ends_after_its_time_and_says_so(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_connection_is_closed_with_an_error(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(response_socket, "_LIFETIME", 0.05)
     async with talking(gateway) as talk:
         code, events = await talk.closes()
@@ -457,7 +453,7 @@ async def test_a_connection_ends_after_its_time_and_says_so(gateway: Running, mo
     assert is_error(events[-1])["code"] == "websocket_connection_limit_reached"
 
 
-async def test_the_response_that_is_told_when_the_time_is_over_is_told_to_its_end(
+async def test_response_in_progress_at_expiry_is_sent_to_its_end(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(response_socket, "_LIFETIME", 2.0)
@@ -472,7 +468,7 @@ async def test_the_response_that_is_told_when_the_time_is_over_is_told_to_its_en
     assert code == CloseCode.GOING_AWAY
 
 
-async def test_a_gateway_that_stops_says_that_it_comes_back(tmp_path: Path) -> None:
+async def test_shutdown_closes_connections_with_service_restart(tmp_path: Path) -> None:
     """Check a client that waits for a response, and an idle one. Official clients reconnect after this close code
     (openai 3.52.0, types/websocket_reconnection.py)."""
     with served(tmp_path) as process:
@@ -489,7 +485,7 @@ async def test_a_gateway_that_stops_says_that_it_comes_back(tmp_path: Path) -> N
     assert "Traceback" not in logs
 
 
-async def test_a_response_that_is_cut_off_by_the_end_of_the_gateway_has_no_end(tmp_path: Path) -> None:
+async def test_shutdown_cuts_off_a_response_without_an_end_event(tmp_path: Path) -> None:
     async with running(tmp_path, AGENTS) as gateway, talking(gateway) as talk:
         await talk.send("gated")
         await talk.until("response.output_text.delta")
@@ -501,7 +497,7 @@ async def test_a_response_that_is_cut_off_by_the_end_of_the_gateway_has_no_end(t
 # Access
 
 
-async def test_without_a_key_there_is_no_connection_and_with_one_nobody_elses_responses(tmp_path: Path) -> None:
+async def test_connection_needs_a_key_and_hides_other_owners_responses(tmp_path: Path) -> None:
     async with running(tmp_path, AGENTS, keys={"alice": ALICE, "bob": BOB}) as gateway:
         refused = await refusal(gateway.url, AT)
         assert refused.status_code == 401
@@ -524,13 +520,13 @@ async def test_without_a_key_there_is_no_connection_and_with_one_nobody_elses_re
             assert text_of(await hers.ask("ask", [output(call, "Ada")])) == "Hello, Ada."
 
 
-async def test_under_a_strange_name_no_connection_is_opened(gateway: Running) -> None:
+async def test_connection_with_an_unknown_host_is_rejected(gateway: Running) -> None:
     refused = await refusal(gateway.url.replace("127.0.0.1", "evil.example"), AT, host="127.0.0.1")
     assert refused.status_code == 403
     check_error("openai", refused)
 
 
-async def test_a_page_of_a_foreign_origin_is_refused(gateway: Running) -> None:
+async def test_connection_from_a_foreign_origin_is_rejected(gateway: Running) -> None:
     refused = await refusal(gateway.url, AT, {"Origin": "https://evil.example"})
     assert refused.status_code == 401
     check_error("openai", refused)

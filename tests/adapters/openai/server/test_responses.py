@@ -79,7 +79,7 @@ def kinds(events: list[Any]) -> list[str]:
 # Answers
 
 
-async def test_a_response_has_all_of_its_members(gateway: Running) -> None:
+async def test_response_has_all_members(gateway: Running) -> None:
     response = await ask(gateway, "echo", "Hello", metadata={"of": "ada"}, temperature=0.5)
     assert (response["object"], response["status"], response["model"], response["error"]) == (
         "response",
@@ -96,7 +96,7 @@ async def test_a_response_has_all_of_its_members(gateway: Running) -> None:
     assert (await gateway.http.get(f"{AT}/{response['id']}")).json() == response
 
 
-async def test_a_stream_is_told_in_order_and_again_from_any_event_on(gateway: Running) -> None:
+async def test_stream_is_replayed_from_any_event(gateway: Running) -> None:
     events = await streamed(gateway, "echo", "Hello")
     assert kinds(events) == [
         "created",
@@ -117,7 +117,7 @@ async def test_a_stream_is_told_in_order_and_again_from_any_event_on(gateway: Ru
         assert await replayed(gateway, last["id"], number) == events[number + 1 :]
 
 
-async def test_everything_that_an_agent_says_is_an_item(gateway: Running) -> None:
+async def test_everything_an_agent_emits_becomes_an_item(gateway: Running) -> None:
     events = await streamed(gateway, "rich", "two words")
     response = events[-1]["response"]
     progress, thought, tool, message = response["output"]
@@ -133,12 +133,12 @@ async def test_everything_that_an_agent_says_is_an_item(gateway: Running) -> Non
     assert {"reasoning_summary_text.delta", "mcp_call.completed", "output_text.annotation.added"} <= set(kinds(events))
 
 
-async def test_a_refusal_is_a_part_of_its_own(gateway: Running) -> None:
+async def test_refusal_is_a_separate_part(gateway: Running) -> None:
     response = await ask(gateway, "refusing")
     assert response["output"][0]["content"] == [{"type": "refusal", "refusal": "I will not."}]
 
 
-async def test_usage_and_the_limit_of_tokens_are_told(gateway: Running) -> None:
+async def test_usage_and_token_limit_are_reported(gateway: Running) -> None:
     response = await ask(gateway, "counted")
     assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     details = {"cached_tokens": 0, "cache_write_tokens": 0}, {"reasoning_tokens": 1}
@@ -147,7 +147,7 @@ async def test_usage_and_the_limit_of_tokens_are_told(gateway: Running) -> None:
     assert kinds(await streamed(gateway, "counted"))[-1] == "incomplete"
 
 
-async def test_a_failure_is_an_error_and_in_a_stream_and_later_a_response_that_failed(gateway: Running) -> None:
+async def test_failure_is_an_error_and_a_stored_failed_response(gateway: Running) -> None:
     error = await refused(gateway, 500, "fail", "boom")
     assert "boom" in error["message"]
     assert (error["type"], error["code"]) == ("server_error", "agent_failed")
@@ -163,7 +163,7 @@ async def test_a_failure_is_an_error_and_in_a_stream_and_later_a_response_that_f
 # Requests
 
 
-async def test_what_a_request_configures_reaches_the_agent_and_is_repeated(gateway: Running) -> None:
+async def test_configuration_reaches_the_agent_and_is_repeated(gateway: Running) -> None:
     tools = [{"type": "function", "name": "f", "strict": True}]
     more: dict[str, Any] = {"temperature": 0.5, "tools": tools, "tool_choice": "auto", "instructions": "Be kind."}
     response = await ask(gateway, "settings", **more, metadata={"of": "ada"})
@@ -174,7 +174,7 @@ async def test_what_a_request_configures_reaches_the_agent_and_is_repeated(gatew
     assert (response["instructions"], response["tool_choice"]) == ("Be kind.", "auto")
 
 
-async def test_tools_that_the_agent_does_not_know_of_are_a_declared_loss(gateway: Running) -> None:
+async def test_tools_unknown_to_the_agent_are_a_declared_loss(gateway: Running) -> None:
     tools = [{"type": "function", "name": "f"}]
     answer = await gateway.http.post(AT, json={"model": "echo", "input": "hi", "tools": tools})
     assert "caller-tools=" in answer.headers["babelgate-loss"]
@@ -184,7 +184,7 @@ async def test_tools_that_the_agent_does_not_know_of_are_a_declared_loss(gateway
 PIXEL: Final = "data:image/png;base64,AAAA"
 
 
-async def test_files_are_given_to_the_agent_and_shown_among_the_input(gateway: Running) -> None:
+async def test_files_reach_the_agent_and_are_listed_as_input(gateway: Running) -> None:
     parts = [
         {"type": "input_text", "text": "look"},
         {"type": "input_image", "image_url": PIXEL, "detail": "auto"},
@@ -200,7 +200,7 @@ async def test_files_are_given_to_the_agent_and_shown_among_the_input(gateway: R
     assert text_of(again) == text_of(response), "what was shown is understood"
 
 
-async def test_what_was_said_elsewhere_is_told_to_the_agent(gateway: Running) -> None:
+async def test_history_in_the_input_reaches_the_agent(gateway: Running) -> None:
     items: list[dict[str, Any]] = [
         {"role": "developer", "content": "Be kind."},
         {"role": "user", "content": "one"},
@@ -218,7 +218,7 @@ ASSISTANT: Final = {"role": "assistant", "content": "One, two,"}
 
 
 @pytest.mark.parametrize("items", [[USER, ASSISTANT], [ASSISTANT], [USER, ASSISTANT, {"type": "compaction_trigger"}]])
-async def test_the_assistant_goes_on_with_its_last_message(gateway: Running, items: list[Any]) -> None:
+async def test_assistant_continues_its_last_message(gateway: Running, items: list[Any]) -> None:
     expected = " | ".join(
         f"{'agent' if item is ASSISTANT else 'user'}: {item['content']}" for item in items if "role" in item
     )
@@ -234,14 +234,14 @@ async def test_the_assistant_goes_on_with_its_last_message(gateway: Running, ite
     ],
     ids=lambda items: next(item["type"] for item in items if "type" in item),
 )
-async def test_items_that_the_agent_cannot_use_are_a_declared_loss(gateway: Running, items: list[Any]) -> None:
+async def test_items_the_agent_cannot_use_are_a_declared_loss(gateway: Running, items: list[Any]) -> None:
     answer = await gateway.http.post(AT, json={"model": "echo", "input": items})
     kinds = {item["type"] for item in items if "type" in item}
     assert (answer.status_code, text_of(answer.json())) == (200, "And now?")
     assert all(kind in answer.headers["babelgate-loss"] for kind in kinds)
 
 
-async def test_an_item_of_an_earlier_response_is_found_by_its_id(gateway: Running) -> None:
+async def test_item_reference_is_replaced_by_its_item(gateway: Running) -> None:
     one = await ask(gateway, "history", "My name is Ann.")
     other = await ask(gateway, "echo", "Else.")
     item, text = one["output"][0]["id"], one["output"][0]["content"][0]["text"]
@@ -254,14 +254,14 @@ async def test_an_item_of_an_earlier_response_is_found_by_its_id(gateway: Runnin
     assert text_of(await ask(gateway, "history", items)) == "agent: Else. | user: And now?"
 
 
-async def test_an_item_that_was_not_kept_is_not_found(gateway: Running) -> None:
+async def test_reference_to_an_unstored_item_is_not_found(gateway: Running) -> None:
     one = await ask(gateway, "echo", "Secret.", store=False)
     for item in (one["output"][0]["id"], "msg_00000000000000000000000000000000", "x"):
         error = await refused(gateway, 404, "echo", [{"type": "item_reference", "id": item}, USER])
         assert (error["type"], error["param"]) == ("invalid_request_error", "input.0.id")
 
 
-async def test_a_call_without_an_output_is_no_last_word(gateway: Running) -> None:
+async def test_input_that_ends_with_a_call_is_rejected(gateway: Running) -> None:
     call = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
     assert (await refused(gateway, 400, "echo", [USER, call]))["param"] == "input"
 
@@ -284,13 +284,15 @@ async def test_a_call_without_an_output_is_no_last_word(gateway: Running) -> Non
     ],
     ids=str,
 )
-async def test_what_cannot_be_done_is_refused_by_name(gateway: Running, more: dict[str, Any], param: str) -> None:
+async def test_invalid_request_is_rejected_with_the_field_name(
+    gateway: Running, more: dict[str, Any], param: str
+) -> None:
     answer = await gateway.http.post(AT, json={"model": "echo", "input": "hi", **more})
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["param"].startswith(param), answer.text
 
 
-async def test_without_a_model_nothing_runs(gateway: Running) -> None:
+async def test_request_without_a_known_model_is_rejected(gateway: Running) -> None:
     answer = await gateway.http.post(AT, json={"input": "hi"})
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["code"]) == (400, "model", "missing_required_parameter")
@@ -304,14 +306,14 @@ async def test_without_a_model_nothing_runs(gateway: Running) -> None:
 FORMAT: Final = {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA, "strict": True}}
 
 
-async def test_an_answer_that_fits_its_schema_is_given(gateway: Running) -> None:
+async def test_answer_that_matches_its_schema_is_returned(gateway: Running) -> None:
     assert text_of(await ask(gateway, "saying", '{"a": 1}', text=FORMAT)) == '{"a": 1}'
     assert text_of(await ask(gateway, "saying", "{}", text={"format": {"type": "json_object"}})) == "{}"
     assert (await ask(gateway, "ask", text=FORMAT))["status"] == "completed", "a question need not fit"
 
 
 @pytest.mark.parametrize("text", ['{"a": "x"}', "no JSON"])
-async def test_an_answer_that_does_not_fit_has_failed_whoever_looks(gateway: Running, text: str) -> None:
+async def test_answer_that_violates_its_schema_fails_for_every_reader(gateway: Running, text: str) -> None:
     error = await refused(gateway, 502, "saying", text, text=FORMAT)
     assert error["code"] == "invalid_output"
     events = await streamed(gateway, "saying", text, text=FORMAT)
@@ -324,7 +326,7 @@ async def test_an_answer_that_does_not_fit_has_failed_whoever_looks(gateway: Run
 # Responses that continue others
 
 
-async def test_a_response_goes_on_from_another_and_two_of_one_do_not_see_each_other(gateway: Running) -> None:
+async def test_continuations_of_one_response_do_not_see_each_other(gateway: Running) -> None:
     one = await ask(gateway, "history", "one")
     two = await ask(gateway, "history", "two", previous_response_id=one["id"])
     assert two["previous_response_id"] == one["id"]
@@ -335,14 +337,14 @@ async def test_a_response_goes_on_from_another_and_two_of_one_do_not_see_each_ot
     assert "other" not in text_of(after) and text_of(after).endswith("user: after")
 
 
-async def test_two_at_once_do_not_see_each_other_either(gateway: Running) -> None:
+async def test_concurrent_continuations_do_not_see_each_other(gateway: Running) -> None:
     one = await ask(gateway, "history", "one")
     texts = ("left", "right")
     both = await asyncio.gather(*(ask(gateway, "history", text, previous_response_id=one["id"]) for text in texts))
     assert [text_of(each).count("user:") for each in both] == [3, 3]
 
 
-async def test_a_response_that_is_not_kept_is_not_found_and_not_gone_on_from(gateway: Running) -> None:
+async def test_unstored_response_is_not_found_and_not_continued(gateway: Running) -> None:
     response = await ask(gateway, "echo", store=False)
     assert response["store"] is False
     assert (await gateway.http.get(f"{AT}/{response['id']}")).status_code == 404
@@ -351,7 +353,7 @@ async def test_a_response_that_is_not_kept_is_not_found_and_not_gone_on_from(gat
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Running, stream: bool) -> None:
+async def test_disconnect_cancels_a_run_that_is_not_stored(gateway: Running, stream: bool) -> None:
     request_body = {"model": "waiting", "input": "hi", "stream": stream, "store": False}
     calling = asyncio.ensure_future(gateway.http.post(AT, json=request_body))
     async with asyncio.timeout(BOUND):
@@ -363,7 +365,7 @@ async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Runnin
 # Background, replay, cancel, delete
 
 
-async def test_who_hangs_up_comes_back_to_what_it_missed(gateway: Running) -> None:
+async def test_stream_is_resumed_after_a_disconnect(gateway: Running) -> None:
     request_body = {"model": "gated", "input": "hi", "stream": True}
     events: list[Any] = []
     async with asyncio.timeout(BOUND), gateway.http.stream("POST", AT, json=request_body) as response:
@@ -384,7 +386,7 @@ async def test_who_hangs_up_comes_back_to_what_it_missed(gateway: Running) -> No
     assert await replayed(gateway, response_id) == whole
 
 
-async def test_a_stream_is_told_again_after_a_restart_under_the_same_numbers(tmp_path: Path) -> None:
+async def test_replay_after_a_restart_has_the_same_numbers(tmp_path: Path) -> None:
     agents = {"rich": rich, "ask": demo.ask}
     async with running(tmp_path, agents) as before:
         streams = [await streamed(before, model, "two words") for model in agents]
@@ -397,7 +399,7 @@ async def test_a_stream_is_told_again_after_a_restart_under_the_same_numbers(tmp
         assert text_of(await ask(after, "ask", [output(call, "Ada")])) == "Hello, Ada."
 
 
-async def test_a_response_in_the_background_is_answered_at_once_and_read_later(gateway: Running) -> None:
+async def test_background_response_is_answered_at_once_and_read_later(gateway: Running) -> None:
     response = await ask(gateway, "gated", background=True)
     assert (response["background"], response["status"] in ("queued", "in_progress")) == (True, True)
     GATE.set()
@@ -407,7 +409,7 @@ async def test_a_response_in_the_background_is_answered_at_once_and_read_later(g
     assert events[0]["response"]["status"] == "queued"
 
 
-async def test_a_response_in_the_background_is_cancelled_and_no_other(gateway: Running) -> None:
+async def test_only_background_responses_can_be_cancelled(gateway: Running) -> None:
     response = await ask(gateway, "waiting", background=True)
     at = f"{AT}/{response['id']}/cancel"
     done = await gateway.http.post(at)
@@ -420,7 +422,7 @@ async def test_a_response_in_the_background_is_cancelled_and_no_other(gateway: R
 
 
 @pytest.mark.parametrize("model", ["echo", "ask", "waiting"])
-async def test_a_response_that_is_deleted_is_gone(gateway: Running, model: str) -> None:
+async def test_deleted_response_is_not_found(gateway: Running, model: str) -> None:
     at = f"{AT}/{(await ask(gateway, model, background=True))['id']}"
     deleted = await gateway.http.delete(at)
     assert (deleted.status_code, deleted.json()["deleted"]) == (200, True), deleted.text
@@ -430,7 +432,7 @@ async def test_a_response_that_is_deleted_is_gone(gateway: Running, model: str) 
 # Questions
 
 
-async def test_a_question_is_taken_back_by_a_cancel_and_whoever_looks_again_finds_that(gateway: Running) -> None:
+async def test_cancel_withdraws_a_question_for_every_reader(gateway: Running) -> None:
     events = await streamed(gateway, "ask")
     response = events[-1]["response"]
     done = await gateway.http.post(f"{AT}/{response['id']}/cancel")
@@ -442,7 +444,7 @@ async def test_a_question_is_taken_back_by_a_cancel_and_whoever_looks_again_find
     assert error["code"] in ("already_answered", "run_ended")
 
 
-async def test_a_question_is_a_function_call_and_its_output_the_answer(gateway: Running) -> None:
+async def test_question_is_a_function_call_and_its_output_the_answer(gateway: Running) -> None:
     events = await streamed(gateway, "ask")
     response = events[-1]["response"]
     (call,) = calls_of(response)
@@ -463,7 +465,7 @@ async def test_a_question_is_a_function_call_and_its_output_the_answer(gateway: 
     assert (item["type"], item["call_id"], item["output"]) == ("function_call_output", call["call_id"], "Ada")
 
 
-async def test_the_whole_conversation_may_be_sent_with_the_answer(gateway: Running) -> None:
+async def test_whole_conversation_can_be_sent_with_the_answer(gateway: Running) -> None:
     response = await ask(gateway, "ask", store=False)
     (call,) = calls_of(response)
     items = [{"role": "user", "content": "hi"}, *response["output"], output(call, "Ada")]
@@ -471,7 +473,7 @@ async def test_the_whole_conversation_may_be_sent_with_the_answer(gateway: Runni
     assert (await refused(gateway, 400, "ask", items))["code"] in ("already_answered", "not_found", "run_ended")
 
 
-async def test_of_two_questions_each_can_be_answered_by_itself(gateway: Running) -> None:
+async def test_two_questions_can_be_answered_separately(gateway: Running) -> None:
     first, second = calls_of(await ask(gateway, "twice"))
     arguments = json.loads(second["arguments"])
     assert arguments == {"question": "Second?", "kind": "approval", "schema": {"type": "object"}}
@@ -480,7 +482,7 @@ async def test_of_two_questions_each_can_be_answered_by_itself(gateway: Running)
     assert text_of(await ask(gateway, "twice", [output(second, '{"b": 2}')])) == "one and {'b': 2}"
 
 
-async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway: Running) -> None:
+async def test_changed_call_id_and_another_models_call_are_rejected(gateway: Running) -> None:
     (call,) = calls_of(await ask(gateway, "ask"))
     last = call["call_id"][-5]
     changed = call["call_id"][:-5] + ("A" if last != "A" else "B") + call["call_id"][-4:]
@@ -503,7 +505,7 @@ def said_in(page: Any) -> list[tuple[str, str]]:
     return [(item["role"], "".join(part["text"] for part in item["content"])) for item in page["data"]]
 
 
-async def test_a_conversation_holds_what_was_said_in_it_and_the_agent_knows_of_it(gateway: Running) -> None:
+async def test_conversation_stores_its_items_and_the_agent_receives_them(gateway: Running) -> None:
     request_body = {"items": [{"role": "user", "content": "zero"}], "metadata": {"of": "ada"}}
     conversation = (await gateway.http.post(CONVERSATIONS, json=request_body)).json()
     assert (conversation["object"], conversation["metadata"]) == ("conversation", {"of": "ada"})
@@ -519,7 +521,7 @@ async def test_a_conversation_holds_what_was_said_in_it_and_the_agent_knows_of_i
     assert said_in(rest) == expected[-2::-1]
 
 
-async def test_items_are_added_to_a_conversation_looked_at_and_taken_out(gateway: Running) -> None:
+async def test_items_of_a_conversation_are_added_read_and_deleted(gateway: Running) -> None:
     at = f"{CONVERSATIONS}/{(await gateway.http.post(CONVERSATIONS)).json()['id']}"
     items = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}]
     added = (await gateway.http.post(f"{at}/items", json={"items": items})).json()
@@ -532,7 +534,7 @@ async def test_items_are_added_to_a_conversation_looked_at_and_taken_out(gateway
     assert text == "agent: 1 | user: two"
 
 
-async def test_a_conversation_is_changed_and_deleted(gateway: Running) -> None:
+async def test_conversation_is_changed_and_deleted(gateway: Running) -> None:
     conversation = (await gateway.http.post(CONVERSATIONS, json={"metadata": {"a": "1", "b": "2"}})).json()
     at = f"{CONVERSATIONS}/{conversation['id']}"
     assert (await gateway.http.post(at, json={"metadata": {"a": "3"}})).json()["metadata"] == {"a": "3"}
@@ -543,7 +545,7 @@ async def test_a_conversation_is_changed_and_deleted(gateway: Running) -> None:
     assert (await refused(gateway, 404, "echo", conversation=conversation["id"]))["param"] == "conversation"
 
 
-async def test_a_response_that_is_not_kept_is_part_of_its_conversation_all_the_same(gateway: Running) -> None:
+async def test_unstored_response_is_part_of_its_conversation(gateway: Running) -> None:
     conversation = (await gateway.http.post(CONVERSATIONS)).json()
     one = await ask(gateway, "echo", "one", conversation=conversation["id"], store=False)
     assert (await gateway.http.get(f"{AT}/{one['id']}")).status_code == 404
@@ -551,7 +553,7 @@ async def test_a_response_that_is_not_kept_is_part_of_its_conversation_all_the_s
     assert text == "user: one | agent: one | user: two"
 
 
-async def test_a_conversation_shows_calls_and_answers(gateway: Running) -> None:
+async def test_conversation_shows_calls_and_answers(gateway: Running) -> None:
     conversation = (await gateway.http.post(CONVERSATIONS)).json()
     (call,) = calls_of(await ask(gateway, "ask", conversation=conversation["id"]))
     await ask(gateway, "ask", [output(call, "Ada")], conversation=conversation["id"])
@@ -563,7 +565,7 @@ async def test_a_conversation_shows_calls_and_answers(gateway: Running) -> None:
 
 
 @pytest.mark.parametrize("how", ["previous", "conversation", "history", "not stored"])
-async def test_a_question_is_a_message_that_the_next_user_message_answers(gateway: Running, how: str) -> None:
+async def test_question_is_a_message_that_the_next_user_message_answers(gateway: Running, how: str) -> None:
     more: dict[str, Any] = {"tools": []}
     if how == "conversation":
         more["conversation"] = (await gateway.http.post("/v1/conversations", json={})).json()["id"]
