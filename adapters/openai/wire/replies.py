@@ -33,8 +33,8 @@ ANNOTATION: Final = "openai.annotation"
 ABOUT: Final = "response"
 """Name of a `Native` event whose `extra` holds, under `openai`, unknown members of another server's response."""
 MIRRORED: Final = "openai.mirrored"
-"""Key in the `extra` of an event whose original callers of responses receive as a mirrored event. Also the key in the
-`extra` of a loss that does not concern these callers."""
+"""Key in the `extra` of an event that repeats a mirrored one: callers of responses receive only the mirrored event.
+Also the key in the `extra` of a loss that does not concern these callers."""
 
 
 class _Wire(BaseModel):
