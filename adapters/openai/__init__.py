@@ -1,5 +1,5 @@
-"""OpenAI's API, on both sides: chat completions in front of any agent, and models on servers that speak these or the
-Responses API as agents."""
+"""Adapter for OpenAI's APIs: a server of chat completions and responses for any agent, and a client for models of other
+servers."""
 
 from collections.abc import Sequence
 
@@ -22,6 +22,7 @@ __all__ = ("CARRIES", "VERSION", "Client", "adapter", "discover", "upstream", "u
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
+    """Return commands that call an agent through this adapter."""
     url = f"{base_url}/v1"
     body = f'{{"model": "{agent}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
     return (Example("OpenAI", url, f"curl -s {url}/chat/completions -d '{body}'"),)

@@ -1,4 +1,4 @@
-"""Models as agents: those of another server, and agents as the models of this one."""
+"""Conversion between models of OpenAI's API and agents."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,28 +13,29 @@ from babelgate.canonical import AgentInfo
 from babelgate.canonical.value import Json, JsonObject
 
 _MOST_BYTES: Final = 64_000
-"""Bytes of what a server says of a model, which is shown to whoever lists models."""
+"""Maximum size of a server's description of a model, in bytes. Callers that list models see it."""
 
 
 def decode_models(answer: Json) -> list[AgentInfo]:
-    """Under names that are names here; `upstream_name` tells the server's own. Raises invalid."""
-    listed = validate(w.Models, {"data": answer} if isinstance(answer, list) else answer)
-    found: dict[str, AgentInfo] = {}
-    for model in listed.data:
-        name = free_name(model.id, found)
-        found[name] = _decode_model(model, name)
-    return list(found.values())
+    """Return a server's models as agents, under valid agent names. `upstream_name` returns the server's own. Raises
+    invalid."""
+    models = validate(w.Models, {"data": answer} if isinstance(answer, list) else answer)
+    agents: dict[str, AgentInfo] = {}
+    for model in models.data:
+        name = free_name(model.id, agents)
+        agents[name] = _decode_model(model, name)
+    return list(agents.values())
 
 
-def assume_model(called: str) -> AgentInfo:
-    """Describe a model that its server does not list, by the server's own name for it."""
-    return _decode_model(w.Model(id=called), free_name(called, ()))
+def assume_model(model_id: str) -> AgentInfo:
+    """Return an agent for a model that its server does not list, by the server's own name for it."""
+    return _decode_model(w.Model(id=model_id), free_name(model_id, ()))
 
 
 def upstream_name(info: AgentInfo) -> str:
-    """What the model's own server calls it."""
-    own: Mapping[str, Any] = info.metadata.get("openai") or {}
-    return own.get("model") or info.name
+    """Return the name of the model on its own server."""
+    extra: Mapping[str, Any] = info.metadata.get("openai") or {}
+    return extra.get("model") or info.name
 
 
 def _decode_model(model: w.Model, name: str) -> AgentInfo:
@@ -52,8 +53,9 @@ def _decode_model(model: w.Model, name: str) -> AgentInfo:
 
 
 def encode_model(info: AgentInfo) -> replies.Model:
-    # SPEC/model.py: `created` is there. Nobody knows when an agent was made.
-    own: JsonObject = info.metadata.get("openai") or {}
-    about: JsonObject = own.get("about") or {}
-    made = replies.Model(id=info.name, created=0, owned_by="babelgate")
-    return made.model_copy(update={**about, "id": info.name, "object": "model"})
+    """Return an agent as a model. Members that the agent's own server reported replace the gateway's."""
+    # SPEC/model.py requires `created`. The gateway does not know when an agent was created.
+    extra: JsonObject = info.metadata.get("openai") or {}
+    about: JsonObject = extra.get("about") or {}
+    encoded = replies.Model(id=info.name, created=0, owned_by="babelgate")
+    return encoded.model_copy(update={**about, "id": info.name, "object": "model"})

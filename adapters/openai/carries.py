@@ -1,6 +1,8 @@
-"""What OpenAI's APIs carry of the canonical model, of agents behind them (`CARRIES`) and of callers in front (`CHAT`,
+"""Features of the canonical model that OpenAI's APIs carry: for agents behind them (`CARRIES`) and for callers (`CHAT`,
 `RESPONSES`).
-The losses of a run are told in these words."""
+
+The texts appear in the losses that a run reports.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,7 +10,7 @@ from typing import Final
 from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "v1"
-"""Of the paths; the fields are those of the Python SDK 3.52.0."""
+"""Version in the paths of the API. The fields are those of the Python SDK 3.52.0."""
 
 _CHAT = "API reference, POST /v1/chat/completions"
 _RESPONSES = "API reference, POST /v1/responses"
@@ -94,7 +96,7 @@ CHAT: Final[Mapping[Feature, Carry]] = {
     Feature.FORK: dropped("threads are the gateway's own here, and one line each by its choice", f"{_OWN}, Threads"),
     Feature.CUSTOM: dropped("a completion has no form for it", _CHAT),
 }
-"""Of callers."""
+"""Features that callers of chat completions can receive or send."""
 
 RESPONSES_VERSION: Final = "responses"
 
@@ -134,7 +136,7 @@ RESPONSES: Final[Mapping[Feature, Carry]] = {
     Feature.FORK: FULL,
     Feature.CUSTOM: dropped("no item has a form for it", _RESPONSES),
 }
-"""Of callers."""
+"""Features that callers of the Responses API can receive or send."""
 
 _EXTENSION: Final = "docs/extension.md"
 _WITH_IT: Final[Mapping[Feature, Carry]] = {
@@ -158,4 +160,4 @@ EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
         ),
     },
 }
-"""With the Babelgate extension, which is for those who read it."""
+"""Features by API for callers that use the Babelgate extension."""

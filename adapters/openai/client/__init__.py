@@ -1,5 +1,8 @@
-"""Drives a model on an OpenAI-compatible server: through the Responses API where the server has it, which remembers
-what was said, else through chat completions, which are told everything each time."""
+"""Client of models on an OpenAI-compatible server.
+
+It uses the Responses API if the server has it, because such a server stores conversations. Otherwise it uses chat
+completions, and sends the whole conversation each time.
+"""
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
@@ -62,16 +65,20 @@ from babelgate.canonical.value import Json, JsonObject
 __all__ = ("Client", "discover")
 
 MOST_OF_FILES: Final = 32 * 2**20
-"""Bytes of the files of earlier messages, all together, that a server is told again: those of the newest."""
+"""Maximum total size of the files of earlier messages that are sent again, in bytes. The newest files take
+precedence."""
 
 _DONE: Final = b"[DONE]"
-"""The end of a stream, of either API to openai-python (`_streaming.py`)."""
+"""End marker of a stream, which openai-python accepts in either API (`_streaming.py`)."""
 
 
 class Client(DrivenClient[HttpClient]):
-    """A model on an OpenAI-compatible server. `agent` is the server's own name of it; None = the first that it lists.
-    `api` = which API to use, None = responses where there are any. `schema` = what every answer is to fit;
-    `extension` = whether the Babelgate extension is activated where the server has it."""
+    """Client of one model on an OpenAI-compatible server.
+
+    `agent`: the server's own name of the model; None means the first that it lists. `api`: the API to use; None means
+    responses if the server has them. `schema`: JSON schema of every answer. `extension`: whether to activate the
+    Babelgate extension if the server has it.
+    """
 
     def __init__(
         self,
@@ -92,43 +99,43 @@ class Client(DrivenClient[HttpClient]):
 
 @dataclass(slots=True)
 class _Server:
-    """What is known of a server, and found out by the runs that it is asked for."""
+    """Knowledge about a server, which runs gain and share."""
 
     http: HttpClient
     model: str | None
     api: Literal["chat", "responses"] | None
     schema: JsonObject | None
     counts: bool = True
-    """It takes `stream_options`."""
+    """True unless the server refuses `stream_options`."""
     remembers: bool = True
-    """It goes on from responses that it gave before."""
+    """True unless the server cannot continue its earlier responses."""
     extended: bool | None = None
-    """It has the Babelgate extension, and it is to be activated; None = not known yet."""
+    """True if the Babelgate extension is active on the server; None if that is not known yet."""
 
     @property
     def headers(self) -> Mapping[str, str]:
         return {QUESTIONS_HEADER: CALLS, **({HEADER: URI} if self.extended else {})}
 
     async def look_for_extension(self) -> None:
-        """A gateway says that it has it where it is asked for the model."""
+        """Find out if the server has the extension. A gateway confirms it when it is asked for the model."""
         if self.extended is not None:
             return
         path = f"/models/{quote(self.model or '', safe='')}"
         try:
             async with self.http.open_response("GET", path, headers={HEADER: URI}) as response:
                 self.extended = is_named(response.headers.get(HEADER))
-        except FaultError as error:  # the run itself tells of it
+        except FaultError as error:  # the run itself will fail the same way
             if not is_retryable(error.fault):
                 self.extended = False
 
     async def file(self, blob: str) -> bytes:
-        """Of a gateway, by its hash. Raises what the server answers instead."""
+        """Return a file of a gateway, by its hash. Raises the fault that the server answers with."""
         path = f"/models/{quote(self.model or '', safe='')}/files/{quote(blob, safe='')}"
         async with self.http.open_response("GET", path) as response:
             return await read_bytes(response, self.http.answer_limit)
 
     async def find_model(self) -> str:
-        """The model of the settings, or the first of the server. Raises agent_unreachable where it has none."""
+        """Return the configured model, or the server's first. Raises agent_unreachable if it has no models."""
         if self.model is None:
             models = _models(await self.http.get("/models"))
             if not models:
@@ -138,39 +145,44 @@ class _Server:
 
 
 class _Run(UpstreamRun):
-    """One answer of a model. Nothing is to be cancelled: its server stops when nobody listens any more; but for a
-    gateway's responses, which are come back to, and so go on."""
+    """One answer of a model.
+
+    A server stops when the client disconnects, so nothing needs to be cancelled. Responses of a gateway are the
+    exception: they run in the background and can be resumed, so they are cancelled.
+    """
 
     def __init__(self, server: _Server, call: Invocation) -> None:
         self._server = server
         self._call = call
         self._uploads: Sequence[FilePart] = ()
-        """What is sent by the extension, and no more in the call."""
+        """Files that are sent by the extension, and have been removed from the call."""
         self._past: Sequence[Record] = ()
         self._model = ""
         self._records = RecordsReader(binds=False)
-        """What is told by the extension."""
+        """Reader of the records that the extension sends."""
         self._refused: Literal["previous", "responses", "counts"] | None = None
-        """What of the last request the server did not know, before it had said anything: the response to go on from,
-        the API, or `stream_options`."""
+        """Part of the last request that the server refused before any event: the previous response, the API, or
+        `stream_options`."""
         self._is_other = False
-        """Whether the server answered 2xx with something else than a response, such as a web page or an error."""
+        """True if the server answered 2xx without a response, for example with a web page or an error."""
         self._refusal: FaultError | None = None
-        """Refusal of the Responses API that may have meant the request. Raised if chat completions do not exist."""
+        """Refusal of the Responses API that may have meant the request itself. It is raised if chat completions do not
+        exist either."""
 
     @property
     def is_cancellable(self) -> bool:
         return self._records.response_id is not None and not self._records.has_stopped
 
     async def cancel(self) -> None:
+        """Cancel the background response on a gateway."""
         path = f"/responses/{self._records.response_id}/cancel"
         async with self._server.http.open_response("POST", path, {}):
             pass
 
     async def stages(self) -> AsyncGenerator[Stage]:
-        """Raises agent_invalid."""
+        """Yield the stages of the run: one for each request. Raises agent_invalid."""
         server, call = self._server, self._call
-        # Of a task's first run there is no past: its records are read only where there may be calls among them.
+        # A task's first run has no earlier records. Others need them, because they may contain tool calls.
         self._past = () if call.cause in ("input", "cron") else await call.past()
         if call.answers and len(results_of(call, self._past)) < len(call.answers):
             raise FaultError(FaultCode.AGENT_INVALID, "The log does not tell which call of a tool was answered")
@@ -196,17 +208,17 @@ class _Run(UpstreamRun):
         server.api = "chat"
 
     async def _read_response(self, previous: str | None) -> Stage:
-        """The Responses API: one response, which goes on from `previous`."""
+        """Yield the events of one response, which continues the response `previous`."""
         self._refused, self._is_other = None, False
-        losses, has_said = Losses(), False
+        losses, has_events = Losses(), False
         if previous is None:
             await self._load_history()
         items = self._items(previous, losses)
-        same = is_of_api(self._call.input.extra, RESPONSES_VERSION)
-        body = encode_response(self._model, items, self._config, self._server.schema, previous, same=same)
+        is_of_same_api = is_of_api(self._call.input.extra, RESPONSES_VERSION)
+        body = encode_response(self._model, items, self._config, self._server.schema, previous, same=is_of_same_api)
         body |= self._extended_body()
         self._note_metadata(body, losses)
-        if self._server.extended:  # or nobody could cancel it
+        if self._server.extended:  # a gateway can cancel only background responses
             body["background"] = True
         self._records = RecordsReader(binds=True)
         reader = ResponseReader(structured=self._is_structured)
@@ -221,11 +233,11 @@ class _Run(UpstreamRun):
                 ) is not None:
                     if previous is not None and reader.forgets:
                         self._server.remembers = False
-                        if not has_said:
+                        if not has_events:
                             self._refused = "previous"
                             return
-                    events = batch if has_said else (*_note_losses(losses), *batch)
-                    has_said = has_said or bool(events)
+                    events = batch if has_events else (*_note_losses(losses), *batch)
+                    has_events = has_events or bool(events)
                     yield events
                 if streams:
                     await frames.drain(DRAIN)
@@ -236,7 +248,7 @@ class _Run(UpstreamRun):
         except FaultError as error:
             if previous is not None and is_previous_lost(error.fault, previous):
                 self._refused = "previous"
-            elif self._server.api == "responses" or has_said:
+            elif self._server.api == "responses" or has_events:
                 raise
             elif has_no_such_api(error.fault):
                 self._refused = "responses"
@@ -246,26 +258,28 @@ class _Run(UpstreamRun):
                 raise
 
     async def _load_history(self) -> None:
-        """The files of what was said before: a model that remembers nothing is shown them each time."""
-        left, history = MOST_OF_FILES, list(self._call.history)
+        """Load the newest files of earlier messages, because the server receives the whole conversation."""
+        remaining, history = MOST_OF_FILES, list(self._call.history)
         for number in range(len(history) - 1, -1, -1):
             message = history[number]
             size = sum(part.size or 0 for part in message.parts if isinstance(part, FilePart) and part.blob is not None)
-            if 0 < size <= left and not message.has_bytes:
-                left -= size
+            if 0 < size <= remaining and not message.has_bytes:
+                remaining -= size
                 history[number] = await self._call.with_files(message)
         self._call = replace(self._call, history=tuple(history))
 
     async def _load_state(self) -> None:
-        """All of it, where a completion starts from an older one: each is told the conversation, and knows no other."""
+        """Load the whole state of the checkpoint that a completion starts from. The server stores no state that it
+        could continue."""
         checkpoint = self._call.input.checkpoint
         if self._server.extended and checkpoint is not None and not self._call.answers:
             revision = (await self._call.states()).get(checkpoint)
-            known = {} if revision is None else revision.values
-            values = {name: value for name, value in known.items() if name != "messages"}
+            saved = {} if revision is None else revision.values
+            values = {name: value for name, value in saved.items() if name != "messages"}
             self._call = replace(self._call, state={**values, **self._call.state})
 
     def _items(self, previous: str | None, losses: Losses) -> list[JsonObject]:
+        """Return the new items, or those of the whole conversation if there is no previous response."""
         if previous is None:
             return list(encode_items(transcript(self._call, self._past), losses))
         if self._call.answers:
@@ -275,7 +289,7 @@ class _Run(UpstreamRun):
     async def _next_of_response(
         self, reader: ResponseReader, response: httpx.Response, frames: FrameStream | None
     ) -> Sequence[Event] | None:
-        """None at the end. `frames` = None: the answer is no stream."""
+        """Return the next events, or None at the end. `frames`: None for an answer that is not a stream."""
         if self._records.has_stopped or (reader.stopped and not self._records.active):
             return None
         with self._redacting(), blaming_the_agent():
@@ -297,17 +311,18 @@ class _Run(UpstreamRun):
             return reader.whole(answer)
 
     async def _read_records(self, value: Json) -> Sequence[Event]:
-        told = value.get(URI) if isinstance(value, dict) else None
-        return await with_files(self._records.read(told), self._server.file)
+        envelope = value.get(URI) if isinstance(value, dict) else None
+        return await with_files(self._records.read(envelope), self._server.file)
 
     def _catch_up(self) -> Stage:
+        """Return the stage that reads the rest of a response after its stream broke off."""
         records = self._records
         if records.response_id is None:
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
-        return catch_up(records.reader, self._tell_again, lambda: records.has_stopped)
+        return catch_up(records.reader, self._reread, lambda: records.has_stopped)
 
-    async def _tell_again(self, start: int) -> Stage:
-        """A response is told again from its start, whatever was told of it: what is not new is left out."""
+    async def _reread(self, start: int) -> Stage:
+        """Yield the events of a response from its start. Those that have been read before are left out."""
         records = self._records
         path = f"/responses/{records.response_id}?stream=true"
         async with (
@@ -323,30 +338,34 @@ class _Run(UpstreamRun):
 
     @property
     def _config(self) -> JsonObject:
-        """Without the tools that are told by the extension."""
+        """Configuration without the members that the extension carries."""
         config = self._call.config
         if not self._server.extended:
             return config
         return {name: value for name, value in config.items() if name not in ("tools", "configurable")}
 
     def _extended_body(self) -> JsonObject:
+        """Return the member of the request that the extension defines."""
         if not self._server.extended:
             return {}
-        said = self._call.input_messages
-        lossy = not self._call.answers and not all(map(_is_plain, said))
-        told = encode_request(self._call, self._past, messages=said if lossy else ())
-        told |= {**encode_uploads(self._uploads), **({} if self._call.answers else encode_start(self._call))}
-        return {EXTENSION: told} if told else {}
+        messages = self._call.input_messages
+        is_lossy = not self._call.answers and not all(map(_is_plain, messages))
+        members = encode_request(self._call, self._past, messages=messages if is_lossy else ())
+        members |= {**encode_uploads(self._uploads), **({} if self._call.answers else encode_start(self._call))}
+        return {EXTENSION: members} if members else {}
 
     def _note_metadata(self, body: JsonObject, losses: Losses) -> None:
-        """Note the loss of the caller's metadata, unless the extension carries it. It is not sent in the API's own
-        member: responses take strings only, and chat completions refuse it unless they are stored."""
-        told: JsonObject = body.get(EXTENSION) or {}
-        if self._call.metadata and not self._call.answers and "metadata" not in told:
+        """Note the loss of the caller's metadata, unless the extension carries it.
+
+        It is not sent in the API's own member: responses accept strings only, and chat completions refuse it unless
+        they are stored.
+        """
+        extension: JsonObject = body.get(EXTENSION) or {}
+        if self._call.metadata and not self._call.answers and "metadata" not in extension:
             losses.note(Feature.METADATA, CARRIES[Feature.METADATA].how)
 
     async def _read_completion(self, *, counts: bool) -> Stage:
-        """Chat completions. `counts` = whether tokens are asked for."""
+        """Yield the events of one chat completion. `counts`: request the token counts."""
         self._refused = None
         await self._load_history()
         await self._load_state()
@@ -375,8 +394,8 @@ class _Run(UpstreamRun):
                     if not is_stream(response):
                         yield reader.read(await self._server.http.json(response))
                     else:
-                        # Until its mark or its end, as openai-python 3.54.0 reads it: some servers give a reason for
-                        # the end in every chunk, and the count of tokens comes after the last choice.
+                        # Like openai-python 3.54.0, read up to the end marker or the end of the stream. Some servers
+                        # send a `finish_reason` in every chunk, and the token counts come after the last choice.
                         async for frame in frames:
                             if frame.data.strip() == _DONE:
                                 done = True
@@ -406,7 +425,7 @@ class _Run(UpstreamRun):
 
     @contextmanager
     def _redacting(self) -> Generator[None]:
-        """What a server says of an error may repeat what was sent to it."""
+        """Remove credentials from faults, because a server's error may quote the request."""
         try:
             yield
         except FaultError as error:
@@ -414,7 +433,8 @@ class _Run(UpstreamRun):
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
-    """The models of a server, by `GET /v1/models`; `model.upstream_name` tells what it calls them itself."""
+    """Return the models of a server, by `GET /v1/models`. `agents.upstream_name` returns the server's own name of
+    one."""
     return _models(await HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT).get("/models"))
 
 
@@ -430,10 +450,10 @@ def _note_losses(losses: Losses) -> list[LossNoted]:
 
 
 def _is_plain(message: Message) -> bool:
-    """Whether it is the same natively."""
+    """Return True if the message needs no extension: the API carries all of it."""
     return message.role == "user" and not message.metadata and all(isinstance(p, TextPart) for p in message.parts)
 
 
 def _is_response(answer: Json) -> bool:
-    """And not an error that came as 200, or something of a proxy's."""
+    """Return True if the answer is a response, and not an error with the status 200 or a proxy's answer."""
     return isinstance(answer, dict) and not {"output", "status"}.isdisjoint(answer)

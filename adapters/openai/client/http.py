@@ -1,4 +1,5 @@
-"""HTTP calls of an OpenAI-compatible server. No fault repeats a header that was sent: one of them is the key."""
+"""HTTP calls to an OpenAI-compatible server. No fault repeats a header of the request, because one of them is the API
+key."""
 
 import json
 import re
@@ -19,45 +20,52 @@ from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 
 _VERSIONED: Final = re.compile(r"/(v\d+\w*|openai)$")
+"""End of a URL that already names the version of the API."""
 
 
 def base_of(url: str) -> str:
-    """Where the API begins: operators give the server, or what its own documents call the base URL."""
+    """Return the base URL of the API. Operators configure the server's URL, or the base URL that its documentation
+    names."""
     url = url.rstrip("/")
     return url if _VERSIONED.search(url) else f"{url}/v1"
 
 
 class HttpClient(Calls):
+    """HTTP client of one server."""
+
     def __init__(self, url: str, **connection: Unpack[Connection]) -> None:
         super().__init__(base_of(url), **connection)
 
     def open_response(
         self, method: str, path: str, body: JsonObject | None = None, headers: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        sent = {**(headers or {}), "Accept": "application/json"}
+        """Send a request. A request with a body accepts a stream."""
+        all_headers = {**(headers or {}), "Accept": "application/json"}
         if body is None:
-            return self.request(method, path, sent)
-        sent["Accept"] = "text/event-stream, application/json"
-        return self.request(method, path, sent, body=_encode_body(body))
+            return self.request(method, path, all_headers)
+        all_headers["Accept"] = "text/event-stream, application/json"
+        return self.request(method, path, all_headers, body=_encode_body(body))
 
     async def get(self, path: str) -> Json:
+        """Return the JSON of a GET request."""
         async with self.open_response("GET", path) as response:
             return await self.json(response)
 
     async def read_error_response(self, response: httpx.Response) -> FaultError:
+        """Return the fault of an error response."""
         error: w.Error | str | None = None
         try:
             answer = await self.json(response, ERROR_RESPONSE_LIMIT)
-            # `{"error": {…}}` (docs/guides/error-codes), as openai-python 3.54.0 unwraps it (_client.py,
-            # `_make_status_error`), which takes the members of the error themselves, too. FastAPI says
-            # {"detail"}, and some give the members of the error themselves.
+            # `{"error": {…}}` (docs/guides/error-codes), unwrapped as in openai-python 3.54.0 (_client.py,
+            # `_make_status_error`). Like that client, accept the error's members without a wrapper, as some servers
+            # send them. FastAPI sends {"detail"}.
             error = validate(w.ErrorBody, answer).error or validate(w.Error, answer)
-        except FaultError:  # a proxy's page, say
+        except FaultError:  # for example, a proxy's page
             pass
         return response_error(decode_error_response(response.status_code, error), response)
 
     def redact_fault(self, fault: Fault) -> Fault:
-        """In words that hold nothing of what was sent to be let in."""
+        """Return the fault without the credentials of the request, which its text may quote."""
         return redact_fault(fault, secrets_in(self._headers.values()))
 
 

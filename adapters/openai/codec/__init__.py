@@ -1,1 +1,1 @@
-"""What OpenAI's APIs say ↔ canonical."""
+"""Conversion between the types of OpenAI's APIs and the canonical model."""

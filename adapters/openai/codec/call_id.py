@@ -1,7 +1,8 @@
-"""Stateless ids with a checksum (SHA-256, without a key) of tool calls that are questions: which question of which
-task, and a digest that tells an id that was changed.
+"""Stateless ids of tool calls that ask a question: the task's id, and a digest (SHA-256, without a key) of the
+question.
 
-They hold no secret: whoever has one can do with it what the owner of its task can do, and nobody else finds the task.
+The digest detects an id that was changed. An id holds no secret: it gives its holder no more than the owner of the task
+may do, and other owners cannot find the task.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -16,17 +17,19 @@ from babelgate.canonical import FaultCode, FaultError
 # At most 64 characters (Open Responses 2026-04-24, FunctionCallItemParam.call_id).
 _PREFIX: Final = "call_bgt_"
 _LENGTH: Final = 32
-"""Bytes: the task's id, and the digest."""
+"""Length of the task's id and the digest together, in bytes."""
 
 
 def encode_call_id(task_id: str, interrupt_id: str) -> str:
+    """Return the id of the tool call that asks a question of a task."""
     task = UUID(task_id).bytes
     digest = sha256(task + interrupt_id.encode("utf-8", "surrogatepass")).digest()
     return _PREFIX + urlsafe_b64encode(task + digest[: _LENGTH - len(task)]).decode().rstrip("=")
 
 
 def decode_task_id(call_id: str, field: str = "messages") -> str | None:
-    """The task whose question it names; None for an id that somebody else made. Raises invalid."""
+    """Return the id of the task that a call id names, or None if the gateway did not issue the call id. Raises invalid
+    if it was changed."""
     if not call_id.startswith(_PREFIX):
         return None
     text = call_id.removeprefix(_PREFIX)
@@ -40,11 +43,11 @@ def decode_task_id(call_id: str, field: str = "messages") -> str | None:
 
 
 def find_interrupt(call_id: str, task_id: str, interrupt_ids: Iterable[str]) -> str | None:
-    """Which of the task's questions it names."""
+    """Return the id of the question that a call id names, or None if it is not among `interrupt_ids`."""
     return next((each for each in interrupt_ids if encode_call_id(task_id, each) == call_id), None)
 
 
 def changed_id(call_id: str, field: str = "messages") -> FaultError:
-    """`field` = of the request."""
+    """Return the invalid fault for a call id that was changed. `field` names the field of the request that holds it."""
     words = f"No tool call was made with the id {call_id[:80]!r}."
     return FaultError(FaultCode.INVALID, words, errors=[{"field": field, "description": words}])

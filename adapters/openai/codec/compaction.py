@@ -1,8 +1,8 @@
-"""Compactions: a conversation as one opaque item, which is fed back in the place of what was said.
+"""Compactions: a conversation as one opaque item, which a caller sends back instead of the conversation.
 
-Nothing is summarised, since a gateway has no model of its own: `encrypted_content` is a copy of the items, packed, with
-a sum over it. What is in it the caller could send as items, so nothing has to be hidden from it. A copy needs nothing
-that is kept, and any gateway can read it (Open Responses, POST /responses/compact).
+The gateway has no model, so it summarizes nothing. `encrypted_content` is a compressed copy of the items with a
+checksum. It hides nothing, because the caller could send the same items itself. Reading it needs no stored data, so any
+gateway can do it (Open Responses, POST /responses/compact).
 """
 
 import hashlib
@@ -20,15 +20,15 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 
 MOST: Final = 10 * 2**20
-"""Characters of `encrypted_content` (CompactionSummaryItemParam: maxLength 10485760)."""
+"""Maximum length of `encrypted_content`, in characters (CompactionSummaryItemParam: maxLength 10485760)."""
 _UNPACKED: Final = 64 * 2**20
-"""Bytes of the items: what was packed by others may be anything."""
+"""Maximum size of the items before compression, in bytes."""
 _MARK: Final = "babelgate.1."
 _SUM: Final = 16
 
 
 def encode_compaction(items: Sequence[JsonObject]) -> JsonObject:
-    """Raises too_large."""
+    """Return the items as one compaction item. Raises too_large."""
     raw = to_json(items)
     packed = _sum(raw) + zlib.compress(raw)
     content = _MARK + b64encode(packed).decode()
@@ -43,7 +43,7 @@ def encode_compaction(items: Sequence[JsonObject]) -> JsonObject:
 
 
 def is_compaction(item: object) -> bool:
-    """Whether it is one that a gateway made: a model's own server makes others."""
+    """Return True if a gateway created this compaction item. Those of a model's own server do not count."""
     if not isinstance(item, dict):
         return False
     members = cast("JsonObject", item)
@@ -52,8 +52,11 @@ def is_compaction(item: object) -> bool:
 
 
 def expand_items(items: Sequence[Any], *, most: int, values: int) -> list[Any]:
-    """An input's items, with what is in the compactions among them in their place. These may hold so many bytes of JSON
-    and so many `values` together: a short text may be packed of a thousand times as much. Raises invalid, too_large."""
+    """Return the items of an input, with each compaction replaced by the items in it.
+
+    All compactions together may hold at most `most` bytes of JSON and `values` JSON values, because a short text can
+    expand a thousandfold. Raises invalid, too_large.
+    """
     expanded: list[Any] = []
     for number, item in enumerate(items):
         if not is_compaction(item):

@@ -1,4 +1,5 @@
-"""Items of the Responses API ↔ canonical messages; what of an input is new; answers to questions."""
+"""Conversion between items of the Responses API and canonical messages, and the split of an input into history and new
+items."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,27 +28,29 @@ from babelgate.canonical.message import Role
 from babelgate.canonical.value import Json, JsonObject
 
 _ROLES: Final[Mapping[str, Role]] = {"user": "user", "system": "system", "developer": "system", "assistant": "agent"}
-"""SPEC/responses/easy_input_message_param.py, role."""
+"""Canonical role by item role (SPEC/responses/easy_input_message_param.py, role)."""
 _CALLS: Final[Mapping[str, str]] = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
     "mcp_approval_request": "mcp_approval_response",
 }
-"""What asks a caller for something, and what answers it: types of SPEC/responses/response_input_item_param.py."""
-_CALL: Final = frozenset({"type", "call_id", "name", "arguments", "input"})
-_OUTPUT: Final = frozenset({"type", "call_id", "output"})
-"""What canonical messages say of a call, and of its output."""
-_ANSWERS: Final = frozenset(_CALLS.values())
-_SAID: Final = frozenset({*_CALLS, "mcp_call", "reasoning"})
-"""The assistant's own, beside its messages."""
+"""Item types that request something from the caller, each with the type that answers it
+(SPEC/responses/response_input_item_param.py)."""
+_CALL_MEMBERS: Final = frozenset({"type", "call_id", "name", "arguments", "input"})
+"""Members of a call that a canonical message holds."""
+_OUTPUT_MEMBERS: Final = frozenset({"type", "call_id", "output"})
+"""Members of a call's output that a canonical message holds."""
+_ANSWER_TYPES: Final = frozenset(_CALLS.values())
+_ASSISTANT_TYPES: Final = frozenset({*_CALLS, "mcp_call", "reasoning"})
+"""Types of items that the assistant produces, besides messages."""
 
 
-# What is new
+# New items of an input
 
 
 @dataclass(frozen=True, slots=True)
 class ItemAnswer:
-    """What a question was answered, as an item."""
+    """Item that answers a question."""
 
     item: w.Item
     call_id: str
@@ -56,31 +59,38 @@ class ItemAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
+    """Input of a request, split into history, new items and answers to questions."""
+
     before: Sequence[w.Item]
-    """Up to the last word of the assistant."""
+    """History: the items up to the assistant's last one."""
     others: Sequence[w.Item]
-    """What comes after, without the answers."""
+    """New items that are not answers to questions of the gateway."""
     answers: Sequence[ItemAnswer]
+    """New items that answer questions of the gateway."""
 
     @classmethod
-    def of(cls, given: str | Sequence[w.Item] | None, *, same: bool = False) -> "Conversation":
-        """`same` = the agent's own server speaks this API. Raises invalid."""
-        if isinstance(given, str):
-            return cls((), (w.Item(role="user", content=given),), ())
-        items = given or ()
+    def of(cls, request_input: str | Sequence[w.Item] | None, *, same: bool = False) -> "Conversation":
+        """Split an input. Raises invalid.
+
+        If it has no new items and ends with an assistant's message, the trailing items of the assistant are new: it is
+        to continue them. `same`: the agent's own server speaks this API.
+        """
+        if isinstance(request_input, str):
+            return cls((), (w.Item(role="user", content=request_input),), ())
+        items = request_input or ()
         for number, item in enumerate(items):
             _check(item, f"input.{number}", same=same)
-        last = max((number for number, item in enumerate(items) if _is_said(item)), default=-1)
-        called = {_name_of(item) for item in items[: last + 1] if item.type in _CALLS}
+        last = max((number for number, item in enumerate(items) if _is_by_assistant(item)), default=-1)
+        call_ids = {_call_id_of(item) for item in items[: last + 1] if item.type in _CALLS}
         answers: list[ItemAnswer] = []
         others: list[w.Item] = []
         for number, item in enumerate(items[last + 1 :], last + 1):
-            call_id = _answered_call(item) if item.type in _ANSWERS else None
+            call_id = _answered_call(item) if item.type in _ANSWER_TYPES else None
             task_id = None if call_id is None else decode_task_id(call_id, "input")
             if call_id is not None and task_id is not None:
                 answers.append(ItemAnswer(item, call_id, task_id))
                 continue
-            if call_id is not None and call_id not in called:
+            if call_id is not None and call_id not in call_ids:
                 raise unknown_call(call_id, f"input.{number}.call_id")
             others.append(item)
         if len({answer.task_id for answer in answers}) > 1:
@@ -88,12 +98,13 @@ class Conversation:
         if len({answer.call_id for answer in answers}) < len(answers):
             refuse("input", "A call has two outputs.")
         if not others and not answers and items and _continues(items[-1]):
-            last = max((number for number, item in enumerate(items) if not _is_said(item)), default=-1)
+            last = max((number for number, item in enumerate(items) if not _is_by_assistant(item)), default=-1)
             others = list(items[last + 1 :])
         return cls(items[: last + 1], others, answers)
 
 
 def unknown_call(call_id: str, where: str) -> FaultError:
+    """Return the invalid fault for an answer to a call that does not exist. `where` names the field of the request."""
     words = f"No call was made with the id {call_id[:80]!r}."
     return FaultError(
         FaultCode.INVALID,
@@ -103,37 +114,40 @@ def unknown_call(call_id: str, where: str) -> FaultError:
     )
 
 
-def _is_said(item: w.Item) -> bool:
+def _is_by_assistant(item: w.Item) -> bool:
+    """Return True if the assistant produced the item."""
     if item.verbatim is not None:
-        return not _is_callers(item)
-    return item.role == "assistant" or item.type in _SAID
+        return not _is_by_caller(item)
+    return item.role == "assistant" or item.type in _ASSISTANT_TYPES
 
 
 def _continues(item: w.Item) -> bool:
-    """Whether an input that ends with this item asks the assistant to continue its own last message."""
+    """Return True if an input that ends with this item asks the assistant to continue its last message."""
     return item.role == "assistant" or item.type == "compaction_trigger"
 
 
-def _is_callers(item: w.Item) -> bool:
-    """Of a kind that is not known: what a caller did with a call."""
-    # So end the types of all outputs, and of the one response, in SPEC/responses/response_input_item_param.py.
+def _is_by_caller(item: w.Item) -> bool:
+    """Return True if an item of an unknown type is the caller's result of a call."""
+    # All outputs, and the one response, in SPEC/responses/response_input_item_param.py have types that end like this.
     return (item.type or "").endswith(("_output", "_response"))
 
 
-def _name_of(item: w.Item) -> str | None:
+def _call_id_of(item: w.Item) -> str | None:
+    """Return the id of a call."""
     # An McpApprovalRequest has an `id`, and no `call_id` (SPEC/responses/response_input_item_param.py).
     return item.call_id or item.id
 
 
 def _answered_call(item: w.Item) -> str:
+    """Return the id of the call that an item answers."""
     return item.call_id or item.approval_request_id or ""
 
 
 def _check(item: w.Item, where: str, *, same: bool) -> None:
-    """Raises invalid for an item that lacks members of its type, or is of one that only the agent's server could know;
+    """Raise invalid for an item that lacks members of its type or that only the agent's own server could know. Raise
     unsupported for an item_reference."""
     match item.type or "message":
-        # Required in the types of SPEC/responses/response_input_item_param.py, as far as messages are made of it.
+        # Each guard names the members that SPEC/responses/response_input_item_param.py requires and messages need.
         case "message" if item.role is not None and item.content is not None:
             pass
         case "function_call" if item.call_id and item.name and item.arguments is not None:
@@ -163,55 +177,58 @@ def _check(item: w.Item, where: str, *, same: bool) -> None:
 
 
 def decode_items(items: Sequence[w.Item], where: str = "input", *, same: bool = False) -> tuple[Message, ...]:
-    """`same` = the agent's own server speaks this API, and is told what nobody here knows. Raises invalid,
-    unsupported."""
-    told: list[Message] = []
+    """Return an input's items as messages. Raises invalid, unsupported.
+
+    `same`: the agent's own server speaks this API, so the messages also keep members that have no canonical form.
+    """
+    messages: list[Message] = []
     for number, item in enumerate(items):
         _check(item, f"{where}.{number}", same=same)
-        told += (_decode_same if same else _decode_item)(item, f"{where}.{number}")
-    return tuple(told)
+        messages += (_decode_same if same else _decode_item)(item, f"{where}.{number}")
+    return tuple(messages)
 
 
 def _decode_same(item: w.Item, where: str) -> list[Message]:
-    """With what only a server of this API is told."""
+    """Return the messages of an item, with the members that only a server of this API understands in their `extra`."""
     if item.verbatim is not None:
-        role: Role = "user" if _is_callers(item) else "agent"
+        role: Role = "user" if _is_by_caller(item) else "agent"
         return [Message(role=role, extra={"openai": {"item": item.verbatim}})]
-    told: JsonObject = item.model_dump(exclude_unset=True)
+    members: JsonObject = item.model_dump(exclude_unset=True)
     kind = item.type or "message"
     if kind in ("mcp_call", "reasoning"):
         parts = next(iter(_decode_item(item, where)), Message()).parts if kind == "reasoning" else ()
-        return [Message(role="agent", parts=parts, extra={"openai": {"item": told}})]
+        return [Message(role="agent", parts=parts, extra={"openai": {"item": members}})]
     [message] = _decode_item(item, where)
     if kind == "message":
-        return [_with_own(message, item, told)]
+        return [_with_unknown_members(message, item, members)]
     if kind == "mcp_approval_response":
         return [message]
     [part] = message.parts
-    known = _CALL if kind in _CALLS else _OUTPUT
-    own = {name: value for name, value in told.items() if name not in known}
-    if kind in _ANSWERS and isinstance(item.output, list):
-        own["output"] = told["output"]
-    if not own:
+    canonical = _CALL_MEMBERS if kind in _CALLS else _OUTPUT_MEMBERS
+    others = {name: value for name, value in members.items() if name not in canonical}
+    if kind in _ANSWER_TYPES and isinstance(item.output, list):
+        others["output"] = members["output"]
+    if not others:
         return [message]
-    told = {**(part.extra.get("openai") or {}), "item": own}
-    return [message.replace(parts=(part.replace(extra={"openai": told}),))]
+    extra: JsonObject = {**(part.extra.get("openai") or {}), "item": others}
+    return [message.replace(parts=(part.replace(extra={"openai": extra}),))]
 
 
-def _with_own(message: Message, item: w.Item, told: JsonObject) -> Message:
+def _with_unknown_members(message: Message, item: w.Item, members: JsonObject) -> Message:
+    """Return the message with the members of its item, and of its content parts, that have no canonical form."""
     if item.role == "assistant" and isinstance(item.content, list):
-        return message.replace(extra={"openai": {"item": told}})
-    own: JsonObject = dict(message.extra.get("openai") or {})
-    if more := {name: value for name, value in told.items() if name not in ("role", "content")}:
-        own["own"] = more
+        return message.replace(extra={"openai": {"item": members}})
+    extra: JsonObject = dict(message.extra.get("openai") or {})
+    if more := {name: value for name, value in members.items() if name not in ("role", "content")}:
+        extra["own"] = more
     if not isinstance(item.content, list):
-        return message.replace(extra={"openai": own} if own else {})
-    own["parts"] = True
+        return message.replace(extra={"openai": extra} if extra else {})
+    extra["parts"] = True
     parts = [
-        part.replace(extra={"openai": {"own": given.model_extra}}) if given.model_extra else part
-        for part, given in zip(message.parts, item.content, strict=True)
+        part.replace(extra={"openai": {"own": content.model_extra}}) if content.model_extra else part
+        for part, content in zip(message.parts, item.content, strict=True)
     ]
-    return message.replace(parts=tuple(parts), extra={"openai": own})
+    return message.replace(parts=tuple(parts), extra={"openai": extra})
 
 
 def _decode_item(item: w.Item, where: str) -> list[Message]:
@@ -230,13 +247,13 @@ def _decode_item(item: w.Item, where: str) -> list[Message]:
         case "mcp_call":
             call_id, name = item.id or "", item.name or ""
             call = ToolCallPart(call_id=call_id, name=name, arguments=item.arguments or "")
-            made = Message(role="agent", parts=(call,))
+            message = Message(role="agent", parts=(call,))
             if item.output is None:
-                return [made]
-            return [made, Message(role="tool", parts=(ToolResultPart(call_id=call_id, output=_text(item.output)),))]
+                return [message]
+            return [message, Message(role="tool", parts=(ToolResultPart(call_id=call_id, output=_text(item.output)),))]
         case "mcp_approval_response":
             return [Message(role="tool", parts=(ToolResultPart(call_id=_answered_call(item), output=item.approve),))]
-        case kind if kind in _ANSWERS:
+        case kind if kind in _ANSWER_TYPES:
             return [
                 Message(role="tool", parts=(ToolResultPart(call_id=_answered_call(item), output=_text(item.output)),))
             ]
@@ -245,32 +262,32 @@ def _decode_item(item: w.Item, where: str) -> list[Message]:
 
 
 def _decode_call(item: w.Item, kind: str) -> ToolCallPart:
-    text, own = item.arguments or "", dict[str, str]()
+    text, extra = item.arguments or "", dict[str, str]()
     if kind == "custom_tool_call":
-        text, own = item.input or "", {"type": "custom"}
+        text, extra = item.input or "", {"type": "custom"}
     elif kind == "mcp_approval_request":
-        own = {"type": kind, "server_label": item.server_label or ""}
+        extra = {"type": kind, "server_label": item.server_label or ""}
     return ToolCallPart(
-        call_id=_name_of(item) or "",
+        call_id=_call_id_of(item) or "",
         name=item.name or "",
         arguments=text,
         side="caller",
-        extra={"openai": own} if own else {},
+        extra={"openai": extra} if extra else {},
     )
 
 
 def decode_item_answer(answer: ItemAnswer, schema: JsonObject | None) -> tuple[Json, Message]:
-    """The value of an answer, and the answer as it was said. Raises invalid."""
+    """Return the value of an answer, and the message that shows it. Raises invalid."""
     item = answer.item
-    own = {"openai": {"type": item.type, "call_id": answer.call_id}}
+    extra = {"openai": {"type": item.type, "call_id": answer.call_id}}
     if item.type == "mcp_approval_response":
-        words = ("Yes." if item.approve else "No.") + (f" {item.reason}" if item.reason else "")
+        text = ("Yes." if item.approve else "No.") + (f" {item.reason}" if item.reason else "")
         value: Json = {"approve": item.approve, "reason": item.reason} if item.reason else item.approve
-        return value, Message.of(words, "user").replace(extra=own)
+        return value, Message.of(text, "user").replace(extra=extra)
     value, message = decode_answer(_text(item.output), schema)
     if isinstance(item.output, list):
         message = message.replace(parts=tuple(_decode_content(item.output, "input")))
-    return value, message.replace(extra=own)
+    return value, message.replace(extra=extra)
 
 
 def _text(output: str | Sequence[w.Part] | None) -> str:
@@ -293,8 +310,8 @@ def _decode_part(part: w.Part, where: str) -> Part:
             return RefusalPart(text=part.refusal)
         case "input_image" if part.image_url:
             return decode_url(part.image_url, None, "image/*", f"{where}.image_url")
-        # SPEC/responses/response_input_audio_param.py. No content of a message there names it, but by its words that
-        # of easy_input_message_param.py is "Text, image, or audio input".
+        # SPEC/responses/response_input_audio_param.py. No content type there lists it, but the docstring of
+        # easy_input_message_param.py says "Text, image, or audio input".
         case "input_audio" if part.input_audio is not None:
             return decode_audio(part.input_audio, f"{where}.input_audio")
         case "input_file" if part.file_url and part.file_data is None:
@@ -310,27 +327,28 @@ def _decode_part(part: w.Part, where: str) -> Part:
 
 
 def encode_inputs(messages: Iterable[Message]) -> list[JsonObject]:
-    """What callers said."""
+    """Return callers' messages as items."""
     return [encode_input(message) for message in messages]
 
 
 def encode_input(message: Message) -> JsonObject:
-    own = object_in(dict(message.extra), "openai")
-    own_id = message.message_id or ""
-    if theirs := object_in(own, "item"):
-        return {"id": encode_item_id("item_", own_id), **theirs}
-    if (kind := own.get("type")) in _ANSWERS:
-        return _encode_answer(str(kind), str(own.get("call_id")), own_id, message)
-    role: str = "assistant" if message.role == "agent" else own.get("role") or message.role
+    """Return a caller's message as an item. An item that `extra` holds verbatim is returned with its members."""
+    extra = object_in(dict(message.extra), "openai")
+    message_id = message.message_id or ""
+    if item := object_in(extra, "item"):
+        return {"id": encode_item_id("item_", message_id), **item}
+    if (kind := extra.get("type")) in _ANSWER_TYPES:
+        return _encode_answer(str(kind), str(extra.get("call_id")), message_id, message)
+    role: str = "assistant" if message.role == "agent" else extra.get("role") or message.role
     if message.role == "tool":
         (result, *_) = (part for part in message.parts if isinstance(part, ToolResultPart))
         output = result.output if isinstance(result.output, str) else json_text(result.output)
-        return _output("function_call_output", result.call_id, own_id, output)
+        return _output("function_call_output", result.call_id, message_id, output)
     calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
     if calls:
         return {
             "type": "function_call",
-            "id": encode_item_id("fc_", own_id),
+            "id": encode_item_id("fc_", message_id),
             "call_id": calls[0].call_id,
             "name": calls[0].name,
             "arguments": calls[0].arguments,
@@ -338,34 +356,45 @@ def encode_input(message: Message) -> JsonObject:
         }
     thoughts = [{"type": "summary_text", "text": p.text} for p in message.parts if isinstance(p, ReasoningPart)]
     if thoughts and len(thoughts) == len(message.parts):
-        return {"type": "reasoning", "id": encode_item_id("rs_", own_id), "summary": thoughts, "status": "completed"}
-    content = [made for part in message.parts if (made := _encode_part(part, role == "assistant")) is not None]
-    told: JsonObject = {"type": "message", "id": encode_item_id("msg_", own_id), "status": "completed", "role": role}
+        return {
+            "type": "reasoning",
+            "id": encode_item_id("rs_", message_id),
+            "summary": thoughts,
+            "status": "completed",
+        }
+    content = [encoded for part in message.parts if (encoded := _encode_part(part, role == "assistant")) is not None]
+    members: JsonObject = {
+        "type": "message",
+        "id": encode_item_id("msg_", message_id),
+        "status": "completed",
+        "role": role,
+    }
     if role == "assistant":
         # SPEC/responses/response_output_message.py, phase.
-        told["phase"] = "commentary" if message.phase == "progress" else "final_answer"
-    return {**told, "content": content}
+        members["phase"] = "commentary" if message.phase == "progress" else "final_answer"
+    return {**members, "content": content}
 
 
-def _encode_answer(kind: str, call_id: str, own_id: str, message: Message) -> JsonObject:
+def _encode_answer(kind: str, call_id: str, message_id: str, message: Message) -> JsonObject:
     if kind == "mcp_approval_response":
         approve, _, reason = message.text.partition(" ")
-        told: JsonObject = {"type": kind, "id": encode_item_id("mcpa_", own_id), "approval_request_id": call_id}
-        return {**told, "approve": approve == "Yes.", "reason": reason or None}
+        members: JsonObject = {"type": kind, "id": encode_item_id("mcpa_", message_id), "approval_request_id": call_id}
+        return {**members, "approve": approve == "Yes.", "reason": reason or None}
     files = [part for part in message.parts if isinstance(part, FilePart)]
     if files:
-        content = [made for part in message.parts if (made := _encode_part(part, False)) is not None]
-        return _output(kind, call_id, own_id, content)
+        content = [encoded for part in message.parts if (encoded := _encode_part(part, False)) is not None]
+        return _output(kind, call_id, message_id, content)
     text = "".join(json_text(p.data) if isinstance(p, DataPart) else text_in(p) for p in message.parts)
-    return _output(kind, call_id, own_id, text)
+    return _output(kind, call_id, message_id, text)
 
 
-def _output(kind: str, call_id: str, own_id: str, output: str | list[JsonObject]) -> JsonObject:
-    told: JsonObject = {"type": kind, "id": encode_item_id("fco_", own_id), "call_id": call_id}
-    return {**told, "output": output, "status": "completed"}
+def _output(kind: str, call_id: str, message_id: str, output: str | list[JsonObject]) -> JsonObject:
+    members: JsonObject = {"type": kind, "id": encode_item_id("fco_", message_id), "call_id": call_id}
+    return {**members, "output": output, "status": "completed"}
 
 
 def text_in(part: Part) -> str:
+    """Return the text of a text or refusal part, and an empty string for any other part."""
     return part.text if isinstance(part, TextPart | RefusalPart) else ""
 
 
@@ -392,6 +421,6 @@ def _encode_part(part: Part, by_assistant: bool) -> JsonObject | None:
 
 def _encode_text(text: str, by_assistant: bool) -> JsonObject:
     if by_assistant:
-        # SPEC/responses/response_output_text.py: annotations are there. Open Responses: logprobs, if not null.
+        # SPEC/responses/response_output_text.py requires `annotations`, and Open Responses non-null `logprobs`.
         return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {"type": "input_text", "text": text}

@@ -1,4 +1,5 @@
-"""Messages of chat completions → canonical messages; what of a conversation is new; answers to questions."""
+"""Conversion between messages of chat completions and canonical messages, and the split of a conversation into history
+and new messages."""
 
 from base64 import b64decode
 from binascii import Error as BinasciiError
@@ -38,14 +39,15 @@ _ROLES: Final[dict[str, Role]] = {
 }
 _AUDIO: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _BYTES: Final = frozenset({"url", "data", "file_data", "filename", "format"})
+"""Members of a file part that the canonical part holds."""
 
 
 def refuse(where: str, words: str) -> NoReturn:
-    """Raises invalid."""
+    """Raise invalid, with the field of the request at fault."""
     raise FaultError(FaultCode.INVALID, f"{where}: {words}", errors=[{"field": where, "description": words}])
 
 
-# What is new
+# New messages of a conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,14 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
+    """Messages of a request, split into history and new messages."""
+
     before: Sequence[w.ChatMessage]
-    """Up to the last word of the assistant."""
+    """History: the messages up to the assistant's last one."""
     news: Sequence[w.ChatMessage]
+    """Messages after the history."""
     answers: Sequence[ToolAnswer]
-    """Among the news."""
+    """Answers to questions of the gateway, among the new messages."""
 
     @classmethod
     def of(cls, messages: Sequence[w.ChatMessage]) -> "Conversation":
@@ -90,16 +95,16 @@ class Conversation:
 
     @property
     def others(self) -> Sequence[w.ChatMessage]:
-        """What is said beside the answers."""
-        known = {answer.call_id for answer in self.answers}
-        return [each for each in self.news if each.role != "tool" or each.tool_call_id not in known]
+        """New messages that are not answers to questions of the gateway."""
+        answered = {answer.call_id for answer in self.answers}
+        return [each for each in self.news if each.role != "tool" or each.tool_call_id not in answered]
 
 
 def _with_tool_calls(messages: Sequence[w.ChatMessage]) -> Sequence[w.ChatMessage]:
     """Convert deprecated `function_call` members and `function` messages to tool calls and their results."""
     if not any(each.function_call is not None or each.role == "function" for each in messages):
         return messages
-    told: list[w.ChatMessage] = []
+    converted: list[w.ChatMessage] = []
     open_calls: dict[str, str] = {}
     for number, each in enumerate(messages):
         if each.function_call is not None:
@@ -110,19 +115,23 @@ def _with_tool_calls(messages: Sequence[w.ChatMessage]) -> Sequence[w.ChatMessag
         elif each.role == "function":
             call_id = open_calls.get(each.name or "", f"call_function_{number}")
             each = each.model_copy(update={"role": "tool", "tool_call_id": call_id, "name": None})
-        told.append(each)
-    return told
+        converted.append(each)
+    return converted
 
 
 def _text_of(message: w.ChatMessage) -> str:
+    """Return the text of a message."""
     if isinstance(message.content, str) or message.content is None:
         return message.content or ""
     return "".join(part.text or "" for part in message.content)
 
 
 def decode_answer(text: str, schema: JsonObject | None) -> tuple[Json, Message]:
-    """The result of a tool call as the value of an answer, and as it was said. Where the question has a schema, a JSON
-    object or array means what it says."""
+    """Return the value of an answer, and the message that shows it.
+
+    The value is the text of the tool call's result. If the question has a schema and the text is a JSON object or
+    array, the value is that JSON.
+    """
     if schema is not None and text.lstrip()[:1] in ("{", "["):
         value = parse_text(text)
         if value is not ABSENT:
@@ -130,33 +139,41 @@ def decode_answer(text: str, schema: JsonObject | None) -> tuple[Json, Message]:
     return text, Message.of(text, "user")
 
 
-# Messages of callers, for who looks at a completion later
+# Messages of callers, for requests that read a stored completion
 
 
 def encode_messages(messages: Sequence[Message]) -> list[JsonObject]:
-    """SPEC/chat/chat_completion_store_message.py: a message, and its parts where it is more than text."""
+    """Return callers' messages as stored completions show them (SPEC/chat/chat_completion_store_message.py).
+
+    A message that is more than text also lists its parts.
+    """
     return [_encode_message(each) for each in messages]
 
 
 def _encode_message(message: Message) -> JsonObject:
-    own: Mapping[str, Any] = message.extra.get("openai") or {}
-    role = "assistant" if message.role == "agent" else own.get("role") or message.role
+    extra: Mapping[str, Any] = message.extra.get("openai") or {}
+    role = "assistant" if message.role == "agent" else extra.get("role") or message.role
     results = [part for part in message.parts if isinstance(part, ToolResultPart)]
-    told: JsonObject = {"id": message.message_id or "", "role": role, "content": message.text or None, "refusal": None}
+    members: JsonObject = {
+        "id": message.message_id or "",
+        "role": role,
+        "content": message.text or None,
+        "refusal": None,
+    }
     if results:
         output = results[0].output
-        told |= {
+        members |= {
             "tool_call_id": results[0].call_id,
             "content": output if isinstance(output, str) else json_text(output),
         }
-    parts = [made for part in message.parts if (made := _encode_part(part)) is not None]
+    parts = [encoded for part in message.parts if (encoded := _encode_part(part)) is not None]
     if any(part["type"] != "text" for part in parts):
-        told["content_parts"] = parts
-    return told
+        members["content_parts"] = parts
+    return members
 
 
 def _encode_part(part: Part) -> JsonObject | None:
-    """Texts and images: there are no others."""
+    """Return a text or an image as a content part, and None for other parts, which have no type there."""
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, FilePart) and (part.media_type or "").startswith("image/"):
@@ -168,7 +185,7 @@ def _encode_part(part: Part) -> JsonObject | None:
 
 
 def decode_messages(messages: Sequence[w.ChatMessage]) -> tuple[Message, ...]:
-    """Raises invalid, unsupported."""
+    """Return messages of chat completions as canonical ones. Raises invalid, unsupported."""
     return tuple(_decode_message(each, f"messages.{number}") for number, each in enumerate(messages))
 
 
@@ -182,36 +199,36 @@ def _decode_message(message: w.ChatMessage, where: str) -> Message:
     if message.refusal:
         parts.append(RefusalPart(text=message.refusal))
     for call in message.tool_calls or ():
-        made = call.custom or call.function
-        if made is None:
+        function = call.custom or call.function
+        if function is None:
             refuse(f"{where}.tool_calls", f"A call of the type {call.type[:40]!r} needs the field {call.type[:40]}.")
-        text = made.input if isinstance(made, w.Custom) else made.arguments
-        own: JsonObject = {"type": "custom"} if isinstance(made, w.Custom) else {}
-        own |= {"own": call.model_extra} if call.model_extra else {}
-        own |= {"inner": made.model_extra} if made.model_extra else {}
+        text = function.input if isinstance(function, w.Custom) else function.arguments
+        part_extra: JsonObject = {"type": "custom"} if isinstance(function, w.Custom) else {}
+        part_extra |= {"own": call.model_extra} if call.model_extra else {}
+        part_extra |= {"inner": function.model_extra} if function.model_extra else {}
         parts.append(
             ToolCallPart(
                 call_id=call.id,
-                name=made.name,
+                name=function.name,
                 arguments=text,
                 side="caller",
-                extra={"openai": own} if own else {},
+                extra={"openai": part_extra} if part_extra else {},
             )
         )
     return Message(role=role, name=message.name, parts=tuple(parts), extra=extra)
 
 
 def _extra_of(message: w.ChatMessage) -> Extra:
-    """What a server of the same API is told of it, and nobody else."""
-    own: JsonObject = {"role": message.role} if message.role in ("developer", "function") else {}
+    """Return the `extra` of a message: what only servers of this API receive."""
+    openai: JsonObject = {"role": message.role} if message.role in ("developer", "function") else {}
     if isinstance(message.content, list):
-        own["parts"] = True
+        openai["parts"] = True
     more: JsonObject = dict(message.model_extra or {})
     if message.refusal is not None:
         more["refusal"] = message.refusal
     if more:
-        own["own"] = more
-    return {"openai": own} if own else {}
+        openai["own"] = more
+    return {"openai": openai} if openai else {}
 
 
 def _decode_content(content: str | list[w.Part] | None, where: str) -> list[Part]:
@@ -219,18 +236,19 @@ def _decode_content(content: str | list[w.Part] | None, where: str) -> list[Part
         return []
     if isinstance(content, str):
         return [TextPart(text=content)]
-    return [_with_own(_decode_part(part, f"{where}.{number}"), part) for number, part in enumerate(content)]
+    return [_with_unknown_members(_decode_part(part, f"{where}.{number}"), part) for number, part in enumerate(content)]
 
 
-def _with_own(decoded: Part, part: w.Part) -> Part:
-    own: JsonObject = {"own": part.model_extra} if part.model_extra else {}
+def _with_unknown_members(decoded: Part, part: w.Part) -> Part:
+    """Return the part with the members that have no canonical form."""
+    extra: JsonObject = {"own": part.model_extra} if part.model_extra else {}
     if isinstance(decoded, FilePart):
-        own |= {"type": "file"} if part.type == "file" else {}
-        # What is beside the bytes, as `detail`.
-        told = part.image_url if part.type == "image_url" else part.file if part.type == "file" else part.input_audio
-        inner = {n: v for n, v in told.items() if n not in _BYTES} if isinstance(told, dict) else {}
-        own |= {"inner": inner} if inner else {}
-    return decoded.replace(extra={"openai": own}) if own else decoded
+        extra |= {"type": "file"} if part.type == "file" else {}
+        # Members next to the bytes, such as `detail`.
+        file = part.image_url if part.type == "image_url" else part.file if part.type == "file" else part.input_audio
+        inner = {n: v for n, v in file.items() if n not in _BYTES} if isinstance(file, dict) else {}
+        extra |= {"inner": inner} if inner else {}
+    return decoded.replace(extra={"openai": extra}) if extra else decoded
 
 
 def _decode_part(part: w.Part, where: str) -> Part:
@@ -253,7 +271,7 @@ def _decode_part(part: w.Part, where: str) -> Part:
 
 
 def decode_audio(audio: JsonObject, where: str) -> FilePart:
-    """Raises invalid."""
+    """Return audio as a file part. Raises invalid."""
     kind: object = audio.get("format")
     if not isinstance(kind, str) or kind not in _AUDIO or not isinstance(audio.get("data"), str):
         refuse(where, "It must have data, and the format wav or mp3.")
@@ -262,9 +280,9 @@ def decode_audio(audio: JsonObject, where: str) -> FilePart:
 
 
 def decode_file(file: JsonObject, where: str) -> Part:
-    """Raises invalid, unsupported."""
+    """Return a file, or the data of an unnamed JSON file. Raises invalid, unsupported."""
     if file.get("file_id") is not None:
-        # Files are kept of threads and runs, and cannot be uploaded by themselves.
+        # The gateway stores the files of threads and runs only: callers cannot upload a file and get its id.
         raise FaultError(FaultCode.UNSUPPORTED, f"{where}.file_id: give the file's bytes as file_data.")
     data: object = file.get("file_data")
     name: object = file.get("filename")
@@ -273,22 +291,23 @@ def decode_file(file: JsonObject, where: str) -> Part:
     if not data.startswith(("data:", "http:", "https:")):
         raw = _decode_base64(data, f"{where}.file_data")
         return FilePart(name=name, media_type="application/octet-stream", inline=raw, size=len(raw))
-    made = decode_url(data, name, "application/octet-stream", f"{where}.file_data")
-    if name is None and made.media_type == "application/json" and made.inline is not None:
-        value = parse_text(made.inline.decode(errors="replace"))
+    decoded = decode_url(data, name, "application/octet-stream", f"{where}.file_data")
+    if name is None and decoded.media_type == "application/json" and decoded.inline is not None:
+        value = parse_text(decoded.inline.decode(errors="replace"))
         if value is not ABSENT:
             return DataPart(data=value)
-    return made
+    return decoded
 
 
 def decode_url(url: str, name: str | None, media_type: str, where: str) -> FilePart:
-    """RFC 2397 for `data:` URLs; any other is handed on. Raises invalid."""
+    """Return a URL as a file part: the decoded bytes of a `data:` URL (RFC 2397), any other URL as it is. Raises
+    invalid."""
     if url[:5].lower() != "data:":
         return FilePart(name=name, media_type=media_type, url=url)
-    found = decode_data_url(url)
-    if found is None:
+    decoded = decode_data_url(url)
+    if decoded is None:
         refuse(where, "It must be a data: URL, with a comma before its data, which is base64 if the URL says so.")
-    kind, data = found
+    kind, data = decoded
     return FilePart(name=name, media_type=kind, inline=data, size=len(data))
 
 

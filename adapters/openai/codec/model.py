@@ -1,4 +1,4 @@
-"""What both of OpenAI's APIs say alike: how files and JSON reach a model, what callers configure, what was used."""
+"""Conversions that both of OpenAI's APIs share: parts, files, tools, the form of answers, and usage."""
 
 import json
 from base64 import b64encode
@@ -19,11 +19,11 @@ BOTH: Final = (
     "top_p",
     "user",
 )
-"""Keys of a caller's configuration that go into a request of either API as they are."""
+"""Configuration keys of a caller that either API accepts unchanged."""
 
 
 class Losses:
-    """What of a request the API cannot say, each loss once."""
+    """Losses of one request, each noted once."""
 
     def __init__(self) -> None:
         self._noted: dict[Loss, None] = {}
@@ -35,23 +35,25 @@ class Losses:
         return iter(self._noted)
 
 
-def own_of(part: Part) -> Mapping[str, Any]:
-    """What only this protocol knows of a part."""
+def openai_extra(part: Part) -> Mapping[str, Any]:
+    """Return the members of a part that only this protocol understands."""
     return part.extra.get("openai") or {}
 
 
 def encode_call(call_id: str, part: ToolCallPart) -> JsonObject:
-    """SPEC/chat/chat_completion_message_function_tool_call.py, or …_custom_tool_call.py, with what the server that made
-    it said beside it."""
-    own, kind = own_of(part), "custom" if call_kind(part) == "custom" else "function"
-    inner: JsonObject = {"input": part.arguments} if kind == "custom" else {"arguments": part.arguments or "{}"}
-    called = {**own.get("inner", {}), "name": part.name, **inner}
-    return {**own.get("own", {}), "id": call_id, "type": kind, kind: called}
+    """Return a tool call of chat completions, with the members that its server added.
+
+    See SPEC/chat/chat_completion_message_function_tool_call.py and …_custom_tool_call.py.
+    """
+    extra, kind = openai_extra(part), "custom" if call_kind(part) == "custom" else "function"
+    payload: JsonObject = {"input": part.arguments} if kind == "custom" else {"arguments": part.arguments or "{}"}
+    call = {**extra.get("inner", {}), "name": part.name, **payload}
+    return {**extra.get("own", {}), "id": call_id, "type": kind, kind: call}
 
 
 def call_kind(part: Part) -> str:
-    """`function`, `custom`, or `mcp_approval_request`: three things that a model asks its caller for."""
-    return str(own_of(part).get("type", "function"))
+    """Return the kind of a call: `function`, `custom`, or `mcp_approval_request`."""
+    return str(openai_extra(part).get("type", "function"))
 
 
 # Messages
@@ -65,22 +67,26 @@ def encode_content(
     *,
     as_parts: bool = False,
 ) -> str | list[JsonObject]:
-    """The content of a user's or the system's message: text alone as text, which every server takes, unless the caller
-    gave it in parts."""
-    found: list[JsonObject] = []
+    """Return the content of a user or system message.
+
+    Content that is only text is one string, which every server accepts. `as_parts`: the caller sent a list of parts, so
+    the text stays a list.
+    """
+    content: list[JsonObject] = []
     for part in parts:
-        made = file(part, losses) if isinstance(part, FilePart) else None
-        if made is not None:
-            found.append(made)
+        encoded = file(part, losses) if isinstance(part, FilePart) else None
+        if encoded is not None:
+            content.append(encoded)
         elif text := shown_text(part, losses):
-            found.append({**own_of(part).get("own", {}), "type": text_type, "text": text})
-    if not as_parts and all(each["type"] == text_type for each in found):
-        return "".join(cast("str", each["text"]) for each in found)
-    return found
+            content.append({**openai_extra(part).get("own", {}), "type": text_type, "text": text})
+    if not as_parts and all(each["type"] == text_type for each in content):
+        return "".join(cast("str", each["text"]) for each in content)
+    return content
 
 
 def shown_text(part: Part, losses: Losses) -> str:
-    """A part in words; nothing of what is no part of the conversation."""
+    """Return a part as text: a file's name, JSON, or an empty string for a part that is not part of the
+    conversation."""
     match part:
         case TextPart() | RefusalPart():
             return part.text
@@ -94,24 +100,25 @@ def shown_text(part: Part, losses: Losses) -> str:
 
 
 def text_of_json(value: Json) -> str:
-    """What a model reads where JSON was said: text as it is."""
+    """Return JSON as text for a model. A string is returned as it is."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def data_url(part: FilePart) -> str:
+    """Return the bytes of a file as a `data:` URL."""
     media_type = part.media_type or "application/octet-stream"
     return f"data:{media_type};base64,{b64encode(part.inline or b'').decode()}"
 
 
 def arguments_of(value: Json) -> str:
-    """The arguments of a call as text, also from a server that gives the object itself."""
+    """Return the arguments of a call as text. Some servers send the object itself."""
     if value is None:
         return ""
     return text_of_json(value)
 
 
 def is_approved(value: Json) -> bool:
-    """Whether an answer to "may this tool be called?" is a yes."""
+    """Return True if an answer to "may this tool be called?" is a yes."""
     if isinstance(value, dict):
         value = next((value[key] for key in ("approve", "approved") if key in value), None)
     if isinstance(value, str):
@@ -119,42 +126,45 @@ def is_approved(value: Json) -> bool:
     return value is True
 
 
-# What a caller configures
+# Configuration of a caller
 
 
 def object_in(config: JsonObject, name: str) -> JsonObject:
-    """A member that is an object; an empty one where it is not."""
-    found: object = config.get(name)
-    return cast("JsonObject", found) if isinstance(found, dict) else {}
+    """Return a member that is an object, or an empty object."""
+    value: object = config.get(name)
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def pick_members(config: JsonObject, names: Iterable[str]) -> JsonObject:
+    """Return the members with these names that are not None."""
     return {name: config[name] for name in names if config.get(name) is not None}
 
 
 def declared_objects(config: JsonObject) -> list[JsonObject]:
-    """The caller's tools as they were written."""
+    """Return the caller's tools as the caller wrote them."""
     return [cast("JsonObject", tool) for tool in declared_tools(config) or () if isinstance(tool, dict)]
 
 
 def tools_of(config: JsonObject) -> list[JsonObject]:
-    """The caller's tools, whatever API they are written for: functions as `{"type": "function", name, parameters, …}`.
+    """Return the caller's tools, written for either API, as `{"type": "function", name, parameters, …}`.
 
-    A function of chat completions is not strict unless it says so; one of responses is.
+    A function of chat completions is strict only if it says so; one of responses is strict by default.
     """
     tools: list[JsonObject] = []
-    for found in declared_objects(config):
-        kind = str(found.get("type", "function"))
+    for tool in declared_objects(config):
+        kind = str(tool.get("type", "function"))
         # Nested in SPEC/shared_params/function_definition.py (chat), flat in SPEC/responses/function_tool.py.
-        if nested := object_in(found, kind):
-            found = {"type": kind, **nested, **({"strict": bool(nested.get("strict"))} if kind == "function" else {})}
-        tools.append({"type": kind, **found})
+        if nested := object_in(tool, kind):
+            tool = {"type": kind, **nested, **({"strict": bool(nested.get("strict"))} if kind == "function" else {})}
+        tools.append({"type": kind, **tool})
     return tools
 
 
 def format_of(config: JsonObject, schema: JsonObject | None) -> JsonObject | None:
-    """The form of the answer as responses write it: `{"type": "json_schema", name, schema, …}`. `schema` = what the
-    agent always answers in, unless the caller wants something else."""
+    """Return the format of the answer as responses write it: `{"type": "json_schema", name, schema, …}`.
+
+    `schema`: the agent's own output schema, used if the caller requests no format.
+    """
     form = object_in(config, "response_format") or object_in(object_in(config, "text"), "format")
     # Nested in SPEC/shared_params/response_format_json_schema.py (chat), flat in
     # SPEC/responses/response_format_text_json_schema_config.py.
@@ -166,24 +176,26 @@ def format_of(config: JsonObject, schema: JsonObject | None) -> JsonObject | Non
 
 
 def schema_of(config: JsonObject) -> JsonObject | None:
-    """What the answer has to fit, by the caller's wish, which was looked at when it was uttered."""
+    """Return the JSON schema that the caller requested for the answer. It was validated with the request."""
     form = format_of(config, None) or {}
     if form.get("type") == "json_object":
         return {"type": "object"}
     return object_in(form, "schema") if form.get("type") == "json_schema" else None
 
 
-# What came back
+# Output and usage
 
 
 def output_of(text: str) -> Json:
-    """Structured output from the text of an answer; None where it is no JSON after all: the text is said anyway."""
+    """Return the structured output from an answer's text, or None if the text is not JSON. The message shows the text
+    anyway."""
     value = parse_text(text)
     return None if value is ABSENT else value
 
 
 def decode_usage(usage: JsonObject | None) -> JsonObject:
-    """Tokens, in the words of the Responses API: SPEC/completion_usage.py → SPEC/responses/response_usage.py."""
+    """Return token counts under the names of the Responses API (SPEC/completion_usage.py →
+    SPEC/responses/response_usage.py)."""
     if not usage:
         return {}
     names = {
@@ -196,40 +208,48 @@ def decode_usage(usage: JsonObject | None) -> JsonObject:
 
 
 def encode_usage(usage: JsonObject) -> JsonObject:
-    """The way back, for callers of chat completions. Zeros where nobody has counted: the official clients' users read
-    the members without asking whether there are any."""
-    told: JsonObject = {
+    """Return token counts under the names of chat completions.
+
+    Missing counts are 0, because users of the official clients read the members without checking for None.
+    """
+    encoded: JsonObject = {
         "prompt_tokens": _count(usage, "input_tokens", "prompt_tokens"),
         "completion_tokens": _count(usage, "output_tokens", "completion_tokens"),
     }
-    told["total_tokens"] = _count(usage, "total_tokens") or told["prompt_tokens"] + told["completion_tokens"]
-    for name, own in (
+    encoded["total_tokens"] = _count(usage, "total_tokens") or encoded["prompt_tokens"] + encoded["completion_tokens"]
+    for name, source in (
         ("prompt_tokens_details", "input_tokens_details"),
         ("completion_tokens_details", "output_tokens_details"),
     ):
-        if details := object_in(usage, own):
-            told[name] = details
-    return told
+        if details := object_in(usage, source):
+            encoded[name] = details
+    return encoded
 
 
 def encode_response_usage(usage: JsonObject) -> JsonObject:
-    """For callers of responses, as SPEC/responses/response_usage.py has it, where no member may be left out. Zeros
-    where nobody has counted: Open Responses' clients expect the usage of a response that has ended."""
-    given, output = _count(usage, "input_tokens", "prompt_tokens"), _count(usage, "output_tokens", "completion_tokens")
-    details, thoughts = object_in(usage, "input_tokens_details"), object_in(usage, "output_tokens_details")
+    """Return token counts for callers of responses, with every member that SPEC/responses/response_usage.py requires.
+
+    Missing counts are 0, because clients of Open Responses expect the usage of a response that has ended.
+    """
+    input_tokens, output_tokens = (
+        _count(usage, "input_tokens", "prompt_tokens"),
+        _count(usage, "output_tokens", "completion_tokens"),
+    )
+    input_details, output_details = object_in(usage, "input_tokens_details"), object_in(usage, "output_tokens_details")
     return {
-        "input_tokens": given,
+        "input_tokens": input_tokens,
         "input_tokens_details": {
-            **details,
-            "cached_tokens": _count(details, "cached_tokens"),
-            "cache_write_tokens": _count(details, "cache_write_tokens"),
+            **input_details,
+            "cached_tokens": _count(input_details, "cached_tokens"),
+            "cache_write_tokens": _count(input_details, "cache_write_tokens"),
         },
-        "output_tokens": output,
-        "output_tokens_details": {**thoughts, "reasoning_tokens": _count(thoughts, "reasoning_tokens")},
-        "total_tokens": _count(usage, "total_tokens") or given + output,
+        "output_tokens": output_tokens,
+        "output_tokens_details": {**output_details, "reasoning_tokens": _count(output_details, "reasoning_tokens")},
+        "total_tokens": _count(usage, "total_tokens") or input_tokens + output_tokens,
     }
 
 
 def _count(usage: JsonObject, *names: str) -> int:
-    found = (usage.get(name) for name in names)
-    return next((count for count in found if isinstance(count, int) and not isinstance(count, bool) and count >= 0), 0)
+    """Return the first valid count among these members, or 0."""
+    counts = (usage.get(name) for name in names)
+    return next((count for count in counts if isinstance(count, int) and not isinstance(count, bool) and count >= 0), 0)

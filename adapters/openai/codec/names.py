@@ -1,4 +1,4 @@
-"""Ids of responses, conversations and items: what stands in them, and what they lead to."""
+"""Encoding and decoding of the ids of responses, conversations and items."""
 
 import re
 from hashlib import sha256
@@ -10,37 +10,43 @@ from babelgate.canonical.value import Extra, JsonObject
 RESPONSE: Final = "resp_"
 CONVERSATION: Final = "conv_"
 RECORDS: Final = "babelgate.events"
-"""The event of a stream that holds an envelope of the Babelgate extension."""
+"""Stream event that holds an envelope of the Babelgate extension."""
 EXTENSION: Final = "babelgate"
-"""The member of a request that says something by it."""
+"""Request member that the Babelgate extension defines."""
 _API: Final = "api"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,56}")
-"""An id that may stand in an item's: these have at most 64 characters (Open Responses 2026-04-24)."""
+"""Ids that an item's id can hold unchanged, because item ids have at most 64 characters (Open Responses 2026-04-24)."""
 
 
-def api_extra(version: str, own: JsonObject | None = None) -> Extra:
-    """`extra` of a run's input that a caller configures in the words of one of the two APIs; `own` = more of it."""
-    return {"openai": {_API: version, **(own or {})}}
+def api_extra(version: str, members: JsonObject | None = None) -> Extra:
+    """Return the `extra` of a run's input that is configured in terms of one of the two APIs. `own` holds further
+    members."""
+    return {"openai": {_API: version, **(members or {})}}
 
 
 def is_of_api(extra: Extra, version: str) -> bool:
-    own: JsonObject = extra.get("openai") or {}
-    return own.get(_API) == version
+    """Return True if a run's input is configured in terms of this API."""
+    members: JsonObject = extra.get("openai") or {}
+    return members.get(_API) == version
 
 
 def encode_id(prefix: str, uuid: str) -> str:
-    """The id under which a run is a response, or a thread a conversation."""
+    """Return a run's id as a response id, or a thread's as a conversation id."""
     return prefix + UUID(uuid).hex
 
 
-def decode_id(prefix: str, found: str) -> str | None:
-    """The UUID in an id; None where it is none of ours."""
-    text = found.removeprefix(prefix)
-    if not found.startswith(prefix) or not re.fullmatch("[0-9a-f]{32}", text):
+def decode_id(prefix: str, encoded: str) -> str | None:
+    """Return the UUID in an id, or None if the gateway did not issue it."""
+    text = encoded.removeprefix(prefix)
+    if not encoded.startswith(prefix) or not re.fullmatch("[0-9a-f]{32}", text):
         return None
     return str(UUID(hex=text))
 
 
-def encode_item_id(prefix: str, own: str) -> str:
-    """`own` = the gateway's or the agent's, of a message or a call."""
-    return prefix + (own if _PLAIN.fullmatch(own) else sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:32])
+def encode_item_id(prefix: str, source_id: str) -> str:
+    """Return an item's id from the id of a message or call, which the gateway or the agent chose."""
+    return prefix + (
+        source_id
+        if _PLAIN.fullmatch(source_id)
+        else sha256(source_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    )

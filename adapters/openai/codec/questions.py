@@ -1,7 +1,7 @@
-"""Questions of agents: calls of a tool that the caller has declared, or else text.
+"""Questions of agents, shown as calls of a tool that the caller has declared, or else as text.
 
-Agent frameworks answer a call of a tool that they do not know with an error text, which the agent would take for the
-person's answer (seen with LangGraph's ToolNode, Pydantic AI and Vercel's AI SDK, 2026-11).
+Agent frameworks answer a call of an unknown tool with an error text. The agent would take that text for the person's
+answer (seen with LangGraph's ToolNode, Pydantic AI and Vercel's AI SDK, 2026-11).
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from babelgate.adapters.openai.codec.call_id import encode_call_id
-from babelgate.adapters.openai.codec.model import call_kind, encode_call, object_in, own_of
+from babelgate.adapters.openai.codec.model import call_kind, encode_call, object_in, openai_extra
 from babelgate.canonical import Feature, Interrupt, ToolCallPart
 from babelgate.canonical.event import InterruptRaised, RunCreated
 from babelgate.canonical.thread import Loss
@@ -24,12 +24,12 @@ CALLS: Final = "calls"
 _TOOLS: Final = ("tools", "functions")
 _AS_TEXT: Final = "a question as text has none"
 _ASKS: Final = "asks"
-"""Member of a run's own data: how its caller is asked."""
+"""Member of a run's own data that says how questions are shown to its caller."""
 _WORDS: Final = "words"
 
 
 def has_ask_tool(config: JsonObject) -> bool:
-    """Return whether a request's `tools`, or deprecated `functions`, declare `ask_caller`."""
+    """Return True if a request's `tools`, or deprecated `functions`, declare `ask_caller`."""
     return any(_is_ask(tool) for member in _TOOLS for tool in _tools_in(config, member))
 
 
@@ -46,14 +46,17 @@ def without_ask(config: JsonObject) -> JsonObject:
     return config
 
 
-def own_of_questions(*, in_words: bool) -> JsonObject:
-    """Return what a run stores, so that whoever reads it later shows its questions as its caller saw them."""
+def questions_extra(*, in_words: bool) -> JsonObject:
+    """Return the members that a run stores so that later readers see its questions as its caller saw them."""
     return {_ASKS: _WORDS} if in_words else {}
 
 
 def is_asked_in_words(created: RunCreated | None) -> bool:
-    """Return whether a run's questions are shown as text: its request came by this API and did not declare
-    `ask_caller`. Questions of runs that other protocols started are calls, so that a reader has an id to answer."""
+    """Return True if a run's questions are shown as text: its request came by this API and did not declare
+    `ask_caller`.
+
+    Questions of runs that other protocols started are calls, so that a reader has an id to answer.
+    """
     return created is not None and object_in(dict(created.extra), "openai").get(_ASKS) == _WORDS
 
 
@@ -65,83 +68,90 @@ def _is_ask(tool: Any) -> bool:
 
 
 def _tools_in(config: JsonObject, member: str) -> list[Any]:
-    found = config.get(member)
-    return cast("list[Any]", found) if isinstance(found, list) else []
+    tools = config.get(member)
+    return cast("list[Any]", tools) if isinstance(tools, list) else []
 
 
-def called_part(asked: InterruptRaised | Interrupt) -> ToolCallPart | None:
-    """The call, where the question is one."""
-    parts = (part for part in asked.message.parts if isinstance(part, ToolCallPart) and part.side == "caller")
+def called_part(question: InterruptRaised | Interrupt) -> ToolCallPart | None:
+    """Return the call of a caller's tool that the question is, or None."""
+    parts = (part for part in question.message.parts if isinstance(part, ToolCallPart) and part.side == "caller")
     return next(parts, None)
 
 
-def question_text(asked: InterruptRaised | Interrupt) -> str:
-    """Return the text that shows a question: its words, or else its data as JSON."""
-    if asked.message.text or asked.value is None:
-        return asked.message.text or "The agent waits for your answer."
-    return json.dumps(asked.value, ensure_ascii=False)
+def question_text(question: InterruptRaised | Interrupt) -> str:
+    """Return the text that shows a question: its message, or else its data as JSON."""
+    if question.message.text or question.value is None:
+        return question.message.text or "The agent waits for your answer."
+    return json.dumps(question.value, ensure_ascii=False)
 
 
-def question_losses(asked: InterruptRaised) -> Iterator[Feature]:
-    """What a call does not say of it."""
-    if asked.ask == "auth":
+def question_losses(question: InterruptRaised) -> Iterator[Feature]:
+    """Yield the features of a question that a tool call cannot carry."""
+    if question.ask == "auth":
         yield Feature.AUTH_REQUEST
-    if asked.answer_schema is not None:
+    if question.answer_schema is not None:
         yield Feature.ANSWER_SCHEMA
-    if called_part(asked) is None:
+    if called_part(question) is None:
         yield Feature.QUESTION
 
 
-def text_losses(asked: InterruptRaised) -> Iterator[Loss]:
-    """Return the losses of a question that is shown as text."""
-    if asked.value is not None and asked.message.text:
+def text_losses(question: InterruptRaised) -> Iterator[Loss]:
+    """Yield the losses of a question that is shown as text."""
+    if question.value is not None and question.message.text:
         yield Loss(feature=Feature.QUESTION.value, how="the data beside the words of a question")
-    if asked.ask == "auth":
+    if question.ask == "auth":
         yield Loss(feature=Feature.AUTH_REQUEST.value, how=_AS_TEXT)
-    if asked.answer_schema is not None:
+    if question.answer_schema is not None:
         yield Loss(feature=Feature.ANSWER_SCHEMA.value, how=_AS_TEXT)
 
 
-def encode_question(task_id: str, asked: InterruptRaised) -> JsonObject:
-    """SPEC/chat/chat_completion_message_function_tool_call.py, or …_custom_tool_call.py."""
-    call_id = encode_call_id(task_id, asked.interrupt_id or "")
-    part = called_part(asked)
+def encode_question(task_id: str, question: InterruptRaised) -> JsonObject:
+    """Return a question as a tool call of a chat completion.
+
+    See SPEC/chat/chat_completion_message_function_tool_call.py and …_custom_tool_call.py.
+    """
+    call_id = encode_call_id(task_id, question.interrupt_id or "")
+    part = called_part(question)
     if part is None:
-        return _function(call_id, ASK, _arguments(asked))
+        return _function(call_id, ASK, _arguments(question))
     return encode_call(call_id, part)
 
 
-def encode_question_item(task_id: str, asked: InterruptRaised) -> JsonObject:
-    """SPEC/responses/response_function_tool_call.py, response_custom_tool_call.py, or McpApprovalRequest of
-    response_output_item.py, where the question is one that a model on another server asked in this form."""
-    call_id = encode_call_id(task_id, asked.interrupt_id or "")
+def encode_question_item(task_id: str, question: InterruptRaised) -> JsonObject:
+    """Return a question as an item of a response.
+
+    A question that a model on another server asked as a call keeps that form:
+    SPEC/responses/response_function_tool_call.py, response_custom_tool_call.py, or McpApprovalRequest of
+    response_output_item.py. Any other is a call of `ask_caller`.
+    """
+    call_id = encode_call_id(task_id, question.interrupt_id or "")
     item_id = call_id.removeprefix("call_")
-    part = called_part(asked)
+    part = called_part(question)
     kind = "function" if part is None else call_kind(part)
-    # What a server of this API has told beside it, with its own id of the item.
-    theirs: JsonObject = {} if part is None else own_of(part).get("told", {})
+    # Further members that a server of this API sent with the call, such as its own id of the item.
+    upstream: JsonObject = {} if part is None else openai_extra(part).get("told", {})
     if part is not None and kind == "mcp_approval_request":
         label = str(part.extra["openai"].get("server_label") or "")
-        told: JsonObject = {"type": kind, "id": call_id, "server_label": label, "name": part.name}
-        return {**theirs, **told, "arguments": part.arguments}
+        members: JsonObject = {"type": kind, "id": call_id, "server_label": label, "name": part.name}
+        return {**upstream, **members, "arguments": part.arguments}
     if part is not None and kind == "custom":
-        own = {"type": "custom_tool_call", "id": f"ctc_{item_id}", **theirs, "call_id": call_id}
-        return {**own, "name": part.name, "input": part.arguments}
-    name, arguments = (ASK, _arguments(asked)) if part is None else (part.name, part.arguments or "{}")
-    own = {"type": "function_call", "id": f"fc_{item_id}", **theirs, "call_id": call_id}
-    return {**own, "name": name, "arguments": arguments}
+        members = {"type": "custom_tool_call", "id": f"ctc_{item_id}", **upstream, "call_id": call_id}
+        return {**members, "name": part.name, "input": part.arguments}
+    name, arguments = (ASK, _arguments(question)) if part is None else (part.name, part.arguments or "{}")
+    members = {"type": "function_call", "id": f"fc_{item_id}", **upstream, "call_id": call_id}
+    return {**members, "name": name, "arguments": arguments}
 
 
 def _function(call_id: str, name: str, arguments: str) -> JsonObject:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _arguments(asked: InterruptRaised) -> str:
-    told: JsonObject = {"question": asked.message.text}
-    if asked.ask != "input":
-        told["kind"] = asked.ask
-    if asked.answer_schema is not None:
-        told["schema"] = asked.answer_schema
-    if asked.value is not None:
-        told["value"] = asked.value
-    return json.dumps(told, ensure_ascii=False)
+def _arguments(question: InterruptRaised) -> str:
+    arguments: JsonObject = {"question": question.message.text}
+    if question.ask != "input":
+        arguments["kind"] = question.ask
+    if question.answer_schema is not None:
+        arguments["schema"] = question.answer_schema
+    if question.value is not None:
+        arguments["value"] = question.value
+    return json.dumps(arguments, ensure_ascii=False)

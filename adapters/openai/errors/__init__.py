@@ -1,1 +1,1 @@
-"""OpenAI's errors ↔ faults."""
+"""Conversion between faults and the errors of OpenAI's APIs."""

@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible server says of its failures → faults."""
+"""Conversion of errors of OpenAI-compatible servers to faults."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.value import JsonObject
 
 _MOST_BYTES: Final = 64_000
-"""Bytes of an error with the members that the API does not have."""
+"""Maximum size of an error with its unknown members, in bytes. Of a larger one, only the API's own members are kept."""
 
 _CODES: Final = {
     "rate_limit_exceeded": FaultCode.AGENT_UNREACHABLE,
@@ -20,80 +20,83 @@ _CODES: Final = {
 
 
 def decode_error(error: w.Error | str | None) -> Fault:
-    """The failure of a run that had begun."""
+    """Return the fault of a run that failed after it had begun."""
     if isinstance(error, str):
         error = w.Error(message=error)
     if error is None:
         return Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
     code = _CODES.get(str(error.code), FaultCode.AGENT_FAILED)
-    # Its server is well: it answered, and told of it.
-    details: JsonObject = {"openai": _own(error), "status": 200}
+    # The server itself works: it answered, and reported the failure.
+    details: JsonObject = {"openai": _members_of(error), "status": 200}
     return Fault(code=code, message=error.message or "The agent failed.", details=details)
 
 
 def decode_error_response(status: int, error: w.Error | str | None) -> Fault:
-    """An answer that is no 2xx. What the server says of a wrong key is not repeated: it may quote the key."""
+    """Return the fault for a response that is not 2xx. The text of a 401 or 403 is left out, because it may quote the
+    API key."""
     if isinstance(error, str):
         error = w.Error(message=error)
-    told = f"The agent's server answered {status}"
-    own = _own(error) if error is not None else {}
-    details: JsonObject = {"openai": own}
+    prefix = f"The agent's server answered {status}"
+    members = _members_of(error) if error is not None else {}
+    details: JsonObject = {"openai": members}
     if status in (401, 403):
         words = "is not let in" if status == 401 else "may not do this"
-        own = {name: value for name, value in own.items() if name in ("type", "param", "code")}
-        details["openai"] = own
-        return Fault(code=FaultCode.AGENT_FAILED, message=f"{told}: the gateway {words}", details=details)
+        members = {name: value for name, value in members.items() if name in ("type", "param", "code")}
+        details["openai"] = members
+        return Fault(code=FaultCode.AGENT_FAILED, message=f"{prefix}: the gateway {words}", details=details)
     # OpenAI asks to "retry your request after a brief wait" after a 500 (platform.openai.com/docs/guides/error-codes).
     code = FaultCode.AGENT_UNREACHABLE if status == 500 else fault_code(status)
-    message = f"{told}: {error.message}" if error is not None and error.message else told
+    message = f"{prefix}: {error.message}" if error is not None and error.message else prefix
     return Fault(code=code, message=message, details=details)
 
 
-def _own(error: w.Error) -> JsonObject:
-    told = error.model_dump(exclude_unset=True)
-    if len(to_json(told)) > _MOST_BYTES:
-        told = error.model_dump(include={"message", "type", "param", "code"}, exclude_unset=True)
-    return told
+def _members_of(error: w.Error) -> JsonObject:
+    members = error.model_dump(exclude_unset=True)
+    if len(to_json(members)) > _MOST_BYTES:
+        members = error.model_dump(include={"message", "type", "param", "code"}, exclude_unset=True)
+    return members
 
 
-# What an error response says of the server
+# Causes of an error response
 
 
-def _of(fault: Fault) -> JsonObject:
+def _error_of(fault: Fault) -> JsonObject:
+    """Return the members of the server's error."""
     return fault.details.get("openai") or {}
 
 
 def has_no_such_api(fault: Fault) -> bool:
-    """The path is unknown there, and not the model."""
-    return fault.details.get("status") in (404, 405, 501) and _of(fault).get("code") != "model_not_found"
+    """Return True if the server does not know the path. An unknown model does not count."""
+    return fault.details.get("status") in (404, 405, 501) and _error_of(fault).get("code") != "model_not_found"
 
 
 def is_unexplained(fault: Fault) -> bool:
-    """Whether the server refused a request and named neither a member nor an error code.
+    """Return True if the server refused a request and named neither a member nor an error code.
 
     Servers without the Responses API answer like this, too: "Invalid URL", or that the body has no `messages`.
     """
-    own = _of(fault)
-    return fault.details.get("status") in (400, 422) and own.get("code") is None and own.get("param") is None
+    error = _error_of(fault)
+    return fault.details.get("status") in (400, 422) and error.get("code") is None and error.get("param") is None
 
 
 def is_previous_lost(fault: Fault, response_id: str) -> bool:
-    """The server does not know the response that the call goes on from: too old, or it keeps none."""
+    """Return True if the server does not know the response that the request continues: it is too old, or was not
+    stored."""
     if fault.details.get("status") not in (400, 404, 422):
         return False
-    own = _of(fault)
-    message = str(own.get("message", ""))
+    error = _error_of(fault)
+    message = str(error.get("message", ""))
     return (
-        # OpenAI's code; other servers name the parameter, or the id in words.
-        own.get("code") == "previous_response_not_found"
-        or own.get("param") in ("previous_response_id", "response_id")
+        # OpenAI's code. Other servers name the parameter, or quote the id in the message.
+        error.get("code") == "previous_response_not_found"
+        or error.get("param") in ("previous_response_id", "response_id")
         or "previous_response_id" in message
         or response_id in message
     )
 
 
 def is_field_refused(fault: Fault, field: str) -> bool:
-    """The server takes no request with this field."""
-    own = _of(fault)
-    named = f"{own.get('param', '')} {own.get('message', '')}"
+    """Return True if the server refuses requests with this field."""
+    error = _error_of(fault)
+    named = f"{error.get('param', '')} {error.get('message', '')}"
     return fault.details.get("status") in (400, 422) and field in named

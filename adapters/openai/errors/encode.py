@@ -1,4 +1,4 @@
-"""Faults as OpenAI's API tells them: a status and `{"error": {message, type, param, code}}`."""
+"""Conversion of faults to errors of OpenAI's API: a status and `{"error": {message, type, param, code}}`."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -11,7 +11,7 @@ from babelgate.canonical.value import JsonObject
 _REQUEST: Final = "invalid_request_error"
 _SERVER: Final = "server_error"
 
-_ANSWERS: Final[Mapping[FaultCode, tuple[int, str, str | None]]] = {
+_ERRORS: Final[Mapping[FaultCode, tuple[int, str, str | None]]] = {
     FaultCode.INVALID: (400, _REQUEST, None),
     FaultCode.UNSUPPORTED: (400, _REQUEST, "unsupported"),
     FaultCode.UNSUPPORTED_TYPE: (400, _REQUEST, "unsupported"),
@@ -35,59 +35,62 @@ _ANSWERS: Final[Mapping[FaultCode, tuple[int, str, str | None]]] = {
     FaultCode.UNAVAILABLE: (503, _SERVER, "unavailable"),
     FaultCode.INTERNAL: (500, _SERVER, "internal"),
 }
+"""HTTP status, `type` and `code` of the error by fault code."""
 
-_AGAIN: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
-"""What a repeated request may find otherwise. Official clients repeat any 409, 429 and 5xx unless they are told not to
-(openai-python 3.52.0, `_base_client.py`), and each time the agent would run again."""
-_AGAIN_THERE: Final = frozenset({429, 503})
-"""By which a server behind says that it has not looked at the request."""
+_RETRYABLE: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
+"""Faults after which a retry may succeed. By default, official clients retry any 409, 429 and 5xx
+(openai-python 3.52.0, `_base_client.py`), and each retry would run the agent again."""
+_RETRYABLE_STATUSES: Final = frozenset({429, 503})
+"""Statuses by which an upstream says that it has not processed the request."""
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error, dict[str, str]]:
-    """Status, error, headers."""
-    told: object = fault.details.get("openai")
-    own = cast("JsonObject", told) if isinstance(told, dict) else {}
-    if isinstance(own.get("message"), str):
-        return _encode_theirs(fault, own)
-    status, kind, code = _ANSWERS[fault.code]
+    """Return the HTTP status, the error and the headers."""
+    value: object = fault.details.get("openai")
+    upstream_error = cast("JsonObject", value) if isinstance(value, dict) else {}
+    if isinstance(upstream_error.get("message"), str):
+        return _encode_upstream_error(fault, upstream_error)
+    status, kind, code = _ERRORS[fault.code]
     errors: Any = fault.details.get("errors")
     param = errors[0]["field"] or None if errors else None
-    named: object = own.get("code")
-    error = w.Error(message=fault.message, type=kind, param=param, code=named if isinstance(named, str) else code)
-    return status, error, _headers(fault, again=fault.code in _AGAIN)
+    error_code: object = upstream_error.get("code")
+    error = w.Error(
+        message=fault.message, type=kind, param=param, code=error_code if isinstance(error_code, str) else code
+    )
+    return status, error, _headers(fault, can_retry=fault.code in _RETRYABLE)
 
 
-def _encode_theirs(fault: Fault, own: JsonObject) -> tuple[int, w.Error, dict[str, str]]:
-    """What the agent's own server of this API has said, as it said it."""
-    status, kind, _ = _ANSWERS[fault.code]
-    said: object = fault.details.get("status")
-    if isinstance(said, int) and 400 <= said < 600:
-        status = said
-    error = w.Error.model_validate({**own, "type": own.get("type") or kind})
-    return status, error, _headers(fault, again=status in _AGAIN_THERE)
+def _encode_upstream_error(fault: Fault, upstream_error: JsonObject) -> tuple[int, w.Error, dict[str, str]]:
+    """Return the error of the agent's own server, which speaks this API, with its status and text."""
+    status, kind, _ = _ERRORS[fault.code]
+    upstream_status: object = fault.details.get("status")
+    if isinstance(upstream_status, int) and 400 <= upstream_status < 600:
+        status = upstream_status
+    error = w.Error.model_validate({**upstream_error, "type": upstream_error.get("type") or kind})
+    return status, error, _headers(fault, can_retry=status in _RETRYABLE_STATUSES)
 
 
-def _headers(fault: Fault, *, again: bool) -> dict[str, str]:
-    return {**({} if again else {"x-should-retry": "false"}), **fault_headers(fault)}
+def _headers(fault: Fault, *, can_retry: bool) -> dict[str, str]:
+    return {**({} if can_retry else {"x-should-retry": "false"}), **fault_headers(fault)}
 
 
 def encode_error(fault: Fault) -> JsonObject:
-    """Inside a stream, which has answered 200 long ago."""
+    """Return the error as an event of a stream, whose status 200 has been sent already."""
     _, error, _ = encode_fault(fault)
     return {"error": error.model_dump()}
 
 
 def encode_error_message(fault: Fault) -> JsonObject:
-    """Over a WebSocket, where there is no status and no header beside it (SPEC/responses/responses_server_event.py,
-    ResponseWsError)."""
+    """Return the error as a WebSocket message, which also holds the status and the headers
+    (SPEC/responses/responses_server_event.py, ResponseWsError)."""
     status, error, headers = encode_fault(fault)
-    told = error.model_dump()
+    members = error.model_dump()
     if headers:
-        told["headers"] = headers
-    return {"type": "error", "status": status, "error": told}
+        members["headers"] = headers
+    return {"type": "error", "status": status, "error": members}
 
 
 CANCELLED: Final = Fault(
     code=FaultCode.CONFLICT, message="The run was cancelled.", details={"openai": {"code": "run_cancelled"}}
 )
-"""The protocol has no word for it."""
+"""Fault of a cancelled run. The protocol has no error for it."""

@@ -1,1 +1,1 @@
-"""What a model answers → canonical events."""
+"""Readers that convert answers of models to canonical events."""

@@ -1,4 +1,4 @@
-"""Chunks of a chat completion, or a whole one → canonical events."""
+"""Reader that converts chat completions, streamed or whole, to canonical events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, en
 from babelgate.adapters.openai.errors.decode import decode_error
 from babelgate.adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation
 from babelgate.adapters.openai.wire import answers as w
-from babelgate.adapters.openai.wire.replies import CHOICE, COMPLETION, USAGE, Beside
+from babelgate.adapters.openai.wire.replies import CHOICE, COMPLETION, USAGE, PieceExtras
 from babelgate.canonical import (
     Event,
     FaultCode,
@@ -26,146 +26,157 @@ from babelgate.canonical.event import Native
 from babelgate.canonical.value import Json, JsonObject
 
 _FINISHES: Final[Mapping[str, Finish]] = {"length": "length", "content_filter": "refusal"}
-"""All others are a plain stop: whether tools are called is told by the calls, and some servers say `stop` then."""
+"""Canonical finish by `finish_reason`; any other reason is `stop`. Tool calls are recognized by themselves, because
+some servers report `stop` with them."""
 
-_OWN: Final = frozenset({"object", "created", "error", "obfuscation"})
+_NOT_KEPT: Final = frozenset({"object", "created", "error", "obfuscation"})
+"""Members of a completion that are not kept, because the gateway writes its own."""
 _MOST_BYTES: Final = 64_000
-"""Bytes of unknown members of a completion; as many of its pieces all together."""
+"""Maximum size of a completion's unknown members, in bytes. The unknown members of its choices and deltas, taken
+together, have the same limit."""
 _MOST_LOGPROBS: Final = 256_000
-"""Bytes of one piece: an event of the log has a limit."""
-_MOST_WORDS: Final = 500
-"""Characters of an answer without choices that its caller is told."""
+"""Maximum size of the `logprobs` of one chunk, in bytes, because an event of the log has a limit."""
+_MOST_QUOTED: Final = 500
+"""Maximum number of characters that the error text quotes from an answer without choices."""
 _TOO_LARGE: Final = "members of the completion that are too large to keep"
 
 
 @dataclass
 class _Call:
+    """Tool call, assembled from chunks."""
+
     call_id: str = ""
     name: str = ""
     kind: str = "function"
     arguments: list[str] = field(default_factory=list[str])
-    own: JsonObject = field(default_factory=dict[str, Any])
-    """Members that the API does not have: some servers want them back with the result."""
-    inner: JsonObject = field(default_factory=dict[str, Any])
-    """The same of its function."""
+    members: JsonObject = field(default_factory=dict[str, Any])
+    """Members that the API does not define. Some servers require them back with the result."""
+    function_members: JsonObject = field(default_factory=dict[str, Any])
+    """Members of its function that the API does not define."""
 
     def extra(self) -> JsonObject:
-        told: JsonObject = {"type": self.kind} if self.kind != "function" else {}
-        told |= {"own": self.own} if self.own else {}
-        told |= {"inner": self.inner} if self.inner else {}
-        return {"openai": told} if told else {}
+        """Return the `extra` of the canonical call."""
+        extra: JsonObject = {"type": self.kind} if self.kind != "function" else {}
+        extra |= {"own": self.members} if self.members else {}
+        extra |= {"inner": self.function_members} if self.function_members else {}
+        return {"openai": extra} if extra else {}
 
 
 class ChatReader:
-    """Of one completion. `run_id` makes ids for calls that a server gave none; `structured` = the answer is JSON."""
+    """Reader of one completion. `run_id` is the base of ids for calls without one; `structured`: the answer is JSON."""
 
     def __init__(self, run_id: str, *, structured: bool = False) -> None:
         self._has_stopped = False
-        """Whether a chunk had a `finish_reason`. It does not end the stream: some servers send one in every chunk."""
+        """True if a chunk had a `finish_reason`. It does not end the stream: some servers send one in every chunk."""
         self._run_id = run_id
         self._structured = structured
         self._finish: Finish = "stop"
         self._usage: JsonObject = {}
-        self._about: JsonObject = {}
-        """Members of the completion that canonical has no word for; of those that chunks repeat, the last."""
-        self._told: JsonObject | None = None
-        """Of these, what the first chunk had."""
+        self._members: JsonObject = {}
+        """Members of the completion that have no canonical form. A later chunk's value replaces an earlier one's."""
+        self._emitted: JsonObject | None = None
+        """Members among these that were emitted with the first chunk."""
         self._choice: JsonObject = {}
-        """Members of the choice, as it ended."""
-        self._counted: JsonObject | None = None
-        """The usage as it was told."""
-        self._beside = 0
-        """Bytes of unknown members of the pieces."""
+        """Members of the choice at its end."""
+        self._raw_usage: JsonObject | None = None
+        """Usage as the server reported it."""
+        self._extra_bytes = 0
+        """Size of the unknown members of choices and deltas so far, in bytes."""
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._decoder = MessageDecoder()
 
     def read(self, value: Json) -> list[Event]:
-        """Raises agent_failed where the completion did, invalid where it breaks the protocol."""
-        # In the middle of a stream, too: openai-python 3.52.0 raises for any object with this member.
-        if value is None:  # one-api and its kin send such a chunk; it says nothing
+        """Return the events of one chunk or one completion.
+
+        Raises agent_failed if the server reports an error, invalid if the value breaks the protocol.
+        """
+        if value is None:  # one-api and its relatives send such a chunk, without a meaning
             return []
+        # An error can come in the middle of a stream: openai-python 3.52.0 raises for any object with this member.
         if isinstance(value, dict) and value.get("error"):
             raise FaultError.of(decode_error(validate(w.ErrorBody, value).error))
         completion = validate(w.Completion, value)
         # Null in all chunks but the last, whose choices are empty (SPEC/chat/chat_completion_stream_options_param.py).
         if completion.usage:
-            self._usage, self._counted = decode_usage(completion.usage), completion.usage
-        self._about |= completion.model_extra or {}
-        if self._told is None and completion.choices:
-            self._told = self._tell_about({})
+            self._usage, self._raw_usage = decode_usage(completion.usage), completion.usage
+        self._members |= completion.model_extra or {}
+        if self._emitted is None and completion.choices:
+            self._emitted = self._emit_members({})
         for choice in completion.choices or ():
-            # More than one only if `n` asks for it (SPEC/chat/chat_completion_chunk.py, choices): we ask for one.
+            # `n` requests more than one choice (SPEC/chat/chat_completion_chunk.py, choices); the gateway requests one.
             if choice.index != 0:
                 continue
-            said = choice.delta or choice.message
+            delta = choice.delta or choice.message
             before = self._decoder.count
-            if said is not None:
-                self._read(said)
-            if choice.finish_reason:  # sglang and ollama have had an empty one in every chunk
+            if delta is not None:
+                self._read(delta)
+            if choice.finish_reason:  # sglang and ollama have sent an empty one in every chunk
                 self._finish = _FINISHES.get(choice.finish_reason, "stop")
                 self._has_stopped = True
-            self._say_beside(choice, said, before)
+            self._attach_unknown(choice, delta, before)
         return self._decoder.take()
 
-    def _say_beside(self, choice: w.Choice, said: w.Delta | None, before: int) -> None:
-        own: JsonObject = dict(choice.model_extra or {})
-        beside = Beside()
-        logprobs = own.pop("logprobs", None)
+    def _attach_unknown(self, choice: w.Choice, delta: w.Delta | None, before: int) -> None:
+        """Attach logprobs and unknown members of a choice and its delta to the last event that they came with."""
+        members: JsonObject = dict(choice.model_extra or {})
+        additions = PieceExtras()
+        logprobs = members.pop("logprobs", None)
         if isinstance(logprobs, dict):
             if len(to_json(logprobs)) > _MOST_LOGPROBS:
                 self._decoder.lose(Feature.CUSTOM, "logprobs that are too large to keep")
             else:
-                beside["logprobs"] = cast("JsonObject", logprobs)
-        unknown = _unknown_of(said, whole=choice.message is not None) if said is not None else {}
+                additions["logprobs"] = cast("JsonObject", logprobs)
+        unknown = _unread_members(delta, whole=choice.message is not None) if delta is not None else {}
         if choice.finish_reason:
-            # Of a plain end it follows from the run; a server that calls tools may say `stop`.
+            # A plain finish follows from the run's end. A server that calls tools may report `stop`.
             plain = choice.finish_reason in ("stop", "tool_calls")
-            ended = own if plain else {**own, "finish_reason": choice.finish_reason}
+            ended = members if plain else {**members, "finish_reason": choice.finish_reason}
             self._choice |= ended if self._fits(ended) else {}
-        elif (own := _without_nulls(own)) and self._fits(own):
-            beside["choice"] = own
+        elif (members := _without_nulls(members)) and self._fits(members):
+            additions["choice"] = members
         if unknown and self._fits(unknown):
-            beside["delta"] = unknown
-        if beside:
-            self._decoder.say_beside(beside, before)
+            additions["delta"] = unknown
+        if additions:
+            self._decoder.attach(additions, before)
 
     def _fits(self, members: JsonObject) -> bool:
+        """Return True if unknown members are within the limit, and count them. The first excess is noted as a loss."""
         if not members:
             return True
-        if self._beside > _MOST_BYTES:
+        if self._extra_bytes > _MOST_BYTES:
             return False
         size = len(to_json(members))
-        self._beside += size
-        if self._beside > _MOST_BYTES:
+        self._extra_bytes += size
+        if self._extra_bytes > _MOST_BYTES:
             self._decoder.lose(Feature.CUSTOM, _TOO_LARGE)
             return False
         return True
 
-    def _read(self, said: w.Delta) -> None:
+    def _read(self, delta: w.Delta) -> None:
         decoder = self._decoder
-        # Neither is in SPEC/chat/chat_completion_chunk.py: servers that are compatible chose one name or the other.
-        if said.reasoning_content:
-            decoder.say(ReasoningPart, said.reasoning_content, extra={"field": "reasoning_content"})
-        elif isinstance(said.reasoning, str):
-            decoder.say(ReasoningPart, said.reasoning, extra={"field": "reasoning"})
-        if isinstance(said.content, str):
-            decoder.say(TextPart, said.content)
-        elif said.content is not None:
-            self._pieces(said.content)
-        if said.refusal:
-            decoder.say(RefusalPart, said.refusal)
-        for found in said.annotations or ():
-            if (part := decode_annotation(found)) is not None:
+        # SPEC/chat/chat_completion_chunk.py has neither name: compatible servers chose one or the other.
+        if delta.reasoning_content:
+            decoder.say(ReasoningPart, delta.reasoning_content, extra={"field": "reasoning_content"})
+        elif isinstance(delta.reasoning, str):
+            decoder.say(ReasoningPart, delta.reasoning, extra={"field": "reasoning"})
+        if isinstance(delta.content, str):
+            decoder.say(TextPart, delta.content)
+        elif delta.content is not None:
+            self._content_parts(delta.content)
+        if delta.refusal:
+            decoder.say(RefusalPart, delta.refusal)
+        for annotation in delta.annotations or ():
+            if (part := decode_annotation(annotation)) is not None:
                 decoder.cite(part)
-        for call in said.tool_calls or ():
+        for call in delta.tool_calls or ():
             self._call(call)
         # "Deprecated and replaced by tool_calls" (SPEC/chat/chat_completion_chunk.py); older servers send it alone.
-        if said.function_call is not None:
-            self._call(w.ToolCall(index=0, function=said.function_call))
+        if delta.function_call is not None:
+            self._call(w.ToolCall(index=0, function=delta.function_call))
 
-    def _pieces(self, content: list[JsonObject]) -> None:
-        """Content in parts, as some servers give it."""
+    def _content_parts(self, content: list[JsonObject]) -> None:
+        """Read content that is a list of parts, which some servers send."""
         for piece in content:
             match piece.get("type"):
                 case "text" if isinstance(piece.get("text"), str):
@@ -175,40 +186,44 @@ class ChatReader:
                 case kind:
                     self._decoder.lose(Feature.CUSTOM, f"a content part of type {kind}")
 
-    def _call(self, found: w.ToolCall) -> None:
-        index = found.index
+    def _call(self, delta: w.ToolCall) -> None:
+        index = delta.index
         call = self._by_index.get(index) if index is not None else (self._calls[-1] if self._calls else None)
-        if call is None or (found.id and call.call_id and found.id != call.call_id) or (index is None and found.id):
-            # Some servers count no calls, or give each the index 0: another id is another call.
+        if call is None or (delta.id and call.call_id and delta.id != call.call_id) or (index is None and delta.id):
+            # Some servers omit the index, or send 0 for every call: another id then means another call.
             call = _Call()
             self._calls.append(call)
             if index is not None:
                 self._by_index[index] = call
-        call.call_id = call.call_id or found.id or ""
-        inner = found.custom or found.function
-        if found.custom is not None or found.type == "custom":
+        call.call_id = call.call_id or delta.id or ""
+        function = delta.custom or delta.function
+        if delta.custom is not None or delta.type == "custom":
             call.kind = "custom"
-        call.own |= _without_nulls(found.model_extra)
-        if inner is not None:
-            call.inner |= _without_nulls(inner.model_extra)
-            call.name = call.name or inner.name or ""
-            call.arguments.append(inner.input or arguments_of(inner.arguments))
+        call.members |= _without_nulls(delta.model_extra)
+        if function is not None:
+            call.function_members |= _without_nulls(function.model_extra)
+            call.name = call.name or function.name or ""
+            call.arguments.append(function.input or arguments_of(function.arguments))
 
     def end(self, *, done: bool = False) -> list[Event]:
-        """The stream is over. `done` = it said so itself. Raises agent_unreachable where it broke off, agent_failed
-        where it holds no answer but says something else."""
+        """Return the last events, after the stream has ended. `done`: the server sent its end marker.
+
+        Raises agent_unreachable if the stream broke off, agent_failed if it holds no answer but other members.
+        """
         if not self._has_stopped and not done:
-            unknown = {name: value for name, value in self._about.items() if name not in _OWN and value is not None}
-            if unknown and self._decoder.count == 0:  # as MiniMax's `base_resp`, which says why there is no answer
-                words = json_text(unknown)[:_MOST_WORDS]
+            unknown = {
+                name: value for name, value in self._members.items() if name not in _NOT_KEPT and value is not None
+            }
+            if unknown and self._decoder.count == 0:  # such as MiniMax's `base_resp`, the reason for a missing answer
+                words = json_text(unknown)[:_MOST_QUOTED]
                 raise FaultError(FaultCode.AGENT_FAILED, f"The agent's server gave no answer: {words}")
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
-        taken: set[str] = set()
+        call_ids: set[str] = set()
         for number, call in enumerate(self._calls):
             call_id = call.call_id
-            if not call_id or call_id in taken:
+            if not call_id or call_id in call_ids:
                 call_id = f"call_{self._run_id}_{number}"
-            taken.add(call_id)
+            call_ids.add(call_id)
             self._decoder.calls.append(
                 ToolCallPart(
                     call_id=call_id,
@@ -219,18 +234,20 @@ class ChatReader:
                 )
             )
         more: JsonObject = {CHOICE: self._choice} if self._choice else {}
-        if self._counted is not None and encode_usage(self._usage) != self._counted:
-            more[USAGE] = self._counted
-        self._tell_about(more)
+        if self._raw_usage is not None and encode_usage(self._usage) != self._raw_usage:
+            more[USAGE] = self._raw_usage
+        self._emit_members(more)
         self._decoder.stop(self._finish, self._usage, structured=self._structured)
         return self._decoder.take()
 
-    def _tell_about(self, more: JsonObject) -> JsonObject | None:
-        about = {name: value for name, value in self._about.items() if name not in _OWN}
+    def _emit_members(self, more: JsonObject) -> JsonObject | None:
+        """Emit the members of the completion, unless they were emitted before. Return them without those that are not
+        kept."""
+        about = {name: value for name, value in self._members.items() if name not in _NOT_KEPT}
         if len(to_json((about, more))) > _MOST_BYTES:
-            if about != self._told:
+            if about != self._emitted:
                 self._decoder.lose(Feature.CUSTOM, _TOO_LARGE)
-        elif more or (about and about != self._told):
+        elif more or (about and about != self._emitted):
             self._decoder.emit(Native(protocol="openai", event=COMPLETION, extra={"openai": about, **more}))
         return about
 
@@ -239,19 +256,20 @@ def _without_nulls(members: JsonObject | None) -> JsonObject:
     return {name: value for name, value in (members or {}).items() if value is not None}
 
 
-def _unknown_of(said: w.Delta, *, whole: bool) -> JsonObject:
-    """Members that are not read. A whole message tells also of what there is nothing of."""
-    told = {name: value for name, value in (said.model_extra or {}).items() if name != "role"}
+def _unread_members(delta: w.Delta, *, whole: bool) -> JsonObject:
+    """Return the members of a delta that are not read. `whole`: a whole message, of which nulls and empty lists are
+    kept."""
+    unknown = {name: value for name, value in (delta.model_extra or {}).items() if name != "role"}
     if whole:
-        told |= {n: v for n in ("annotations", "tool_calls") if (v := getattr(said, n)) == []}
+        unknown |= {n: v for n in ("annotations", "tool_calls") if (v := getattr(delta, n)) == []}
     else:
-        told = _without_nulls(told)
-    if said.reasoning is not None and not isinstance(said.reasoning, str):
-        told["reasoning"] = said.reasoning
-    strange = [each for each in said.annotations or () if decode_annotation(each) is None]
-    if strange:
-        told["annotations"] = [each.model_dump(exclude_unset=True) for each in strange]
-    return told
+        unknown = _without_nulls(unknown)
+    if delta.reasoning is not None and not isinstance(delta.reasoning, str):
+        unknown["reasoning"] = delta.reasoning
+    undecoded = [each for each in delta.annotations or () if decode_annotation(each) is None]
+    if undecoded:
+        unknown["annotations"] = [each.model_dump(exclude_unset=True) for each in undecoded]
+    return unknown
 
 
 def _reasoning_text(value: Any) -> str:

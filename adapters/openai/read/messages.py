@@ -1,4 +1,4 @@
-"""What a model says, as canonical events: one message at a time, with one part open in it, and its questions last."""
+"""Conversion of a model's output to canonical events: one message at a time, with one open part, and questions last."""
 
 from collections.abc import Hashable
 from typing import Final, Literal, cast
@@ -6,7 +6,7 @@ from typing import Final, Literal, cast
 from babelgate.adapters.openai.codec.model import output_of
 from babelgate.adapters.openai.codec.questions import ASK
 from babelgate.adapters.openai.wire import answers as w
-from babelgate.adapters.openai.wire.replies import BESIDE, ITEM, MIRRORED, Beside, ItemHead
+from babelgate.adapters.openai.wire.replies import BESIDE, ITEM, MIRRORED, ItemHead, PieceExtras
 from babelgate.canonical import (
     AnnotationPart,
     Event,
@@ -36,64 +36,69 @@ from babelgate.canonical.value import Json, JsonObject
 
 Finish = Literal["stop", "length", "tool_calls", "refusal"]
 Growing = type[TextPart] | type[ReasoningPart] | type[RefusalPart]
+"""Kinds of parts whose text arrives in pieces."""
 
 _APPROVAL: Final[JsonObject] = {
     "type": "object",
     "properties": {"approve": {"type": "boolean"}},
     "required": ["approve"],
 }
-"""SPEC/responses/response_input_item_param.py, McpApprovalResponse."""
+"""Schema of the answer to a request for approval (SPEC/responses/response_input_item_param.py, McpApprovalResponse)."""
 
 
 class MessageDecoder:
+    """Builder of the canonical events of one run."""
+
     def __init__(self) -> None:
         self.text: list[str] = []
-        """Of the answer."""
+        """Pieces of the answer's text."""
         self.refused = False
         self.calls: list[ToolCallPart] = []
-        """What the model asks its caller for."""
+        """Calls of the caller's tools that the model requests."""
         self._events: list[Event] = []
         self._phase: Phase | None = None
-        """Of the open message."""
-        self._worded = False
-        """Whether more than thoughts were said in it."""
+        """Phase of the open message."""
+        self._has_content = False
+        """True if the open message has more than reasoning."""
         self._open: Hashable = None
         self._chars = 0
-        """Of the text parts of the message."""
-        self._began: dict[Hashable, int] = {}
-        """Characters of the message before each of its text parts."""
+        """Number of characters in the text parts of the open message."""
+        self._part_starts: dict[Hashable, int] = {}
+        """Number of characters of the message before each of its text parts, by part key."""
 
     def take(self) -> list[Event]:
-        taken, self._events = self._events, []
-        return taken
+        """Return the events since the last call, and remove them."""
+        events, self._events = self._events, []
+        return events
 
     @property
     def count(self) -> int:
-        """Of the events that nobody has taken."""
+        """Number of events that have not been taken."""
         return len(self._events)
 
     def emit(self, event: Event) -> None:
         self._events.append(event)
 
-    def say_beside(self, beside: Beside, before: int) -> None:
-        """With the last piece of those that were said after the first `before` events, or alone."""
+    def attach(self, extras: PieceExtras, before: int) -> None:
+        """Attach members to the last piece after the first `before` events. Without such a piece, emit them as an
+        event."""
         for number in range(len(self._events) - 1, before - 1, -1):
             event = self._events[number]
             if isinstance(event, PartAdded | PartDelta):
-                self._events[number] = event.replace(extra={**event.extra, BESIDE: beside})
+                self._events[number] = event.replace(extra={**event.extra, BESIDE: extras})
                 return
-        self.emit(Native(protocol="openai", event=BESIDE, extra={BESIDE: beside}))
+        self.emit(Native(protocol="openai", event=BESIDE, extra={BESIDE: extras}))
 
     def begin(self, phase: Phase = "answer") -> None:
-        """Another message; what was only thought before it is part of it."""
-        if self._phase is not None and (self._worded or self._phase != phase):
+        """Begin a message, and end the open one. An open message that holds only reasoning continues as this one."""
+        if self._phase is not None and (self._has_content or self._phase != phase):
             self.end("stop")
         self._start(phase)
 
     def _start(self, phase: Phase = "answer") -> None:
         if self._phase is None:
-            self._phase, self._worded, self._chars = phase, False, 0
-            self._began.clear()
+            self._phase, self._has_content, self._chars = phase, False, 0
+            self._part_starts.clear()
             self.emit(MessageStarted(phase=phase))
 
     def say(
@@ -105,8 +110,10 @@ class MessageDecoder:
         extra: JsonObject | None = None,
         head: ItemHead | None = None,
     ) -> None:
-        """A piece of the part `key`; what follows under the same kind and key belongs to the same part. `head` = the
-        item that it is of."""
+        """Emit a piece of text of the part `key`. Consecutive pieces with the same kind and key belong to one part.
+
+        `head`: description of the output item that the part belongs to.
+        """
         if not text:
             return
         self._start(self._phase or "answer")
@@ -118,17 +125,18 @@ class MessageDecoder:
             part = kind(text=text, extra={"openai": extra} if extra else {})
             self.emit(PartAdded(part=part, open=True, extra={ITEM: head} if head else {}))
         if kind is TextPart:
-            self._began.setdefault(key, self._chars)
+            self._part_starts.setdefault(key, self._chars)
             self._chars += len(text)
             if self._phase == "answer":
                 self.text.append(text)
         self.refused |= kind is RefusalPart
-        self._worded |= kind is not ReasoningPart
+        self._has_content |= kind is not ReasoningPart
 
     def cite(self, part: AnnotationPart, key: Hashable = None) -> None:
-        """Its indices count from the start of the part `key`."""
+        """Emit a citation. Its indices count from the start of the part `key`, and become offsets in the message's
+        text."""
         self._start(self._phase or "answer")
-        before = self._began.get(key, 0)
+        before = self._part_starts.get(key, 0)
         start = None if part.start is None else part.start + before
         end = None if part.end is None else part.end + before
         self.add(part.replace(start=start, end=end))
@@ -137,7 +145,7 @@ class MessageDecoder:
         self.emit(PartAdded(part=part))
 
     def lose(self, feature: Feature, how: str, *, mirrored: bool = False) -> None:
-        """`mirrored` = callers of the same API are told it as it came."""
+        """Note a loss. `mirrored`: callers of the same API receive the original, so it is no loss to them."""
         self.emit(LossNoted(feature=feature, how=how, extra={MIRRORED: {}} if mirrored else {}))
 
     def _close(self) -> None:
@@ -152,12 +160,12 @@ class MessageDecoder:
             self.emit(MessageEnded(finish=finish))
 
     def stop(self, finish: Finish, usage: JsonObject, *, structured: bool, before: Event | None = None) -> None:
-        """The end of the run: of its message, and then of all. `before` comes ahead of the questions."""
+        """End the message and the run. `before`: event to emit ahead of the questions."""
         if finish == "length":
-            self._drop_torn()
+            self._drop_truncated_calls()
         if finish == "stop" and self.refused:
             finish = "refusal"
-        if not self.calls and not self.text:  # that nothing was said is an answer too
+        if not self.calls and not self.text:  # an empty answer is a message, too
             self._start()
         self.end("tool_calls" if self.calls and finish == "stop" else finish)
         if before is not None:
@@ -170,8 +178,8 @@ class MessageDecoder:
         output = output_of("".join(self.text)) if structured and not self.refused else None
         self.emit(RunEnded(output=output, usage=usage))
 
-    def _drop_torn(self) -> None:
-        """A call that the limit of tokens cut off (SPEC/chat/chat_completion.py, finish_reason) cannot be made."""
+    def _drop_truncated_calls(self) -> None:
+        """Drop calls that the token limit cut off (SPEC/chat/chat_completion.py, finish_reason)."""
         whole = [call for call in self.calls if _is_whole(call)]
         if len(whole) < len(self.calls):
             self.calls = whole
@@ -183,16 +191,16 @@ def _is_whole(call: ToolCallPart) -> bool:
 
 
 def _question(call: ToolCallPart) -> InterruptRaised:
-    own: JsonObject = call.extra.get("openai") or {}
+    extra: JsonObject = call.extra.get("openai") or {}
     arguments: Json = call.arguments
     # A custom tool's input is free text (SPEC/responses/response_custom_tool_call.py, input).
-    if own.get("type") != "custom":
+    if extra.get("type") != "custom":
         parsed = output_of(call.arguments or "{}")
         arguments = call.arguments if parsed is None else parsed
     if call.name == ASK and isinstance(arguments, dict) and isinstance(arguments.get("question"), str):
         return _gateway_question(call, arguments)
-    approval = own.get("type") == "mcp_approval_request"
-    words = TextPart(text=f"{call.name}({call.arguments})")  # all that some protocols show of a question
+    approval = extra.get("type") == "mcp_approval_request"
+    words = TextPart(text=f"{call.name}({call.arguments})")  # some protocols show only this text of a question
     return InterruptRaised(
         ask="approval" if approval else "input",
         message=Message(parts=(words, call)),
@@ -201,31 +209,34 @@ def _question(call: ToolCallPart) -> InterruptRaised:
     )
 
 
-def _gateway_question(call: ToolCallPart, told: JsonObject) -> InterruptRaised:
-    """A question of an agent behind another Babelgate, which calls a tool to ask it (`codec.questions`)."""
-    kind, schema = told.get("kind"), told.get("schema")
+def _gateway_question(call: ToolCallPart, arguments: JsonObject) -> InterruptRaised:
+    """Return the question of an agent behind another Babelgate, which asks it by a tool call (`codec.questions`)."""
+    kind, schema = arguments.get("kind"), arguments.get("schema")
     return InterruptRaised(
         ask=kind if kind in ("approval", "auth") else "input",
-        message=Message(parts=(TextPart(text=told["question"]), call)),
-        value=told.get("value"),
+        message=Message(parts=(TextPart(text=arguments["question"]), call)),
+        value=arguments.get("value"),
         answer_schema=cast("JsonObject", schema) if isinstance(schema, dict) else None,
     )
 
 
-def decode_annotation(found: w.Annotation) -> AnnotationPart | None:
-    """A citation of a page; None for one of a file in the upstream's own store, which nobody else can read."""
-    if found.type != "url_citation":
+def decode_annotation(annotation: w.Annotation) -> AnnotationPart | None:
+    """Return a citation of a page. Return None for one of a file in the upstream's own store, which the caller cannot
+    read."""
+    if annotation.type != "url_citation":
         return None
-    own: JsonObject = {"own": found.model_extra} if found.model_extra else {}
+    extra: JsonObject = {"own": annotation.model_extra} if annotation.model_extra else {}
     # AnnotationURLCitation: nested in SPEC/chat/chat_completion_message.py, flat in
     # SPEC/responses/response_output_text.py.
-    if found.url_citation is not None:
-        found = w.Annotation.model_validate({**found.url_citation, "type": found.type, "url_citation": None})
-        own |= {"inner": found.model_extra} if found.model_extra else {}
+    if annotation.url_citation is not None:
+        annotation = w.Annotation.model_validate(
+            {**annotation.url_citation, "type": annotation.type, "url_citation": None}
+        )
+        extra |= {"inner": annotation.model_extra} if annotation.model_extra else {}
     return AnnotationPart(
-        start=found.start_index,
-        end=found.end_index,
-        url=found.url,
-        title=found.title,
-        extra={"openai": own} if own else {},
+        start=annotation.start_index,
+        end=annotation.end_index,
+        url=annotation.url,
+        title=annotation.title,
+        extra={"openai": extra} if extra else {},
     )

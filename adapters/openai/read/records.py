@@ -1,4 +1,4 @@
-"""Records of the Babelgate extension, of a run on another gateway → canonical events."""
+"""Reader that converts records of the Babelgate extension, of a run on another gateway, to canonical events."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from babelgate.canonical.value import Json, is_uuid
 
 
 class RecordsReader:
-    """Of one run. `binds` = it can be come back to, as a response."""
+    """Reader of the records of one run. `binds`: the run is a response that can be resumed."""
 
     def __init__(self, *, binds: bool) -> None:
         self.reader = RecordReader(of_run=True)
@@ -22,7 +22,7 @@ class RecordsReader:
 
     @property
     def active(self) -> bool:
-        """From then on native events are not looked at."""
+        """True once a record has arrived. Native events are ignored from then on."""
         return self.reader.active
 
     @property
@@ -35,26 +35,26 @@ class RecordsReader:
         return encode_id(RESPONSE, run_id) if self._binds and run_id is not None and is_uuid(run_id) else None
 
     def read(self, envelope: Json) -> Sequence[Event]:
-        """What is new in it."""
-        told = self.reader.read(envelope)
+        """Return the new events of an envelope."""
+        new_events = self.reader.read(envelope)
         events: list[Event] = []
         if not self._bound and self.response_id is not None:
             self._bound = True
             events.append(UpstreamBound(protocol="openai", ids={"run": self.response_id}))
-        for event in told:
+        for event in new_events:
             if isinstance(event, InterruptRaised):
                 self._asks = True
                 events.append(self._answerable(event))
                 continue
             if isinstance(event, RunEnded) and self.response_id is not None and not self._asks:
-                # A later turn goes on from here, unless a question waits for its answer.
+                # A later run continues from this response, unless a question waits for its answer.
                 ids = {"run": self.response_id, "context": self.response_id}
                 events.append(UpstreamBound(protocol="openai", ids=ids))
             events.append(event)
         return events
 
     def _answerable(self, event: InterruptRaised) -> InterruptRaised:
-        """With the id of the call by which it is answered there."""
+        """Return the question with the id of the call by which the other gateway accepts the answer."""
         task_id = self.reader.task_id
         event = named_question(event)
         if task_id is None or not is_uuid(task_id):

@@ -1,4 +1,4 @@
-"""Events of a response's stream, or a whole response → canonical events."""
+"""Reader that converts responses, streamed or whole, to canonical events."""
 
 import re
 from base64 import b64decode
@@ -12,7 +12,16 @@ from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, en
 from babelgate.adapters.openai.errors.decode import decode_error
 from babelgate.adapters.openai.read.messages import Finish, Growing, MessageDecoder, decode_annotation
 from babelgate.adapters.openai.wire import answers as w
-from babelgate.adapters.openai.wire.replies import ABOUT, ANNOTATION, ITEM, MIRROR, MIRRORED, Beside, ItemHead, ItemTail
+from babelgate.adapters.openai.wire.replies import (
+    ABOUT,
+    ANNOTATION,
+    ITEM,
+    MIRROR,
+    MIRRORED,
+    ItemHead,
+    ItemTail,
+    PieceExtras,
+)
 from babelgate.canonical import (
     Event,
     Fault,
@@ -31,12 +40,12 @@ from babelgate.canonical.event import ArtifactAdded, Native, RunEnded, ToolEnded
 from babelgate.canonical.value import Json, JsonObject
 
 _MOST_BYTES: Final = 256_000
-"""Bytes of an event that is kept as it came, of what is said beside an item, and of a piece's `logprobs`: an event of
-the log has a limit."""
+"""Maximum size of a mirrored event, of the further members of an item, and of a piece's `logprobs`, in bytes. An event
+of the log has a limit."""
 _MOST_OF_RESPONSE: Final = 64_000
-"""Bytes of unknown members."""
+"""Maximum size of a response's unknown members, in bytes."""
 _MOST_OF_TEXT: Final = 64_000
-"""Characters of one member of an item that is kept as it came: images are files."""
+"""Maximum length of one member of a mirrored item, in characters. Images exceed it, and are kept as files instead."""
 _TOO_LARGE: Final = "what the server says is too large to keep"
 
 _DELTAS: Final[Mapping[str, Growing]] = {
@@ -58,10 +67,12 @@ _OWN_TOOLS: Final[Mapping[str, str]] = {
     "mcp_call": "arguments",
     "web_search_call": "action",
 }
-"""Tools that the server itself executes → the field that says with what."""
+"""Types of calls that the server itself executes, each with the member that holds the input."""
 _RESULTS: Final = ("output", "outputs", "results")
-_TOLD: Final = frozenset({"message", "reasoning", "function_call", "custom_tool_call", "mcp_approval_request"})
-"""Items that canonical events tell."""
+_CANONICAL_TYPES: Final = frozenset(
+    {"message", "reasoning", "function_call", "custom_tool_call", "mcp_approval_request"}
+)
+"""Types of items that canonical events represent."""
 _REPEATS: Final = frozenset(
     {
         "response.queued",
@@ -80,98 +91,104 @@ _REPEATS: Final = frozenset(
         "keepalive",
     }
 )
-"""Events of which others say all."""
+"""Types of events that are skipped, because other events hold all of their content."""
 _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""An id of an item that callers can be shown (Open Responses 2026-04-24)."""
-_CALL: Final = frozenset({"type", "id", "call_id", "name", "arguments", "input", "server_label"})
-_ITEM: Final = frozenset({"type", "id", "role", "content", "summary"})
-_PART: Final = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
-_RESPONSE: Final = frozenset(
+_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Item ids that callers can be shown unchanged (Open Responses 2026-04-24)."""
+_CALL_MEMBERS: Final = frozenset({"type", "id", "call_id", "name", "arguments", "input", "server_label"})
+_ITEM_MEMBERS: Final = frozenset({"type", "id", "role", "content", "summary"})
+_PART_MEMBERS: Final = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
+_RESPONSE_MEMBERS: Final = frozenset(
     {"object", "created_at", "completed_at", "model", "background", "conversation", "metadata", "babelgate"}
 )
-"""The gateway's own."""
+"""Members of a response that the gateway writes itself."""
 
 
 class ResponseReader:
-    """Of one response. `structured` = the answer is JSON."""
+    """Reader of one response. `structured`: the answer is JSON."""
 
     def __init__(self, *, structured: bool = False) -> None:
         self.stopped = False
         self.response_id: str | None = None
         self.forgets = False
-        """The server has said that it goes on from no other response."""
+        """True if the server reported that the response continues no other response."""
         self._structured = structured
         self._stored = True
         self._decoder = MessageDecoder()
         self._heads: dict[int, ItemHead] = {}
-        """Of output items, by index."""
-        self._worded: set[int] = set()
-        """Output items of which there are words, by index."""
-        self._seen: set[str | int] = set()
-        """Output items that were said, by id and by index."""
-        self._spoken: set[tuple[Growing, int, int, str]] = set()
-        """Parts of which deltas came."""
-        self._cited: set[str | int] = set()
+        """Descriptions of output items, by index."""
+        self._items_with_text: set[int] = set()
+        """Indices of output items that have text."""
+        self._read_items: set[str | int] = set()
+        """Ids and indices of output items that have been read, in part or whole."""
+        self._emitted_parts: set[tuple[Growing, int, int, str]] = set()
+        """Parts whose text has been emitted."""
+        self._cited_items: set[str | int] = set()
+        """Indices of output items whose annotations have been read."""
         self._bound = False
         self._has_lost = False
 
     def read(self, value: Json) -> list[Event]:
-        """Raises agent_failed where the response did, invalid where it breaks the protocol."""
+        """Return the events of one event of the stream.
+
+        Raises agent_failed if the server reports an error, invalid if the value breaks the protocol.
+        """
         if isinstance(value, dict) and isinstance(value.get("error"), dict | str) and value.get("type") in (None, ""):
             raise FaultError.of(decode_error(validate(w.ErrorBody, value).error))
         event = validate(w.Event, value)
         if event.response is not None:
-            self._about(event.response)
+            self._note_response(event.response)
         if event.type in _DELTAS:
             self._delta(_DELTAS[event.type], event)
         elif event.type in _WHOLES:
             self._whole(_WHOLES[event.type], event)
-        elif event.type in self._READS:
-            self._READS[event.type](self, event)
+        elif event.type in self._HANDLERS:
+            self._HANDLERS[event.type](self, event)
         elif event.type not in _REPEATS:
             self._mirror(event)
         return self._decoder.take()
 
     def whole(self, value: Json) -> list[Event]:
-        """An answer that is no stream. Raises invalid."""
+        """Return the events of an answer that is not a stream. Raises invalid if the response has not ended."""
         response = validate(w.Response, value)
-        self._about(response)
+        self._note_response(response)
         if response.status in ("queued", "in_progress"):
             raise FaultError(FaultCode.INVALID, f"The response is {response.status}, and no stream of it came.")
         self._end(response, response.status or "completed")
         return self._decoder.take()
 
     def end(self) -> None:
-        """The stream is over. Raises agent_unreachable where the response was not."""
+        """Raise agent_unreachable if the stream has ended before the response did."""
         if not self.stopped:
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
 
-    def _about(self, response: w.Response) -> None:
+    def _note_response(self, response: w.Response) -> None:
         if response.id is not None and not self._bound:
             self._bound = True
             self.response_id = response.id
             self._decoder.emit(UpstreamBound(protocol="openai", ids={"run": response.id}))
         if response.store is False:
             self._stored = False
-        # OpenAI repeats what it goes on from (SPEC/responses/response.py); a server that keeps nothing writes null.
+        # OpenAI repeats the id of the response that this one continues (SPEC/responses/response.py). A server that
+        # stores no responses writes null.
         self.forgets = "previous_response_id" in response.model_fields_set and response.previous_response_id is None
 
     # Items
 
     def _mirror(self, event: w.Event) -> None:
-        """As it came, for callers of the same API."""
-        told = event.model_dump(exclude_unset=True)
+        """Emit an event of the server as it came, for callers of the same API. Members that are too large are left
+        out."""
+        members = event.model_dump(exclude_unset=True)
         if event.item is not None:
-            item: JsonObject = told["item"]
+            item: JsonObject = members["item"]
             large = [name for name, value in item.items() if isinstance(value, str) and len(value) > _MOST_OF_TEXT]
             item |= dict.fromkeys(large)
             if large:
                 self._lose()
-        if len(to_json(told)) > _MOST_BYTES:
+        if len(to_json(members)) > _MOST_BYTES:
             self._lose()
         else:
-            self._decoder.emit(Native(protocol="openai", event=MIRROR, extra={MIRROR: told}))
+            self._decoder.emit(Native(protocol="openai", event=MIRROR, extra={MIRROR: members}))
 
     def _lose(self) -> None:
         if not self._has_lost:
@@ -185,7 +202,7 @@ class ResponseReader:
         self._heads[event.output_index] = _head(item)
         if item.type == "message":
             self._decoder.begin(_phase(item))
-        elif item.type not in _TOLD and item.type not in _OUTPUTS:
+        elif item.type not in _CANONICAL_TYPES and item.type not in _OUTPUTS:
             self._mirror(event)
 
     def _item(self, event: w.Event) -> None:
@@ -193,20 +210,20 @@ class ResponseReader:
             self._finish_item(event.item, event.output_index)
 
     def _finish_item(self, item: w.Item, index: int) -> None:
-        seen = index in self._seen or item.id in self._seen
-        self._seen.add(index)
+        is_known = index in self._read_items or item.id in self._read_items
+        self._read_items.add(index)
         if item.id is not None:
-            self._seen.add(item.id)
+            self._read_items.add(item.id)
         self._heads.setdefault(index, _head(item))
         match item.type:
             case "message":
-                self._message(item, index, spoken=seen)
+                self._message(item, index, is_emitted=is_known)
                 self._end_item(item, index)
             case "reasoning":
-                if not seen:
+                if not is_known:
                     self._reasoning(item, index)
                 self._end_item(item, index)
-            case _ if seen:
+            case _ if is_known:
                 pass
             case "function_call" | "custom_tool_call" | "mcp_approval_request":
                 self._call(item)
@@ -228,13 +245,15 @@ class ResponseReader:
                 self._say_of(ReasoningPart, thought.text or "", index, (index, number, form), form=form)
 
     def _end_item(self, item: w.Item, index: int) -> None:
-        """What of it canonical events have not told."""
-        if index not in self._worded or item.id is None:
+        """Emit the members of an item that canonical events do not hold."""
+        if index not in self._items_with_text or item.id is None:
             self._mirror_item(item, index)
             return
-        told = item.model_dump(exclude_unset=True)
-        tail = ItemTail(id=item.id, own={name: value for name, value in told.items() if name not in _ITEM})
-        parts = [{name: v for name, v in part.items() if name not in _PART} for part in told.get("content") or ()]
+        members = item.model_dump(exclude_unset=True)
+        tail = ItemTail(id=item.id, own={name: value for name, value in members.items() if name not in _ITEM_MEMBERS})
+        parts = [
+            {name: v for name, v in part.items() if name not in _PART_MEMBERS} for part in members.get("content") or ()
+        ]
         if any(parts):
             tail["parts"] = parts
         if len(to_json(tail)) > _MOST_BYTES:
@@ -242,36 +261,36 @@ class ResponseReader:
             tail = ItemTail(id=item.id)
         self._decoder.emit(Native(protocol="openai", event=ITEM, extra={ITEM: tail}))
 
-    def _message(self, item: w.Item, index: int, *, spoken: bool) -> None:
-        if not spoken:
+    def _message(self, item: w.Item, index: int, *, is_emitted: bool) -> None:
+        if not is_emitted:
             self._decoder.begin(_phase(item))
         for number, content in enumerate(item.content or ()):
-            if not spoken:
+            if not is_emitted:
                 self._say_of(TextPart, content.text or "", index, (index, number, ""))
-                self._beside(content.model_extra)
+                self._attach_logprobs(content.model_extra)
                 self._say_of(RefusalPart, content.refusal or "", index, (index, number, ""))
-            if index not in self._cited:
+            if index not in self._cited_items:
                 for annotation in content.annotations or ():
                     self._cite(annotation, (index, number, ""))
-        self._cited.add(index)
+        self._cited_items.add(index)
 
     def _call(self, item: w.Item) -> None:
-        own: JsonObject = {}
+        extra: JsonObject = {}
         call_id, text = item.call_id or item.id or f"call_{self.response_id}_{len(self._decoder.calls)}", item.arguments
         if item.type == "custom_tool_call":
-            own, text = {"type": "custom"}, item.input
+            extra, text = {"type": "custom"}, item.input
         elif item.type == "mcp_approval_request":
             call_id = item.id or call_id
-            own = {"type": item.type, "server_label": item.server_label}
-        more = {n: v for n, v in item.model_dump(exclude_unset=True).items() if n not in _CALL}
+            extra = {"type": item.type, "server_label": item.server_label}
+        more = {n: v for n, v in item.model_dump(exclude_unset=True).items() if n not in _CALL_MEMBERS}
         if len(to_json(more)) <= _MOST_OF_RESPONSE:
-            own["told"] = {"id": item.id, **more} if item.id is not None else more
+            extra["told"] = {"id": item.id, **more} if item.id is not None else more
         part = ToolCallPart(
             call_id=call_id,
             name=item.name or "",
             arguments=arguments_of(text),
             side="caller",
-            extra={"openai": own} if own else {},
+            extra={"openai": extra} if extra else {},
         )
         if all(call.call_id != part.call_id for call in self._decoder.calls):
             self._decoder.calls.append(part)
@@ -280,27 +299,29 @@ class ResponseReader:
         return any(call.call_id == item.call_id for call in self._decoder.calls)
 
     def _result(self, item: w.Item) -> None:
-        """Of a function that the server has called itself: agents behind this API show their own calls so, and the
-        caller is not asked for what was done."""
+        """Emit a call that the server made itself, and its result, so that the caller is not asked to make it.
+
+        Agents behind this API show their own calls like this.
+        """
         (call,) = (call for call in self._decoder.calls if call.call_id == item.call_id)
         self._decoder.calls.remove(call)
-        given, output = (output_of(text) or text for text in (call.arguments, arguments_of(item.output)))
-        self._decoder.emit(ToolStarted(call_id=call.call_id, name=call.name, input=given))
+        arguments, output = (output_of(text) or text for text in (call.arguments, arguments_of(item.output)))
+        self._decoder.emit(ToolStarted(call_id=call.call_id, name=call.name, input=arguments))
         fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{call.name} failed") if item.status == "failed" else None
         self._decoder.emit(ToolEnded(call_id=call.call_id, name=call.name, output=output, fault=fault))
 
     def _tool(self, item: w.Item) -> None:
-        """A call that the server made and got the result of."""
+        """Emit a call of one of the server's own tools, and its result."""
         name = item.name or item.type.removesuffix("_call")
-        given: Json = item.model_dump().get(_OWN_TOOLS[item.type])
-        if isinstance(given, str) and item.type == "mcp_call":
-            given = output_of(given) or given
-        self._decoder.emit(ToolStarted(call_id=item.id, name=name, input=given, extra={MIRRORED: {}}))
+        tool_input: Json = item.model_dump().get(_OWN_TOOLS[item.type])
+        if isinstance(tool_input, str) and item.type == "mcp_call":
+            tool_input = output_of(tool_input) or tool_input
+        self._decoder.emit(ToolStarted(call_id=item.id, name=name, input=tool_input, extra={MIRRORED: {}}))
         output: Json = next((v for key in _RESULTS if (v := item.model_dump().get(key)) is not None), None)
         fault = None
         if item.status == "failed" or item.error:
-            said = item.error if isinstance(item.error, str) else f"{name} failed"
-            fault = Fault(code=FaultCode.AGENT_FAILED, message=said)
+            message = item.error if isinstance(item.error, str) else f"{name} failed"
+            fault = Fault(code=FaultCode.AGENT_FAILED, message=message)
         self._decoder.emit(ToolEnded(call_id=item.id, name=name, output=output, fault=fault, extra={MIRRORED: {}}))
         if item.type == "image_generation_call" and item.result:
             self._image(item)
@@ -322,48 +343,48 @@ class ResponseReader:
             self._say(kind, event.delta, event)
 
     def _whole(self, kind: Growing, event: w.Event) -> None:
-        """The end of a part: its words, if no delta told them."""
-        if (kind, event.output_index, _number(event), _form(event)) not in self._spoken:
+        """Emit the text of a part that has ended, unless its deltas have been emitted."""
+        if (kind, event.output_index, _number(event), _form(event)) not in self._emitted_parts:
             self._say(kind, event.text or event.refusal or "", event)
 
     def _say(self, kind: Growing, text: str, event: w.Event) -> None:
         number, form = _number(event), _form(event)
-        self._seen.add(event.output_index)
+        self._read_items.add(event.output_index)
         if event.item_id is not None:
-            self._seen.add(event.item_id)
-        self._spoken.add((kind, event.output_index, number, form))
+            self._read_items.add(event.item_id)
+        self._emitted_parts.add((kind, event.output_index, number, form))
         self._say_of(kind, text, event.output_index, (event.output_index, number, form), form=form)
-        self._beside(event.model_extra)
+        self._attach_logprobs(event.model_extra)
 
     def _say_of(self, kind: Growing, text: str, index: int, key: tuple[object, ...], *, form: str = "") -> None:
         if text:
-            self._worded.add(index)
+            self._items_with_text.add(index)
         head = self._heads.get(index, ItemHead())
         self._decoder.say(kind, text, key, head={**head, "form": form} if form else head)
 
-    def _beside(self, members: JsonObject | None) -> None:
+    def _attach_logprobs(self, members: JsonObject | None) -> None:
         tokens = (members or {}).get("logprobs")
         if not isinstance(tokens, list) or not tokens:
             return
         if len(to_json(tokens)) > _MOST_BYTES:
             self._lose()
         else:
-            self._decoder.say_beside(Beside(logprobs={"content": tokens}), 0)
+            self._decoder.attach(PieceExtras(logprobs={"content": tokens}), 0)
 
     def _annotation(self, event: w.Event) -> None:
         if event.annotation is not None:
-            self._cited.add(event.output_index)
+            self._cited_items.add(event.output_index)
             self._cite(event.annotation, (event.output_index, event.content_index, ""))
 
     def _cite(self, annotation: w.Annotation, key: tuple[object, ...]) -> None:
         part = decode_annotation(annotation)
         if part is None:
             self._decoder.lose(Feature.CITATION, f"a {annotation.type or 'nameless'} annotation", mirrored=True)
-            told = annotation.model_dump(exclude_unset=True)
-            if len(to_json(told)) > _MOST_BYTES:
+            members = annotation.model_dump(exclude_unset=True)
+            if len(to_json(members)) > _MOST_BYTES:
                 self._lose()
             else:
-                self._decoder.emit(Native(protocol="openai", event=ANNOTATION, extra={ANNOTATION: told}))
+                self._decoder.emit(Native(protocol="openai", event=ANNOTATION, extra={ANNOTATION: members}))
         else:
             self._decoder.cite(part, key)
 
@@ -378,10 +399,10 @@ class ResponseReader:
         if status == "failed":
             raise FaultError.of(decode_error(response.error))
         for index, item in enumerate(response.output or ()):
-            if index not in self._seen and item.id not in self._seen:
+            if index not in self._read_items and item.id not in self._read_items:
                 self._finish_item(item, index)
         decoder = self._decoder
-        self._tell_about(response)
+        self._emit_members(response)
         if status == "cancelled":
             decoder.end("stop")
             decoder.emit(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER))
@@ -391,52 +412,55 @@ class ResponseReader:
             reason = response.incomplete_details.reason if response.incomplete_details is not None else None
             # SPEC/responses/response.py, IncompleteDetails.reason.
             finish = "refusal" if reason == "content_filter" else "length"
-        # A later turn goes on from here, unless a call waits for its result: no server takes another input then.
-        kept = None
+        # A later run continues from this response, unless a call waits for its result: servers accept no other input
+        # then.
+        bound = None
         if self.response_id is not None and self._stored and not decoder.calls:
-            kept = UpstreamBound(protocol="openai", ids={"run": self.response_id, "context": self.response_id})
-        decoder.stop(finish, decode_usage(response.usage), structured=self._structured, before=kept)
+            bound = UpstreamBound(protocol="openai", ids={"run": self.response_id, "context": self.response_id})
+        decoder.stop(finish, decode_usage(response.usage), structured=self._structured, before=bound)
 
-    def _tell_about(self, response: w.Response) -> None:
-        """Members of the response that canonical has no word for."""
-        about = {name: value for name, value in (response.model_extra or {}).items() if name not in _RESPONSE}
+    def _emit_members(self, response: w.Response) -> None:
+        """Emit the members of the response that have no canonical form. The largest are left out if they exceed the
+        limit."""
+        members = {name: value for name, value in (response.model_extra or {}).items() if name not in _RESPONSE_MEMBERS}
         if response.incomplete_details is not None:
-            about["incomplete_details"] = response.incomplete_details.model_dump(exclude_unset=True)
+            members["incomplete_details"] = response.incomplete_details.model_dump(exclude_unset=True)
         if response.usage and encode_response_usage(decode_usage(response.usage)) != response.usage:
-            about["usage"] = response.usage
-        left = _MOST_OF_RESPONSE
-        for size, name in sorted((len(to_json(value)), name) for name, value in about.items()):
-            left -= size
-            if left < 0:
-                del about[name]
+            members["usage"] = response.usage
+        remaining = _MOST_OF_RESPONSE
+        for size, name in sorted((len(to_json(value)), name) for name, value in members.items()):
+            remaining -= size
+            if remaining < 0:
+                del members[name]
                 self._lose()
-        if about:
-            self._decoder.emit(Native(protocol="openai", event=ABOUT, extra={"openai": about}))
+        if members:
+            self._decoder.emit(Native(protocol="openai", event=ABOUT, extra={"openai": members}))
 
     def _error(self, event: w.Event) -> None:
-        """Of the stream itself. OpenAI spells its fields out (SPEC/responses/response_error_event.py); others nest
-        them, as in a refusal."""
+        """Raise the fault that the stream reports. OpenAI sends its members flat
+        (SPEC/responses/response_error_event.py); other servers nest them, as in an error response."""
         self.stopped = True
         error = event.error or w.Error(message=event.message, code=event.code, param=event.param)
         raise FaultError.of(decode_error(error))
 
-    _READS: ClassVar[Mapping[str, Any]] = {
+    _HANDLERS: ClassVar[Mapping[str, Any]] = {
         "response.output_item.added": _start_item,
         "response.output_item.done": _item,
         "response.output_text.annotation.added": _annotation,
         "response.completed": _terminal,
         "response.incomplete": _terminal,
         "response.failed": _terminal,
-        # Not in SPEC/responses/response_stream_event.py, where a response that was cancelled has no event.
+        # SPEC/responses/response_stream_event.py has no event for a cancelled response; other servers send this one.
         "response.cancelled": _terminal,
         "error": _error,
     }
-    """All others repeat what these say, or tell of progress."""
+    """Handlers by type of event. Events of other types repeat these, or report progress."""
 
 
 def _head(item: w.Item) -> ItemHead:
+    """Return the description of an output item."""
     head = ItemHead()
-    if item.id is not None and _PLAIN.fullmatch(item.id):
+    if item.id is not None and _PLAIN_ID.fullmatch(item.id):
         head["id"] = item.id
     if item.phase is not None:
         head["phase"] = item.phase
@@ -444,6 +468,7 @@ def _head(item: w.Item) -> ItemHead:
 
 
 def _number(event: w.Event) -> int:
+    """Return the index of the event's part in its item."""
     return event.content_index + event.summary_index  # a part has one of the two
 
 

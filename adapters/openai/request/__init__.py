@@ -1,1 +1,1 @@
-"""A conversation → the bodies of requests."""
+"""Request bodies for servers of OpenAI's APIs, built from a conversation."""

@@ -1,4 +1,5 @@
-"""A conversation as a request of chat completions, which remember nothing: all of it goes out each time."""
+"""A conversation as a request of chat completions. The API is stateless, so each request holds the whole
+conversation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -12,7 +13,7 @@ from babelgate.adapters.openai.codec.model import (
     encode_content,
     format_of,
     object_in,
-    own_of,
+    openai_extra,
     pick_members,
     shown_text,
     text_of_json,
@@ -61,18 +62,20 @@ def encode_chat(
     *,
     same: bool = False,
 ) -> JsonObject:
-    """The body of POST /chat/completions, streamed. `same` = the caller configures in the words of this API: what it
-    says goes out as it is."""
-    said = list(encode_messages(messages, losses))
+    """Return the body of POST /chat/completions, streamed.
+
+    `same`: the caller configured the run in terms of this API, so its configuration is sent unchanged.
+    """
+    encoded = list(encode_messages(messages, losses))
     if same:
-        return _encode_same(model, said, config, schema, losses)
+        return _encode_same(model, encoded, config, schema, losses)
     if isinstance(config.get("instructions"), str):
-        said.insert(0, {"role": "system", "content": config["instructions"]})
+        encoded.insert(0, {"role": "system", "content": config["instructions"]})
     body: JsonObject = {
         "model": model,
-        "messages": said,
+        "messages": encoded,
         "stream": True,
-        # Without it a stream has no usage (SPEC/chat/chat_completion_stream_options_param.py).
+        # Without this option a stream has no usage (SPEC/chat/chat_completion_stream_options_param.py).
         "stream_options": {"include_usage": True},
         **pick_members(config, _PASSED),
     }
@@ -93,9 +96,9 @@ def encode_chat(
 
 
 def _encode_same(
-    model: str, said: list[JsonObject], config: JsonObject, schema: JsonObject | None, losses: Losses
+    model: str, encoded: list[JsonObject], config: JsonObject, schema: JsonObject | None, losses: Losses
 ) -> JsonObject:
-    body: JsonObject = {**config, "model": model, "messages": said, "stream": True}
+    body: JsonObject = {**config, "model": model, "messages": encoded, "stream": True}
     body["stream_options"] = {"include_usage": True}
     if "tools" in config:
         body["tools"] = list(_encode_tools(config, losses, same=True))
@@ -105,16 +108,16 @@ def _encode_same(
 
 
 def _encode_tools(config: JsonObject, losses: Losses, *, same: bool = False) -> Iterator[JsonObject]:
-    for given, tool in zip(declared_objects(config), tools_of(config), strict=True):
+    for declared, tool in zip(declared_objects(config), tools_of(config), strict=True):
         kind = tool["type"]
-        if same and (kind in given or kind not in ("function", "custom")):
-            yield given
+        if same and (kind in declared or kind not in ("function", "custom")):
+            yield declared
             continue
         if kind not in ("function", "custom"):
             losses.note(Feature.CALLER_TOOLS, "chat completions take functions only")
             continue
-        # SPEC/chat/chat_completion_function_tool_param.py and …/chat_completion_custom_tool_param.py: nested under the
-        # type.
+        # SPEC/chat/chat_completion_function_tool_param.py and …/chat_completion_custom_tool_param.py nest the members
+        # under the type.
         yield {"type": kind, kind: {key: value for key, value in tool.items() if key != "type"}}
 
 
@@ -122,7 +125,7 @@ def _encode_choice(config: JsonObject) -> object:
     choice = object_in(config, "tool_choice")
     kind = choice.get("type")
     if "name" in choice and kind in ("function", "custom"):
-        # SPEC/chat/chat_completion_named_tool_choice_param.py; the Responses API has the name beside the type.
+        # SPEC/chat/chat_completion_named_tool_choice_param.py nests the name; the Responses API does not.
         return {"type": kind, kind: {"name": choice["name"]}}
     return config.get("tool_choice")
 
@@ -134,6 +137,7 @@ def _encode_format(form: JsonObject) -> JsonObject:
 
 
 def encode_messages(messages: Iterable[Message], losses: Losses) -> Iterator[JsonObject]:
+    """Yield messages as chat completions write them. Items that only the Responses API has are noted as losses."""
     for message in messages:
         if not message.parts and (item := object_in(message.extra.get("openai") or {}, "item")):
             losses.note(Feature.CUSTOM, f"an input item of the type {str(item.get('type'))[:40]}")
@@ -142,69 +146,76 @@ def encode_messages(messages: Iterable[Message], losses: Losses) -> Iterator[Jso
             case "tool":
                 for part in message.parts:
                     if isinstance(part, ToolResultPart):
-                        said: JsonObject = {"role": "tool", "tool_call_id": part.call_id}
-                        yield {**_own_of(message), **said, "content": text_of_json(part.output)}
+                        encoded: JsonObject = {"role": "tool", "tool_call_id": part.call_id}
+                        yield {**_unknown_members(message), **encoded, "content": text_of_json(part.output)}
             case "agent":
-                said = _encode_agent(message, losses)
-                if len(said) > 1:
-                    yield said
+                encoded = _encode_agent(message, losses)
+                if len(encoded) > 1:
+                    yield encoded
             case role:
-                own: JsonObject = message.extra.get("openai") or {}
-                content = encode_content(message.parts, losses, _encode_file, "text", as_parts=own.get("parts") is True)
+                extra: JsonObject = message.extra.get("openai") or {}
+                content = encode_content(
+                    message.parts, losses, _encode_file, "text", as_parts=extra.get("parts") is True
+                )
                 named = {"name": message.name} if message.name else {}
-                role = "developer" if own.get("role") == "developer" else role
-                yield {**_own_of(message), "role": role, **named, "content": content}
+                role = "developer" if extra.get("role") == "developer" else role
+                yield {**_unknown_members(message), "role": role, **named, "content": content}
 
 
-def _own_of(message: Message) -> JsonObject:
-    """What a caller of this API has said of it beside the message."""
-    own: JsonObject = message.extra.get("openai") or {}
-    return own.get("own") or {}
+def _unknown_members(message: Message) -> JsonObject:
+    """Return the members that a caller of this API added to a message."""
+    extra: JsonObject = message.extra.get("openai") or {}
+    return extra.get("own") or {}
 
 
 def _encode_agent(message: Message, losses: Losses) -> JsonObject:
-    own = _own_of(message)
-    said: JsonObject = {**own, "role": "assistant", **({"name": message.name} if message.name and own else {})}
+    others = _unknown_members(message)
+    encoded: JsonObject = {**others, "role": "assistant", **({"name": message.name} if message.name and others else {})}
     text = "".join(
-        shown_text(part, losses) for part in message.parts if not (isinstance(part, RefusalPart) and "refusal" in own)
+        shown_text(part, losses)
+        for part in message.parts
+        if not (isinstance(part, RefusalPart) and "refusal" in others)
     )
     calls = [encode_call(part.call_id, part) for part in message.parts if isinstance(part, ToolCallPart)]
     if text:
-        said["content"] = text
+        encoded["content"] = text
     if calls:
         # "Required unless `tool_calls` or `function_call` is specified"
-        # (SPEC/chat/chat_completion_assistant_message_param.py): null is legal, and says that there is none.
-        said.setdefault("content", None)
-        said["tool_calls"] = calls
-        said |= _thoughts(message.parts)
-    return said
+        # (SPEC/chat/chat_completion_assistant_message_param.py): null is legal for a message without content.
+        encoded.setdefault("content", None)
+        encoded["tool_calls"] = calls
+        encoded |= _thoughts(message.parts)
+    return encoded
 
 
 def _thoughts(parts: Sequence[Part]) -> dict[str, str]:
-    """Some reasoning models want to hear again what they thought before a call, in the field in which they said it."""
-    found: dict[str, str] = {}
+    """Return the reasoning before a call, by the name of the field in which the model sent it.
+
+    Some reasoning models require it back in that field.
+    """
+    texts: dict[str, str] = {}
     for part in parts:
-        if isinstance(part, ReasoningPart) and isinstance(name := own_of(part).get("field"), str):
-            found[name] = found.get(name, "") + part.text
-    return found
+        if isinstance(part, ReasoningPart) and isinstance(name := openai_extra(part).get("field"), str):
+            texts[name] = texts.get(name, "") + part.text
+    return texts
 
 
 def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
-    media_type, own = part.media_type or "", own_of(part)
-    beside, inner = own.get("own", {}), own.get("inner", {})
+    media_type, extra = part.media_type or "", openai_extra(part)
+    others, inner = extra.get("own", {}), extra.get("inner", {})
     if media_type.startswith("image/") and (part.inline is not None or part.url is not None):
         url = part.url if part.inline is None else data_url(part)
-        return {**beside, "type": "image_url", "image_url": {**inner, "url": url}}
+        return {**others, "type": "image_url", "image_url": {**inner, "url": url}}
     if part.inline is None:
         return None
-    if own.get("type") == "file":  # as the caller gave it, in this API
+    if extra.get("type") == "file":  # a caller of this API sent it as a file
         named = {"filename": part.name} if part.name else {}
-        return {**beside, "type": "file", "file": {**inner, **named, "file_data": data_url(part)}}
+        return {**others, "type": "file", "file": {**inner, **named, "file_data": data_url(part)}}
     if media_type in _AUDIO:
         data = data_url(part).partition(",")[2]
-        # wav and mp3, and no URL (SPEC/chat/chat_completion_content_part_input_audio_param.py).
+        # Only wav and mp3, and no URL (SPEC/chat/chat_completion_content_part_input_audio_param.py).
         audio = {**inner, "data": data, "format": _AUDIO[media_type]}
-        return {**beside, "type": "input_audio", "input_audio": audio}
+        return {**others, "type": "input_audio", "input_audio": audio}
     if media_type.startswith("text/") or media_type == "application/json":
         losses.note(Feature.FILE_BYTES, "a text file is sent as text")
         return {"type": "text", "text": f"{part.name or 'file'}:\n{part.inline.decode(errors='replace')}\n"}

@@ -1,4 +1,4 @@
-"""A conversation, or what is new of it, as a request of the Responses API."""
+"""A conversation, or its new messages, as a request of the Responses API."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -13,7 +13,7 @@ from babelgate.adapters.openai.codec.model import (
     format_of,
     is_approved,
     object_in,
-    own_of,
+    openai_extra,
     pick_members,
     shown_text,
     text_of_json,
@@ -45,15 +45,19 @@ def encode_response(
     *,
     same: bool = False,
 ) -> JsonObject:
-    """The body of POST /responses, streamed. `previous` = the response that it goes on from; `same` = the caller
-    configures in the words of this API: what it says goes out as it is."""
+    """Return the body of POST /responses, streamed.
+
+    `previous`: id of the response that the request continues. `same`: the caller configured the run in terms of this
+    API, so its configuration is sent unchanged.
+    """
     if same:
         return _encode_same(model, items, config, schema, previous)
     body: JsonObject = {
         "model": model,
         "input": list(items),
         "stream": True,
-        # Or there would be nothing to go on from (SPEC/responses/response_create_params.py, previous_response_id).
+        # A later request can continue only a stored response (SPEC/responses/response_create_params.py,
+        # previous_response_id).
         "store": True,
         **pick_members(config, _PASSED),
     }
@@ -61,7 +65,7 @@ def encode_response(
         # Instructions do not carry over, and are sent each time (SPEC/responses/response_create_params.py,
         # instructions).
         body["previous_response_id"] = previous
-    # What chat completions call these (max_tokens is the older name), for callers that configure in their words.
+    # The names in chat completions (max_tokens is the older one), for callers that configure in terms of that API.
     for name in ("max_completion_tokens", "max_tokens"):
         if config.get(name) is not None:
             body.setdefault("max_output_tokens", config[name])
@@ -74,9 +78,9 @@ def encode_response(
     text: JsonObject = {}
     if (form := format_of(config, schema)) is not None:
         text["format"] = form
-    for given in (object_in(config, "text"), config):
-        if given.get("verbosity") is not None:
-            text["verbosity"] = given["verbosity"]
+    for holder in (object_in(config, "text"), config):
+        if holder.get("verbosity") is not None:
+            text["verbosity"] = holder["verbosity"]
     if text:
         body["text"] = text
     return body
@@ -89,9 +93,9 @@ def _encode_same(
     if previous is not None:
         body["previous_response_id"] = previous
     if "tools" in config:
-        # What was told by the extension may be written for the other API.
+        # Tools that came by the extension may be written for the other API.
         pairs = zip(declared_objects(config), tools_of(config), strict=True)
-        body["tools"] = [tool if tool["type"] in given else given for given, tool in pairs]
+        body["tools"] = [tool if tool["type"] in declared else declared for declared, tool in pairs]
     if (form := format_of(config, schema)) is not None and "format" not in object_in(config, "text"):
         body["text"] = {**object_in(config, "text"), "format": form}
     return body
@@ -106,15 +110,16 @@ def _encode_choice(config: JsonObject) -> object:
 
 
 def encode_results(results: Results) -> list[JsonObject]:
-    """Answers to calls, for a server that remembers the calls."""
+    """Return the results of calls as items, for a server that stores the calls."""
     return [_encode_result(call, result) for call, result in results]
 
 
 def encode_items(messages: Iterable[Message], losses: Losses) -> Iterator[JsonObject]:
+    """Yield messages as items. An item that a message holds verbatim is sent unchanged."""
     calls: dict[str, ToolCallPart] = {}
     for message in messages:
-        own: JsonObject = message.extra.get("openai") or {}
-        if item := object_in(own, "item"):
+        extra: JsonObject = message.extra.get("openai") or {}
+        if item := object_in(extra, "item"):
             yield item
             continue
         match message.role:
@@ -124,23 +129,23 @@ def encode_items(messages: Iterable[Message], losses: Losses) -> Iterator[JsonOb
                         yield _encode_result(calls[part.call_id], part)
             case "agent":
                 if text := "".join(shown_text(part, losses) for part in message.parts):
-                    # SPEC/responses/easy_input_message_param.py: as text, because `output_text` wants the ids of the
-                    # item that it was.
-                    yield {**own.get("own", {}), "role": "assistant", "content": text}
+                    # SPEC/responses/easy_input_message_param.py: as a string, because `output_text` parts require the
+                    # id of the original item.
+                    yield {**extra.get("own", {}), "role": "assistant", "content": text}
                 for part in message.parts:
                     if isinstance(part, ToolCallPart):
                         calls[part.call_id] = part
                         yield _encode_call(part)
             case role:
                 content = encode_content(
-                    message.parts, losses, _encode_file, "input_text", as_parts=own.get("parts") is True
+                    message.parts, losses, _encode_file, "input_text", as_parts=extra.get("parts") is True
                 )
-                role = "developer" if own.get("role") == "developer" else role
-                yield {**own.get("own", {}), "role": role, "content": content}
+                role = "developer" if extra.get("role") == "developer" else role
+                yield {**extra.get("own", {}), "role": role, "content": content}
 
 
 def _encode_call(part: ToolCallPart) -> JsonObject:
-    return {**own_of(part).get("item", {}), **_call_of(part)}
+    return {**openai_extra(part).get("item", {}), **_call_of(part)}
 
 
 def _call_of(part: ToolCallPart) -> JsonObject:
@@ -148,9 +153,9 @@ def _call_of(part: ToolCallPart) -> JsonObject:
         case "custom":
             return {"type": "custom_tool_call", "call_id": part.call_id, "name": part.name, "input": part.arguments}
         case "mcp_approval_request":
-            own = part.extra["openai"]
-            asked: JsonObject = {"type": "mcp_approval_request", "id": part.call_id, "name": part.name}
-            return {**asked, "arguments": part.arguments, "server_label": own.get("server_label") or ""}
+            extra = part.extra["openai"]
+            members: JsonObject = {"type": "mcp_approval_request", "id": part.call_id, "name": part.name}
+            return {**members, "arguments": part.arguments, "server_label": extra.get("server_label") or ""}
         case _:
             arguments = part.arguments or "{}"
             return {"type": "function_call", "call_id": part.call_id, "name": part.name, "arguments": arguments}
@@ -163,19 +168,19 @@ def _encode_result(call: ToolCallPart, result: ToolResultPart) -> JsonObject:
         # SPEC/responses/response_input_item_param.py, McpApprovalResponse.
         return {"type": "mcp_approval_response", "approval_request_id": call.call_id, "approve": yes}
     name = "custom_tool_call_output" if kind == "custom" else "function_call_output"
-    own = own_of(result).get("item", {})
-    return {"output": text_of_json(result.output), **own, "type": name, "call_id": call.call_id}
+    others = openai_extra(result).get("item", {})
+    return {"output": text_of_json(result.output), **others, "type": name, "call_id": call.call_id}
 
 
 def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
-    """Images and files, by their bytes or by URL."""
-    own = own_of(part).get("own", {})
+    """Return an image or a file, by its bytes or its URL. Return None if it has neither."""
+    others = openai_extra(part).get("own", {})
     if (part.media_type or "").startswith("image/") and (part.inline is not None or part.url is not None):
         url = part.url if part.inline is None else data_url(part)
         # `detail` is required here (SPEC/responses/response_input_image_param.py), and not in chat.
-        return {"detail": "auto", **own, "type": "input_image", "image_url": url}
+        return {"detail": "auto", **others, "type": "input_image", "image_url": url}
     if part.inline is not None:
-        return {**own, "type": "input_file", "filename": part.name or "file", "file_data": data_url(part)}
+        return {**others, "type": "input_file", "filename": part.name or "file", "file_data": data_url(part)}
     if part.url is not None:
-        return {**own, "type": "input_file", "file_url": part.url}
+        return {**others, "type": "input_file", "file_url": part.url}
     return None

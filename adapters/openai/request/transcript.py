@@ -1,8 +1,7 @@
-"""Transcript (chat history) for a model that remembers nothing: the conversation so far, with every call of a tool and
-its result.
+"""Transcript (chat history) for a stateless model: the conversation so far, with every tool call and its result.
 
-The thread's history holds messages only. A model's call of a caller's tool is a question in the log, and its result the
-answer, so both are put back in their places from the task's records: the model gets what it said, in its own ids.
+The thread's history holds messages only. In the log, a model's call of a caller's tool is a question, and the result is
+the answer. The transcript inserts both at their places, from the task's records, under the ids that the model used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,78 +15,84 @@ from babelgate.canonical.message import Role
 DECLINED: Final = "The caller declined to answer."
 
 Results = tuple[tuple[ToolCallPart, ToolResultPart], ...]
+"""Calls of a caller's tools, each with its result."""
 
 
 def input_of(call: Invocation) -> tuple[Message, ...]:
-    """The input of a run that is no answer. Data without a message reaches a model as its text."""
+    """Return the messages of a run that answers no question. Data without a message is sent as text."""
     return call.messages or (Message.of(call.text, "user"),)
 
 
 def results_of(call: Invocation, past: Sequence[Record]) -> Results:
-    """The calls that this run has the results of."""
-    asked = _question_calls(past)
+    """Return the calls that the run's answers belong to, each with its result."""
+    calls = _question_calls(past)
     return tuple(
-        (asked[answer.interrupt_id], _result(asked[answer.interrupt_id], answer))
+        (calls[answer.interrupt_id], _result(calls[answer.interrupt_id], answer))
         for answer in call.answers
-        if answer.interrupt_id in asked
+        if answer.interrupt_id in calls
     )
 
 
 def _question_calls(past: Sequence[Record]) -> dict[str, ToolCallPart]:
-    """Interrupt id → the call that it is."""
-    found: dict[str, ToolCallPart] = {}
+    """Return the calls of callers' tools that are questions, by interrupt id."""
+    calls: dict[str, ToolCallPart] = {}
     for record in past:
         if isinstance(record.event, InterruptRaised):
             for part in record.event.message.parts:
                 if isinstance(part, ToolCallPart):
-                    found[record.event.interrupt_id or ""] = part
-            # A question that a gateway told by its records: the call that it is to others.
+                    calls[record.event.interrupt_id or ""] = part
+            # A question that arrived in another gateway's records names the call that it is in this API.
             interrupt_id = record.event.interrupt_id or ""
-            own: Mapping[str, Any] = record.event.extra.get("openai") or {}
-            if isinstance(own.get("call_id"), str):
-                called = found.get(interrupt_id) or ToolCallPart(call_id="", name=own.get("name", ""), side="caller")
-                found[interrupt_id] = called.replace(call_id=own["call_id"])
-    return found
+            extra: Mapping[str, Any] = record.event.extra.get("openai") or {}
+            if isinstance(extra.get("call_id"), str):
+                known_call = calls.get(interrupt_id) or ToolCallPart(
+                    call_id="", name=extra.get("name", ""), side="caller"
+                )
+                calls[interrupt_id] = known_call.replace(call_id=extra["call_id"])
+    return calls
 
 
-def _result(asked: ToolCallPart, answer: InterruptAnswered) -> ToolResultPart:
+def _result(call: ToolCallPart, answer: InterruptAnswered) -> ToolResultPart:
+    """Return the result of a call: the caller's answer, or an error if the caller declined."""
     if answer.action == "answer":
-        return ToolResultPart(call_id=asked.call_id, output=answer.value)
-    return ToolResultPart(call_id=asked.call_id, output=DECLINED, error=True)
+        return ToolResultPart(call_id=call.call_id, output=answer.value)
+    return ToolResultPart(call_id=call.call_id, output=DECLINED, error=True)
 
 
 def transcript(call: Invocation, past: Sequence[Record] = ()) -> tuple[Message, ...]:
-    """The whole conversation up to and with this run's input. `past` = the task's records."""
-    told = tuple(_task(call, past))
-    known = {message.message_id for message in told} | _ids(past)
-    before = [message for message in call.history if message.message_id is None or message.message_id not in known]
-    now = [_tool_message(results_of(call, past))] if call.answers else [*input_of(call)]
-    return tuple(_pair_calls([*before, *told, *now]))
+    """Return the whole conversation, including this run's input. `past` holds the task's records."""
+    task_messages = tuple(_task(call, past))
+    logged_ids = {message.message_id for message in task_messages} | _ids(past)
+    earlier = [
+        message for message in call.history if message.message_id is None or message.message_id not in logged_ids
+    ]
+    new = [_tool_message(results_of(call, past))] if call.answers else [*input_of(call)]
+    return tuple(_pair_calls([*earlier, *task_messages, *new]))
 
 
 def _ids(past: Sequence[Record]) -> set[str | None]:
-    """Of all that was said on the task."""
-    found: set[str | None] = set()
+    """Return the ids of all messages of the task."""
+    ids: set[str | None] = set()
     for record in past:
         match record.event:
             case MessageStarted(message_id=message_id):
-                found.add(message_id)
+                ids.add(message_id)
             case RunCreated(messages=messages):
-                found |= {message.message_id for message in messages}
+                ids |= {message.message_id for message in messages}
             case InterruptRaised(message=message):
-                found.add(message.message_id)
+                ids.add(message.message_id)
             case _:
                 pass
-    return found
+    return ids
 
 
 def _task(call: Invocation, past: Sequence[Record]) -> Iterator[Message]:
-    """What the task's earlier runs said and heard, run by run."""
-    said = Fold(call.thread_id, call.owner, past).messages_by_run()
-    asked = _question_calls(past)
+    """Yield the messages of the task's earlier runs, in order, with calls and results."""
+    messages_by_run = Fold(call.thread_id, call.owner, past).messages_by_run()
+    calls = _question_calls(past)
     removed = {record.event.run_id for record in past if isinstance(record.event, RunRemoved)}
     answered = {answer.interrupt_id for answer in call.answers}
-    """By this run: an earlier one that answered some of the same questions woke nobody."""
+    # Questions that this run answers. An earlier run that answered only some of them did not resume the agent.
     for record in past:
         event, run_id = record.event, record.run_id
         if not isinstance(event, RunCreated) or run_id is None or run_id == call.run_id or run_id in removed:
@@ -95,14 +100,14 @@ def _task(call: Invocation, past: Sequence[Record]) -> Iterator[Message]:
         if event.cause != "answer":
             yield from event.messages
         elif results := tuple(
-            (asked[r.event.interrupt_id], _result(asked[r.event.interrupt_id], r.event))
+            (calls[r.event.interrupt_id], _result(calls[r.event.interrupt_id], r.event))
             for r in past
             if isinstance(r.event, InterruptAnswered) and r.run_id == run_id
-            if r.event.interrupt_id in asked and r.event.interrupt_id not in answered
+            if r.event.interrupt_id in calls and r.event.interrupt_id not in answered
         ):
             yield _tool_message(results)
-        spoken = said.get(run_id, [])[len(event.messages) :]
-        yield from _append_calls([m for m in spoken if m.phase == "answer"], _calls(past, run_id))
+        output = messages_by_run.get(run_id, [])[len(event.messages) :]
+        yield from _append_calls([m for m in output if m.phase == "answer"], _calls(past, run_id))
 
 
 def _calls(past: Sequence[Record], run_id: str) -> tuple[ToolCallPart, ...]:
@@ -110,8 +115,8 @@ def _calls(past: Sequence[Record], run_id: str) -> tuple[ToolCallPart, ...]:
 
 
 def _append_calls(messages: list[Message], calls: tuple[ToolCallPart, ...]) -> Iterator[Message]:
-    """The messages of one run, its calls in the last of them: a model says words and calls in one breath
-    (SPEC/chat/chat_completion_message.py: `content` beside `tool_calls`)."""
+    """Yield the messages of one run, with its calls in the last one. A model sends text and calls in one message
+    (SPEC/chat/chat_completion_message.py: `content` and `tool_calls`)."""
     if calls:
         last = messages.pop() if messages else Message()
         messages.append(last.replace(parts=(*last.parts, *calls)))
@@ -123,16 +128,19 @@ def _tool_message(results: Results) -> Message:
 
 
 def _pair_calls(messages: Sequence[Message]) -> Iterator[Message]:
-    """The same with calls and results in pairs: a call is followed by the message with its results, and what has no
-    counterpart is left out, or said in words. Models refuse anything else."""
+    """Yield the messages with calls and results paired, because models refuse anything else.
+
+    A call is followed by the message with its results. A call without a result is left out; a result without a call
+    becomes text.
+    """
     pieces = _join_results(piece for message in messages for piece in _pieces(message))
     for index, message in enumerate(pieces):
         if message.role == "tool":
-            called = (
+            call_ids = (
                 {p.call_id for p in pieces[index - 1].parts if isinstance(p, ToolCallPart)} if index else set[str]()
             )
-            results = tuple(p for p in message.parts if isinstance(p, ToolResultPart) and p.call_id in called)
-            strays = [p for p in message.parts if isinstance(p, ToolResultPart) and p.call_id not in called]
+            results = tuple(p for p in message.parts if isinstance(p, ToolResultPart) and p.call_id in call_ids)
+            strays = [p for p in message.parts if isinstance(p, ToolResultPart) and p.call_id not in call_ids]
             if results:
                 yield message.replace(parts=results)
             if strays:
@@ -146,8 +154,8 @@ def _pair_calls(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def _join_results(pieces: Iterable[Message]) -> list[Message]:
-    """Results that follow each other are those of one turn: a message of chat has one `tool_call_id`
-    (SPEC/chat/chat_completion_tool_message_param.py)."""
+    """Return the messages with consecutive results joined into one message. They belong to one turn, and a message of
+    chat has one `tool_call_id` only (SPEC/chat/chat_completion_tool_message_param.py)."""
     joined: list[Message] = []
     for piece in pieces:
         if joined and piece.role == joined[-1].role == "tool":
@@ -158,7 +166,7 @@ def _join_results(pieces: Iterable[Message]) -> list[Message]:
 
 
 def _pieces(message: Message) -> Iterator[Message]:
-    """One message as words and calls, then results, then words: in the order in which they stand in it."""
+    """Yield a message split into groups, in the order of its parts: each group has only results, or none."""
     parts: list[Part] = []
     for part in message.parts:
         if parts and isinstance(part, ToolResultPart) != isinstance(parts[-1], ToolResultPart):

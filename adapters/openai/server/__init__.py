@@ -1,4 +1,5 @@
-"""OpenAI's endpoints: models, chat completions, responses. A completion, or a response, is a run of the hub."""
+"""Endpoints of OpenAI's APIs: models, chat completions, responses, conversations. A completion or a response is a run
+of the hub."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -28,6 +29,7 @@ AnyRequest = Request[Any, Any, Any]
 
 
 def routes(hub: Hub) -> Sequence[Router]:
+    """Return the routes of all endpoints."""
     models, chat, stored, compact = Models(hub), Chat(hub), Stored(hub), Compact(hub)
     create, responses, conversations = CreateResponse(hub), Responses(hub), Conversations(hub)
     conversation = "/conversations/{conversation_id:str}"
@@ -66,14 +68,15 @@ def routes(hub: Hub) -> Sequence[Router]:
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    if fault.code is FaultCode.NOT_FOUND and fault.message == _NO_ROUTE:  # embeddings, say
+    """Return the error for a fault. A path that is not served is answered with the paths that are."""
+    if fault.code is FaultCode.NOT_FOUND and fault.message == _NO_ROUTE:  # for example, embeddings
         path = request.scope["path"][:100]
         served = "/v1/models, /v1/chat/completions, /v1/responses and /v1/conversations"
         words = f"{request.method} {path} is not served: {served} are."
         fault = fault.replace(message=words)
     elif fault.code is FaultCode.METHOD_NOT_ALLOWED and request.method == "POST":
         why = next((why for path, why in _ABSENT.items() if request.scope["path"].endswith(path)), None)
-        if why is not None:  # what looks like the path of a response is one of OpenAI's that is not served
+        if why is not None:  # one of OpenAI's paths that is not served, but matches the path of a response
             fault = Fault(code=FaultCode.NOT_FOUND, message=why)
     return error_response(fault)
 
@@ -81,16 +84,20 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
 _ABSENT: Final = {
     "/v1/responses/input_tokens": "Tokens of an input cannot be counted: agents have no tokenizer.",
 }
+"""Reasons why paths are not served that match the path of a response."""
 
 _NO_ROUTE: Final = "Not Found"
-"""Litestar's words where no route matches."""
+"""Litestar's message if no route matches."""
 
 
 class Models(Handlers):
+    """Endpoints of models."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def list_models(self, request: AnyRequest) -> Response[Any]:
+        """Answer with all agents as models. The URL of one agent lists only that agent."""
         who = caller(request)
         infos = self._hub.agents()
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
@@ -98,11 +105,11 @@ class Models(Handlers):
         return json_response(w.Models(data=[encode_model(info) for info in infos]))
 
     async def get_model(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Answer with one model. Raises not_found."""
         found = find_agent(self._hub, request.path_params["model"])
         return json_response(encode_model(found), confirm(active=is_asked(request)))
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
-        """One that records of the extension name by its hash. Raises not_found."""
+        """Answer with a file that records of the extension name by its hash. Raises not_found."""
         find_agent(self._hub, request.path_params["model"])
         return await answer_file(self._hub, request, request.path_params["blob"])

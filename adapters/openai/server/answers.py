@@ -1,4 +1,4 @@
-"""Error answers, and the answers that a run goes on with."""
+"""Error responses, and answers to questions of runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,24 +13,29 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 def error_response(
-    fault: Fault, headers: Mapping[str, str] | None = None, *, said: JsonObject | None = None, name: str = "completion"
+    fault: Fault,
+    headers: Mapping[str, str] | None = None,
+    *,
+    unfinished: JsonObject | None = None,
+    name: str = "completion",
 ) -> Response[Any]:
-    """`said` = what there is of a completion, or of a response, that was not finished; told under `name`."""
+    """Return a fault as an HTTP response. `unfinished`: the incomplete completion or response, added to the error as
+    `name`."""
     status, error, more = encode_fault(fault)
-    told = error.model_dump()
-    if said is not None:
-        told[name] = said
-    return json_response({"error": told}, {**(headers or {}), **more}, status=status)
+    members = error.model_dump()
+    if unfinished is not None:
+        members[name] = unfinished
+    return json_response({"error": members}, {**(headers or {}), **more}, status=status)
 
 
-def make_answers(task_id: str, values: Mapping[str, Json], given: RunInput, told: Request) -> Answers:
-    """`told` = by the extension, which may decline what is asked."""
-    declined = bool(told.declined) and values.keys() <= told.declined
-    values_ = None if declined else values
+def make_answers(task_id: str, values: Mapping[str, Json], run_input: RunInput, extension: Request) -> Answers:
+    """Return the answers to a task's questions. They are declined if `extension` declines all of them."""
+    is_declined = bool(extension.declined) and values.keys() <= extension.declined
+    values_ = None if is_declined else values
     return Answers(
         task_id=task_id,
         values=values_,
-        input=given,
-        action="decline" if declined else "answer",
+        input=run_input,
+        action="decline" if is_declined else "answer",
         protocol="openai",
     )

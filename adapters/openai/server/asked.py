@@ -1,4 +1,4 @@
-"""Finds the question that the next user message answers, if a completion or a response showed it as text."""
+"""Search for the question that the next user message answers, if a completion or a response showed it as text."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -22,19 +22,19 @@ from babelgate.canonical import FaultCode, FaultError, Hub, Interrupt, Message, 
 from babelgate.canonical.state import WAITING
 from babelgate.canonical.value import Json, JsonObject
 
-_SAID: Final = "said"
+_DIGEST: Final = "said"
 """Member of a run's own data: digest of the conversation in its request."""
 _MOST: Final = 64
-"""Waiting tasks of an agent that are searched for one conversation, newest first. Chosen."""
+"""Maximum number of an agent's waiting tasks that are searched for one conversation, newest first. Chosen."""
 
 
 def is_asked_by_calls(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
-    """Return whether the caller takes calls of `ask_caller` that it has not declared."""
+    """Return True if the caller accepts calls of `ask_caller` that it has not declared."""
     return connection.headers.get(QUESTIONS_HEADER, "").strip().lower() == CALLS
 
 
 class SentMessages:
-    """Messages of one request, each decoded once: the bytes of its files may be many."""
+    """Messages of one request. Each is decoded only once, because its files may be large."""
 
     def __init__(self, before: Callable[[], Sequence[Message]], news: Callable[[], Sequence[Message]]) -> None:
         self._decode_before = before
@@ -42,28 +42,29 @@ class SentMessages:
 
     @cached_property
     def before(self) -> Sequence[Message]:
-        """The history."""
+        """History of the request."""
         return self._decode_before()
 
     @cached_property
     def news(self) -> Sequence[Message]:
-        """The messages after the history."""
+        """Messages after the history."""
         return self._decode_news()
 
-    def own(self) -> JsonObject:
-        """Return what a run keeps of its request, so that the next request finds the run by its history."""
-        return {_SAID: _digest((*self.before, *self.news))}
+    def stored_members(self) -> JsonObject:
+        """Return the members that a run stores of its request. The next request finds the run by this digest of its
+        history."""
+        return {_DIGEST: _digest((*self.before, *self.news))}
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Oldest open question of a task, all of whose open questions were shown as text."""
+    """Oldest open question of a task. All open questions of the task were shown as text."""
 
     task: Task
     interrupt: Interrupt
 
     def answer(self, news: Sequence[Message]) -> tuple[dict[str, Json], Sequence[Message]]:
-        """Return the value that user messages give, by the question's id, and the messages for the agent."""
+        """Return the answer that user messages give, by the question's id, and the messages for the agent."""
         value, message = decode_answer("\n".join(each.text for each in news), self.interrupt.answer_schema)
         is_text = all(isinstance(part, TextPart) for each in news for part in each.parts)
         return {self.interrupt.interrupt_id: value}, (message,) if is_text else news
@@ -77,15 +78,17 @@ async def find_question_on(hub: Hub, owner: str, agent: str, thread_id: str) -> 
 
 
 async def find_question_in(hub: Hub, owner: str, agent: str, before: Sequence[Message]) -> Question | None:
-    """Return the question that ends a conversation without a thread. If an owner has several equal conversations that
-    wait, any of them will do: the agent knows the same in each."""
-    said = len(before)
-    while said and before[said - 1].role == "agent":
-        said -= 1
-    last = "\n".join(message.text for message in before[said:]).rstrip()
-    if not said or not last:
+    """Return the question that ends a conversation without a thread.
+
+    If an owner has several equal conversations that wait, the newest is used: the agent has the same history in each.
+    """
+    history_end = len(before)
+    while history_end and before[history_end - 1].role == "agent":
+        history_end -= 1
+    last = "\n".join(message.text for message in before[history_end:]).rstrip()
+    if not history_end or not last:
         return None
-    digest = _digest(before[:said])
+    digest = _digest(before[:history_end])
     for task in await _waiting_tasks(hub, owner, TaskFilter(agent=agent, states=WAITING), _MOST):
         question = await _find_question(hub, owner, task, last, digest)
         if question is not None:
@@ -100,29 +103,32 @@ async def _waiting_tasks(hub: Hub, owner: str, where: TaskFilter, limit: int) ->
 async def _find_question(
     hub: Hub, owner: str, task: Task, last: str | None = None, digest: str | None = None
 ) -> Question | None:
-    """Return the oldest open question of a task if all of them were shown as text. `last`: the last words of the
-    assistant, which must end with a question. `digest`: digest of the conversation before these words."""
+    """Return the oldest open question of a task if all of them were shown as text.
+
+    `last`: the assistant's last text, which must end with a question. `digest`: digest of the conversation before that
+    text.
+    """
     try:
-        asked = await hub.reads.open_interrupts(owner, task.task_id)
-        if not asked or any(called_part(each) for each in asked):
+        questions = await hub.reads.open_interrupts(owner, task.task_id)
+        if not questions or any(called_part(each) for each in questions):
             return None
-        if last is not None and not last.endswith(question_text(asked[-1]).rstrip()):
+        if last is not None and not last.endswith(question_text(questions[-1]).rstrip()):
             return None
         runs = await (await hub.reads.runs(owner, RunFilter(thread_id=task.thread_id), limit=1)).all()
-        given = await hub.reads.run_input(owner, runs[0]) if runs else None
+        run_input = await hub.reads.run_input(owner, runs[0]) if runs else None
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
             raise
         return None
-    if given is None or not (is_asked_in_words(given) or digest is None):
+    if run_input is None or not (is_asked_in_words(run_input) or digest is None):
         return None
-    if digest is not None and object_in(dict(given.extra), "openai").get(_SAID) != digest:
+    if digest is not None and object_in(dict(run_input.extra), "openai").get(_DIGEST) != digest:
         return None
-    return Question(task, asked[0])
+    return Question(task, questions[0])
 
 
 def _digest(messages: Sequence[Message]) -> str:
     """Return a digest of the texts of user and agent. Instructions are left out, because they may change with each
     request."""
-    said = [[each.role, each.text.strip()] for each in messages if each.role in ("user", "agent") and each.text]
-    return sha256(json.dumps(said).encode()).hexdigest()
+    texts = [[each.role, each.text.strip()] for each in messages if each.role in ("user", "agent") and each.text]
+    return sha256(json.dumps(texts).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: a new run, or the answer to what another has asked."""
+"""POST /v1/chat/completions: starts a run, or answers the question of a waiting one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from babelgate.adapters.openai.carries import CHAT, CHAT_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
 from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
 from babelgate.adapters.openai.codec.names import api_extra
-from babelgate.adapters.openai.codec.questions import has_ask_tool, own_of_questions, without_ask
+from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
 from babelgate.adapters.openai.server.asked import (
     Question,
@@ -52,10 +52,10 @@ AnyRequest = Request[Any, Any, Any]
 _WORDS: Final = CallWords(call="tool call", result="result", field="messages")
 
 _HEARTBEAT: Final = 15.0
-"""Seconds. Comments are nothing to clients, and keep what is between from taking a silent stream for dead. Chosen, not
-measured."""
+"""Interval of comments in a stream, in seconds. Clients ignore them; proxies do not take the silent stream for dead.
+Chosen, not measured."""
 _THREAD: Final = "thread_id"
-"""The member of a request's metadata that names a thread."""
+"""Member of a request's metadata that names a thread."""
 
 _Place = tuple[str | None, str | None, bool]
 """Id and name of the thread that a request names, and whether the thread exists."""
@@ -63,17 +63,21 @@ _Place = tuple[str | None, str | None, bool]
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
+    """Run that a request started or resumed."""
+
     receipt: Receipt
     cancels: bool
-    """The run ends with the request: nobody could ever come back to it."""
+    """True if the run ends with the request, because no later request could read it."""
 
 
 class Chat(Handlers):
+    """Endpoint of chat completions."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, unsupported, not_found, not_awaiting."""
+        """Answer with a completion, whole or streamed. Raises invalid, unsupported, not_found, not_awaiting."""
         who = caller(request)
         body = validate(w.ChatCreate, await read_json(request))
         # SPEC/chat/completion_create_params.py, n: "How many chat completion choices to generate".
@@ -82,32 +86,33 @@ class Chat(Handlers):
         extended = body.babelgate is not None or is_asked(request)
         schema = await self._schema(body)
         agent = find_agent(self._hub, body.model)
-        said = Conversation.of(body.messages)
+        conversation = Conversation.of(body.messages)
         in_words = not (extended or has_ask_tool(body.config()) or is_asked_by_calls(request))
-        begun = await self._begin(who, body, agent, said, in_words=in_words)
+        begun = await self._begin(who, body, agent, conversation, in_words=in_words)
         receipt = begun.receipt
         completion = Completion(
             self._hub, who.owner, receipt.task, receipt.run_id, receipt.created_at, schema, extended=extended
         )
-        left = canceller(self._hub, who.owner, receipt.run_id, begun.cancels)
+        on_disconnect = canceller(self._hub, who.owner, receipt.run_id, begun.cancels)
         headers = {**run_headers(receipt), **confirm(active=extended)}
         if body.stream:
             # SPEC/chat/chat_completion_stream_options_param.py, include_usage.
             counts = bool(body.stream_options and body.stream_options.include_usage)
-            frames = DisconnectNotifier(completion.frames(counts=counts), left)
+            frames = DisconnectNotifier(completion.frames(counts=counts), on_disconnect)
             return event_stream(frames, ping=_HEARTBEAT, headers={"Cache-Control": "no-store", **headers})
-        await end_or_leave(completion.follow(), request.receive, left)
+        await end_or_leave(completion.follow(), request.receive, on_disconnect)
         return await completion.response(headers, losses=_losses(body, agent, completion.writer))
 
     async def _schema(self, body: w.ChatCreate) -> JsonObject | None:
-        """What the answer has to fit. Raises invalid for what is no schema, before anything runs."""
+        """Return the JSON schema that the answer must match. Raises invalid for an invalid schema, before a run
+        starts."""
         form = body.response_format
         if form is None or form.type == "text":
             return None
         # SPEC/shared_params/response_format_json_object.py: any object.
         if form.type == "json_object":
             return {"type": "object"}
-        # SPEC/shared_params/response_format_json_schema.py does not require `schema`; nothing can be checked without.
+        # SPEC/shared_params/response_format_json_schema.py does not require `schema`; the gateway cannot check without.
         if form.json_schema is None or form.json_schema.schema_ is None:
             refuse("response_format.json_schema", "The field schema is required.")
         try:
@@ -119,35 +124,35 @@ class Chat(Handlers):
     # Runs
 
     async def _begin(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, *, in_words: bool
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: Conversation, *, in_words: bool
     ) -> _Begun:
-        """Raises invalid, not_found, not_awaiting."""
-        sent = SentMessages(partial(decode_messages, said.before), partial(decode_messages, said.news))
-        own: JsonObject = {}
+        """Start a run, or answer questions. Raises invalid, not_found, not_awaiting."""
+        sent = SentMessages(partial(decode_messages, conversation.before), partial(decode_messages, conversation.news))
+        members: JsonObject = {}
         if in_words:
             is_on_thread = (body.metadata or {}).get(_THREAD) is not None
-            own = {**own_of_questions(in_words=True), **({} if is_on_thread else sent.own())}
-        if said.answers:
-            return await self._answer(who, body, agent, said, own)
-        if not said.news:
+            members = {**questions_extra(in_words=True), **({} if is_on_thread else sent.stored_members())}
+        if conversation.answers:
+            return await self._answer(who, body, agent, conversation, members)
+        if not conversation.news:
             refuse("messages", "The last message calls a tool. Add the tool's result or a user message.")
         place = await self._thread(who, body, agent)
-        if in_words and all(message.role == "user" for message in said.news):
+        if in_words and all(message.role == "user" for message in conversation.news):
             question = await self._find_question(who, agent, sent, place)
             if question is not None:
-                return await self._answer_in_words(who, body, agent, sent, question, own)
-        return await self._submit(who, body, agent, sent, place, own)
+                return await self._answer_in_words(who, body, agent, sent, question, members)
+        return await self._submit(who, body, agent, sent, place, members)
 
     async def _submit(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, sent: SentMessages, place: _Place, own: JsonObject
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, sent: SentMessages, place: _Place, members: JsonObject
     ) -> _Begun:
-        """Raises invalid."""
-        told = decode_request(body.babelgate)
+        """Start a run. Raises invalid."""
+        extension = decode_request(body.babelgate)
         thread_id, alias, is_known = place
-        # SPEC/chat/completion_create_params.py, store: only who asks for it has a completion kept.
-        keeps = thread_id is not None or alias is not None or bool(body.store)
-        # A thread knows what was said on it; a thread of the call's own is told.
-        before = () if is_known or told.start.fork is not None else sent.before
+        # SPEC/chat/completion_create_params.py, store: a completion is stored only on request.
+        is_stored = thread_id is not None or alias is not None or bool(body.store)
+        # An existing thread has its history already; a new thread receives that of the request.
+        history = () if is_known or extension.start.fork is not None else sent.before
         submission = Submission(
             agent=agent.name,
             protocol="openai",
@@ -156,17 +161,17 @@ class Chat(Handlers):
                 who,
                 body,
                 agent,
-                with_uploads(told, given_messages(told) or sent.news),
-                own,
-                len(told.uploads),
+                with_uploads(extension, given_messages(extension) or sent.news),
+                members,
+                len(extension.uploads),
             ),
             thread_id=thread_id,
             alias=alias,
-            history=await resolve_own_files(self._hub, who, before),
-            ephemeral=not keeps,
+            history=await resolve_own_files(self._hub, who, history),
+            ephemeral=not is_stored,
         )
-        receipt = await self._hub.submit(who.owner, told.start.apply(submission))
-        return _Begun(receipt, cancels=not keeps)
+        receipt = await self._hub.submit(who.owner, extension.start.apply(submission))
+        return _Begun(receipt, cancels=not is_stored)
 
     async def _input(
         self,
@@ -174,33 +179,35 @@ class Chat(Handlers):
         body: w.ChatCreate,
         agent: AgentInfo,
         messages: Sequence[Message],
-        own: JsonObject,
+        members: JsonObject,
         uploaded: int = 0,
     ) -> RunInput:
-        told, config = decode_request(body.babelgate), body.config()
+        """Return the input of a run."""
+        extension, config = decode_request(body.babelgate), body.config()
         if not _is_same(agent):
             config = without_ask(config)
-        if told.tools is not None:
-            config["tools"] = list(told.tools)
+        if extension.tools is not None:
+            config["tools"] = list(extension.tools)
         return RunInput(
             messages=await resolve_own_files(self._hub, who, messages),
             uploaded=uploaded,
             config=config,
-            metadata=dict(body.metadata or {}) if told.metadata is None else told.metadata,
+            metadata=dict(body.metadata or {}) if extension.metadata is None else extension.metadata,
             headers=who.headers,
-            extra=api_extra(CHAT_VERSION, own),
+            extra=api_extra(CHAT_VERSION, members),
         )
 
     async def _thread(self, who: Caller, body: w.ChatCreate, agent: AgentInfo) -> _Place:
-        named = (body.metadata or {}).get(_THREAD)
-        if named is None:
+        """Return the thread that a request's metadata names."""
+        thread_name = (body.metadata or {}).get(_THREAD)
+        if thread_name is None:
             return None, None, False
-        if not named:
+        if not thread_name:
             refuse(f"metadata.{_THREAD}", "It must not be empty.")
-        if not is_uuid(named):
-            known = await self._hub.reads.thread_of(who.owner, "openai", agent.name, named)
-            return None, named, known is not None
-        thread_id = str(UUID(named))
+        if not is_uuid(thread_name):
+            existing_id = await self._hub.reads.thread_of(who.owner, "openai", agent.name, thread_name)
+            return None, thread_name, existing_id is not None
+        thread_id = str(UUID(thread_name))
         try:
             await self._hub.reads.thread(who.owner, thread_id)
         except FaultError as error:
@@ -229,46 +236,49 @@ class Chat(Handlers):
         agent: AgentInfo,
         sent: SentMessages,
         question: Question,
-        own: JsonObject,
+        members: JsonObject,
     ) -> _Begun:
+        """Answer a question that was shown as text."""
         values, messages = question.answer(sent.news)
-        given = await self._input(who, body, agent, messages, own)
-        answers = make_answers(question.task.task_id, values, given, decode_request(None))
+        run_input = await self._input(who, body, agent, messages, members)
+        answers = make_answers(question.task.task_id, values, run_input, decode_request(None))
         receipt = await self._hub.answer(who.owner, answers)
         thread = await self._hub.reads.thread(who.owner, question.task.thread_id)
         return _Begun(receipt, cancels=thread.ephemeral)
 
     async def _answer(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation, own: JsonObject
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: Conversation, members: JsonObject
     ) -> _Begun:
-        task = await find_asking_task(self._hub, who.owner, said.answers[0].task_id, _WORDS)
+        """Answer questions that were shown as tool calls."""
+        task = await find_asking_task(self._hub, who.owner, conversation.answers[0].task_id, _WORDS)
         if task.agent != agent.name:
             refuse("model", f"The tool was called by {task.agent}: send its result to that model.")
-        told = decode_request(body.babelgate)
-        told.start.check_absent()
+        extension = decode_request(body.babelgate)
+        extension.start.check_absent()
         values: dict[str, Json] = {}
         messages: list[Message] = []
-        asked = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}
-        for answer in said.answers:
-            interrupt_id = find_interrupt(answer.call_id, task.task_id, asked)
+        questions = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}
+        for answer in conversation.answers:
+            interrupt_id = find_interrupt(answer.call_id, task.task_id, questions)
             if interrupt_id is None:
                 raise await why_not_open(self._hub, who.owner, task, answer.call_id, _WORDS)
-            native = decode_answer(answer.text, asked[interrupt_id].answer_schema)
-            values[interrupt_id], message = take_answer(told, interrupt_id, *native)
+            native = decode_answer(answer.text, questions[interrupt_id].answer_schema)
+            values[interrupt_id], message = take_answer(extension, interrupt_id, *native)
             messages.append(message)
-        given = await self._input(who, body, agent, (*messages, *decode_messages(said.others)), own)
-        receipt = await self._hub.answer(who.owner, make_answers(task.task_id, values, given, told))
+        run_input = await self._input(who, body, agent, (*messages, *decode_messages(conversation.others)), members)
+        receipt = await self._hub.answer(who.owner, make_answers(task.task_id, values, run_input, extension))
         thread = await self._hub.reads.thread(who.owner, task.thread_id)
         return _Begun(receipt, cancels=thread.ephemeral)
 
 
 def _is_same(agent: AgentInfo) -> bool:
-    """Return whether the agent's own server speaks this API."""
+    """Return True if the agent's own server speaks this API."""
     return "openai" in agent.metadata
 
 
 def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:
-    """A caller's tools reach models on other servers, and agents that look for them: who calls one has."""
+    """Return the loss of the caller's tools. It does not apply to a model on a server of this API, or if the agent
+    called one."""
     if not without_ask(body.config()).get("tools") or _is_same(agent) or writer.has_called:
         return ()
     return (Loss(feature=Feature.CALLER_TOOLS.value, how=CHAT[Feature.CALLER_TOOLS].how),)

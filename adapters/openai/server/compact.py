@@ -1,4 +1,5 @@
-"""POST /v1/responses/compact: what was said, as one item to go on from (Open Responses, POST /responses/compact)."""
+"""POST /v1/responses/compact: returns a conversation as one item, from which a later request can continue (Open
+Responses, POST /responses/compact)."""
 
 import time
 from contextlib import aclosing
@@ -33,37 +34,41 @@ _NO_USAGE: Final[JsonObject] = {
     "output_tokens_details": {"reasoning_tokens": 0},
     "total_tokens": 0,
 }
-"""Nothing was asked of a model."""
+"""Usage of a compaction, which calls no model."""
 
 
 class Compact(Handlers):
+    """Endpoint of compactions."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._references = ItemReferences(hub)
 
     async def compact(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, not_found, too_large."""
+        """Answer with the compaction of the input and the responses before it. Raises invalid, not_found, too_large."""
         who = caller(request)
-        given = await self._references.expand(who.owner, await read_expanded(request))
-        body = decode_request_of_model(w.ResponseCompact, given)
+        raw_body = await self._references.expand(who.owner, await read_expanded(request))
+        body = decode_request_of_model(w.ResponseCompact, raw_body)
         find_agent(self._hub, body.model)
         items: list[JsonObject] = []
         if body.previous_response_id is not None:
-            found = await find_previous(self._hub, who.owner, body.previous_response_id)
-            items = await self._items_until(who, found)
-        given = [w.Item(type="message", role="user", content=body.input)] if isinstance(body.input, str) else body.input
-        # Outputs of no call would be refused when the compaction is sent back.
-        Conversation.of([*(validate(w.Item, item) for item in items), *(given or ())], same=True)
-        items += [item.verbatim or item.model_dump(exclude_unset=True) for item in given or ()]
+            previous = await find_previous(self._hub, who.owner, body.previous_response_id)
+            items = await self._items_until(who, previous)
+        new_items = (
+            [w.Item(type="message", role="user", content=body.input)] if isinstance(body.input, str) else body.input
+        )
+        # An output without its call would be refused when the caller sends the compaction back.
+        Conversation.of([*(validate(w.Item, item) for item in items), *(new_items or ())], same=True)
+        items += [item.verbatim or item.model_dump(exclude_unset=True) for item in new_items or ()]
         if not items:
             refuse("input", "There is nothing to compact: give input, or previous_response_id.")
         item = await aside(partial(encode_compaction, items))
-        told: JsonObject = {"id": str(item["id"]).replace("cmp_", "resp_"), "object": "response.compaction"}
-        return json_response({**told, "created_at": int(time.time()), "output": [item], "usage": _NO_USAGE})
+        members: JsonObject = {"id": str(item["id"]).replace("cmp_", "resp_"), "object": "response.compaction"}
+        return json_response({**members, "created_at": int(time.time()), "output": [item], "usage": _NO_USAGE})
 
-    async def _items_until(self, who: Caller, found: FoundRun) -> list[JsonObject]:
-        """Raises invalid, too_large."""
-        run = found.run
+    async def _items_until(self, who: Caller, previous: FoundRun) -> list[JsonObject]:
+        """Return the items of a conversation up to a run's end. Raises invalid, too_large."""
+        run = previous.run
         if run.status is RunStatus.PAUSED:
             refuse("previous_response_id", "The response waits for the output of its calls.")
         if not run.has_ended:
@@ -86,17 +91,19 @@ class Compact(Handlers):
 
 
 async def read_expanded(request: AnyRequest) -> object:
-    """The body, with what is in the compactions of its input in their place: that may be as much as a body may.
-    Raises invalid, too_large."""
+    """Return the body of a request, with the compactions of its input expanded. Raises invalid, too_large.
+
+    The items of the compactions have the same limits as a body.
+    """
     return await expand_body(await read_json(request), request)
 
 
-async def expand_body(given: object, connection: ASGIConnection[Any, Any, Any, Any]) -> object:
-    """The same of a body that is read. Raises invalid, too_large."""
-    items = cast("JsonObject", given).get("input") if isinstance(given, dict) else None
+async def expand_body(raw_body: object, connection: ASGIConnection[Any, Any, Any, Any]) -> object:
+    """Return a decoded body, with the compactions of its input expanded. Raises invalid, too_large."""
+    items = cast("JsonObject", raw_body).get("input") if isinstance(raw_body, dict) else None
     if not isinstance(items, list) or not any(map(is_compaction, cast("list[Any]", items))):
-        return cast("object", given)
+        return cast("object", raw_body)
     expand = partial(
         expand_items, cast("list[Any]", items), most=most_bytes(connection), values=most_values(connection)
     )
-    return {**cast("JsonObject", given), "input": await aside(expand)}
+    return {**cast("JsonObject", raw_body), "input": await aside(expand)}

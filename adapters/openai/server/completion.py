@@ -1,4 +1,4 @@
-"""A run as a completion: awaited, streamed, or read again."""
+"""A run as a completion: awaited, streamed, or read later."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -25,7 +25,7 @@ _STOPPING = Fault(code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting
 
 
 class Completion:
-    """One reading of a run. `schema` = what the answer has to fit, by the caller's wish; `extended` = the caller has
+    """One reading of a run. `schema`: the format that the caller requested for the answer. `extended`: the caller
     activated the Babelgate extension."""
 
     def __init__(
@@ -49,10 +49,10 @@ class Completion:
         self._created = created_at // 1_000_000
         self._schema = schema
         self._slice = Slice()
-        """By the extension."""
+        """Records of the run for the extension."""
 
     async def follow(self) -> None:
-        """Wait for the end of the run, or that of the gateway."""
+        """Wait until the run ends, or the gateway shuts down."""
         async with self._open_records() as batches:
             async for batch in batches:
                 for record in batch:
@@ -63,7 +63,7 @@ class Completion:
                         return
 
     async def read(self) -> None:
-        """What there is by now."""
+        """Read the records that exist now."""
         log = self._hub.reads.log(self._owner, Scope.task(self._task), self._task.first_seq - 1)
         async with aclosing(log) as batches:
             async for batch in batches:
@@ -79,54 +79,56 @@ class Completion:
         return aclosing(tell_states_whole(self._hub, self._owner, self._task.thread_id, records))
 
     def body(self) -> JsonObject:
-        """The completion, or what there is of it."""
+        """Return the completion, even if it is incomplete."""
         writer = self.writer
-        made = w.completion(
+        completion = w.completion(
             self.completion_id,
             self._created,
             self._task.agent,
             writer.message(),
             writer.finish,
             writer.usage,
-            writer.beside,
+            writer.choice_extras,
         )
-        return {**writer.about, **made}
+        return {**writer.about, **completion}
 
     async def response(
         self, headers: Mapping[str, str], *, losses: Sequence[Loss] = (), metadata: JsonObject | None = None
     ) -> Response[Any]:
-        """The completion, or what the run failed with and beside it what had been said."""
+        """Return the completion as an HTTP response, or the run's fault with the incomplete completion."""
         fault = await self.find_fault()
         if fault is not None:
-            return error_response(fault, headers, said=self.body() if self.writer.has_said else None)
-        told = self.body() if metadata is None else {**self.body(), "metadata": metadata}
+            return error_response(fault, headers, unfinished=self.body() if self.writer.has_said else None)
+        body = self.body() if metadata is None else {**self.body(), "metadata": metadata}
         if self._extended:
-            told[URI] = self._slice.envelope()
-        return json_response(told, {**headers, **loss_header((*self.writer.losses, *losses))})
+            body[URI] = self._slice.envelope()
+        return json_response(body, {**headers, **loss_header((*self.writer.losses, *losses))})
 
     async def find_fault(self) -> Fault | None:
-        """Why there is no completion."""
+        """Return the reason why there is no completion, or None."""
         if not self.writer.has_ended:
             return _STOPPING
         return self.writer.fault or await self._schema_fault()
 
     async def _schema_fault(self) -> Fault | None:
-        """What is wrong with an answer that has to be JSON of a certain form. A refusal, a question, and an answer that
-        the limit of tokens has cut off, need not be."""
-        # SPEC/chat/chat_completion.py, finish_reason: `stop` alone is an end of its own.
+        """Return a fault if the answer does not match the requested schema.
+
+        A refusal, a question, and an answer that the token limit cut off are not validated.
+        """
+        # SPEC/chat/chat_completion.py, finish_reason: only `stop` means that the model finished its answer.
         if self._schema is None or self.writer.finish != "stop" or self.writer.is_paused:
             return None
         if self.writer.message()["content"] is None:
             return None
         value = self.writer.output if self.writer.output is not None else parse_text(self.writer.content)
-        wrong = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(self._schema, value)
-        if wrong is None:
+        error = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(self._schema, value)
+        if error is None:
             return None
-        words = f"The agent's answer does not fit the response_format{wrong}"
+        words = f"The agent's answer does not fit the response_format{error}"
         return Fault(code=FaultCode.AGENT_INVALID, message=words, details={"openai": {"code": "invalid_output"}})
 
     async def frames(self, *, counts: bool) -> AsyncGenerator[bytes]:
-        """As many at a time as are there."""
+        """Yield the frames of the stream, as many at a time as are available."""
         writer = self.writer
         chunks = ChunkWriter(self.completion_id, self._created, self._task.agent, counts=counts)
         yield chunks.begin()
@@ -149,6 +151,6 @@ class Completion:
                         return
                 if ready:
                     joined = b"".join(ready)
-                    ready.clear()  # a reader may not take it for hours
+                    ready.clear()  # free the frames, because a client may not read the next bytes for hours
                     yield joined
         yield b"".join(chunks.end(writer, await self.find_fault()))

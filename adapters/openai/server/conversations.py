@@ -1,4 +1,4 @@
-"""Conversations: threads, whichever protocol made them."""
+"""Endpoints of conversations, which are threads of any protocol."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -28,15 +28,17 @@ AnyRequest = Request[Any, Any, Any]
 
 
 class Conversations(Handlers):
+    """Endpoints of conversations and their items."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._pages = ItemPages(hub)
 
     async def create_conversation(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, unsupported."""
+        """Create a conversation, with its first items. Raises invalid, unsupported."""
         who = caller(request)
-        given = await read_json(request)
-        body = validate(w.ConversationCreate, {} if given is ABSENT else given)
+        raw_body = await read_json(request)
+        body = validate(w.ConversationCreate, {} if raw_body is ABSENT else raw_body)
         messages = await resolve_own_files(self._hub, who, decode_items(body.items or (), "items"))
         thread = await self._hub.create_thread(who.owner, ThreadChange(metadata=dict(body.metadata or {})))
         if messages:
@@ -44,34 +46,34 @@ class Conversations(Handlers):
         return json_response(_encode(thread))
 
     async def get_conversation(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Answer with a conversation. Raises not_found."""
         return json_response(_encode(await self._find(caller(request), request)))
 
     async def _find(self, who: Caller, request: AnyRequest) -> Thread:
         return await find_conversation(self._hub, who.owner, request.path_params["conversation_id"])
 
     async def change_conversation(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, invalid."""
+        """Replace the metadata of a conversation. Raises not_found, invalid."""
         who = caller(request)
         thread = await self._find(who, request)
         body = validate(w.MetadataUpdate, await read_json(request))
-        # resources/conversations/conversations.py, update: the metadata as a whole. Those of a thread are merged.
-        gone = dict.fromkeys(_metadata(thread))
-        change = ThreadChange(metadata={**gone, **body.metadata})
+        # resources/conversations/conversations.py, update: replaces all metadata. The hub merges a thread's metadata.
+        cleared = dict.fromkeys(_metadata(thread))
+        change = ThreadChange(metadata={**cleared, **body.metadata})
         return json_response(_encode(await self._hub.change_thread(who.owner, thread.thread_id, change)))
 
     async def delete_conversation(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Delete a conversation. Raises not_found."""
         who = caller(request)
         thread = await self._find(who, request)
         await self._hub.delete_thread(who.owner, thread.thread_id)
-        told: JsonObject = {"id": request.path_params["conversation_id"], "object": "conversation.deleted"}
-        return json_response({**told, "deleted": True})
+        members: JsonObject = {"id": request.path_params["conversation_id"], "object": "conversation.deleted"}
+        return json_response({**members, "deleted": True})
 
     # Items
 
     async def list_items(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, invalid."""
+        """Answer with a page of items. Raises not_found, invalid."""
         who = caller(request)
         thread = await self._find(who, request)
         return json_response(await self._pages.read(who.owner, thread.thread_id, request.query_params))
@@ -85,7 +87,7 @@ class Conversations(Handlers):
         return writer.items()
 
     async def add_items(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, invalid, unsupported, conflict (a run is at work)."""
+        """Add items. Raises not_found, invalid, unsupported, conflict (a run is active)."""
         who = caller(request)
         thread = await self._find(who, request)
         body = validate(w.ItemsCreate, await read_json(request))
@@ -98,31 +100,31 @@ class Conversations(Handlers):
         return json_response(page_of(added, {"order": "asc", "limit": "100"}))
 
     async def get_item(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, too_large."""
+        """Answer with one item. Raises not_found, too_large."""
         who = caller(request)
         return json_response((await self._find_item(who, await self._find(who, request), request)).item)
 
     async def _find_item(self, who: Caller, thread: Thread, request: AnyRequest) -> ConversationItem:
-        named: str = request.path_params["item_id"]
+        item_id: str = request.path_params["item_id"]
         for each in await self._items(who, thread):
-            if each.item["id"] == named:
+            if each.item["id"] == item_id:
                 return each
-        raise FaultError(FaultCode.NOT_FOUND, f"Item with id {named[:100]!r} not found.")
+        raise FaultError(FaultCode.NOT_FOUND, f"Item with id {item_id[:100]!r} not found.")
 
     async def delete_item(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, unsupported, conflict (a run is at work)."""
+        """Delete an item that is a message. Raises not_found, unsupported, conflict (a run is active)."""
         who = caller(request)
         thread = await self._find(who, request)
-        found = await self._find_item(who, thread, request)
-        if found.message_id is None:
+        item = await self._find_item(who, thread, request)
+        if item.message_id is None:
             raise FaultError(FaultCode.UNSUPPORTED, "Only messages can be deleted from a conversation.")
-        update = StateUpdate(thread_id=thread.thread_id, removed_ids=(found.message_id,))
+        update = StateUpdate(thread_id=thread.thread_id, removed_ids=(item.message_id,))
         await self._hub.update_state(who.owner, update)
         return json_response(_encode(thread))
 
 
 def _encode(thread: Thread) -> JsonObject:
-    """SPEC/conversations/conversation.py."""
+    """Return a thread as a conversation (SPEC/conversations/conversation.py)."""
     return {
         "id": encode_id(CONVERSATION, thread.thread_id),
         "object": "conversation",

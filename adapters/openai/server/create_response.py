@@ -1,4 +1,4 @@
-"""POST /v1/responses: a new run, one that goes on from another, or the answer to what another has asked."""
+"""POST /v1/responses: starts a run, continues an earlier response, or answers the questions of a waiting run."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Container, Sequence
@@ -24,7 +24,7 @@ from babelgate.adapters.openai.codec.items import Conversation, decode_item_answ
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import api_extra
-from babelgate.adapters.openai.codec.questions import has_ask_tool, own_of_questions, without_ask
+from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
 from babelgate.adapters.openai.server.asked import (
     Question,
@@ -69,102 +69,109 @@ AnyRequest = Request[Any, Any, Any]
 _WORDS: Final = CallWords(call="call", result="output", field="input")
 
 HEARTBEAT: Final = 15.0
-"""Seconds. Comments are nothing to clients, and keep what is between from taking a silent stream for dead."""
+"""Interval of comments in a stream, in seconds. Clients ignore them; proxies do not take the silent stream for dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """A request whose agent, conversation and previous response were found."""
+    """Validated request, with its agent, conversation and previous response."""
 
     who: Caller
     body: w.ResponseCreate
     agent: AgentInfo
-    said: Conversation
+    conversation: Conversation
     sent: SentMessages
-    """The items of `said` as messages."""
+    """Items of `conversation` as messages."""
     previous: FoundRun | None
     thread_id: str | None
-    """Of the conversation."""
+    """Id of the conversation's thread."""
     extension: ExtensionRequest
-    """By the extension."""
+    """Request of the extension."""
     previous_id: str | None
-    """What the response shows as the one before it."""
+    """Id that the response shows as its previous response."""
     in_words: bool = False
-    """Questions are texts, because the request declares no tool by which agents ask."""
+    """True if questions are shown as text, because the request declares no tool by which agents ask."""
 
     @property
-    def is_kept(self) -> bool:
-        """What goes on from a response that is not kept is not kept either."""
+    def is_stored(self) -> bool:
+        """True if the response is stored. A response that continues an unstored one is not stored either."""
         return self.body.store is not False and not (self.previous is not None and self.previous.thread.ephemeral)
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A response that an agent is at work on, or will be."""
+    """Response whose run has been created."""
 
-    asked: CheckedRequest
+    checked: CheckedRequest
     receipt: Receipt
     reading: Reading
-    left: Callable[[], None]
-    """What is done when the only reader leaves before the end."""
-    is_kept: bool
-    """Whether others can come back to it."""
+    on_disconnect: Callable[[], None]
+    """Callback for a caller that disconnects before the end and is the only reader."""
+    is_stored: bool
+    """True if others can read the response later."""
 
 
 class CreateResponse(Handlers):
+    """Endpoint that creates responses."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._references = ItemReferences(hub)
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        """By owner and thread: of two responses that go on from one, the second must find the first."""
+        """Locks by owner and thread. If two requests continue one response, the second must find the run of the
+        first."""
 
     async def create(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, unsupported, not_found, not_awaiting."""
-        given, extended = await read_expanded(request), is_asked(request)
-        begun = await self.begin(caller(request), given, extended=extended, by_calls=is_asked_by_calls(request))
-        body, reading = begun.asked.body, begun.reading
+        """Answer with a response, whole, streamed or in the background. Raises invalid, unsupported, not_found,
+        not_awaiting."""
+        raw_body, extended = await read_expanded(request), is_asked(request)
+        begun = await self.begin(caller(request), raw_body, extended=extended, by_calls=is_asked_by_calls(request))
+        body, reading = begun.checked.body, begun.reading
         headers = {**run_headers(begun.receipt), **confirm(active=reading.extended)}
         if body.stream:
-            frames = DisconnectNotifier(reading.frames(), begun.left)
+            frames = DisconnectNotifier(reading.frames(), begun.on_disconnect)
             return event_stream(frames, ping=HEARTBEAT, headers={"Cache-Control": "no-store", **headers})
         if body.background:
-            # Open Responses' and OpenAI's callers expect it not to be there yet, however quick the agent is.
+            # Callers of Open Responses and OpenAI expect an unfinished response, however quick the agent is.
             await reading.read(begins=True)
             return reading.answer(headers)
-        await end_or_leave(reading.follow(), request.receive, begun.left)
-        return reading.final_answer(headers, losses=_losses(body, begun.asked.agent, reading.writer))
+        await end_or_leave(reading.follow(), request.receive, begun.on_disconnect)
+        return reading.final_answer(headers, losses=_losses(body, begun.checked.agent, reading.writer))
 
     async def begin(
         self,
         who: Caller,
-        given: object,
+        raw_body: object,
         *,
         extended: bool,
         by_calls: bool,
-        known: Container[str] = (),
+        unstored_ids: Container[str] = (),
         previous_id: str | None = None,
     ) -> Begun:
         """Start the response that a request asks for.
 
-        `extended`: the caller has activated the extension. `by_calls`: it takes calls of `ask_caller` that it has not
+        `extended`: the caller has activated the extension. `by_calls`: it accepts calls of `ask_caller` that it has not
         declared. The other parameters are those of `check`. Raises invalid, unsupported, not_found, not_awaiting.
         """
-        given = await self._references.expand(who.owner, given, keeps=self._is_passed_on(given))
-        asked = await self.check(who, given, known=known, previous_id=previous_id)
-        extended = extended or asked.body.babelgate is not None
-        asked = replace(asked, in_words=not (extended or by_calls or has_ask_tool(asked.body.config())))
-        receipt = await self._run(asked)
+        raw_body = await self._references.expand(who.owner, raw_body, keeps=self._is_passed_on(raw_body))
+        checked = await self.check(who, raw_body, unstored_ids=unstored_ids, previous_id=previous_id)
+        extended = extended or checked.body.babelgate is not None
+        checked = replace(checked, in_words=not (extended or by_calls or has_ask_tool(checked.body.config())))
+        receipt = await self._run(checked)
         thread = await self._hub.reads.thread(who.owner, receipt.thread_id)
         reading = Reading(self._hub, who.owner, receipt.task, receipt.run_id, extended=extended)
-        left = canceller(self._hub, who.owner, receipt.run_id, thread.ephemeral)
-        return Begun(asked, receipt, reading, left, is_kept=asked.is_kept and not thread.ephemeral)
+        on_disconnect = canceller(self._hub, who.owner, receipt.run_id, thread.ephemeral)
+        return Begun(checked, receipt, reading, on_disconnect, is_stored=checked.is_stored and not thread.ephemeral)
 
     async def check(
-        self, who: Caller, given: object, *, known: Container[str] = (), previous_id: str | None = None
+        self, who: Caller, raw_body: object, *, unstored_ids: Container[str] = (), previous_id: str | None = None
     ) -> CheckedRequest:
-        """`known` = as in `find_previous`; `previous_id` = what the response shows as the one before it, where that is
-        not the one that it goes on from. Raises invalid, not_found."""
-        body = decode_request_of_model(w.ResponseCreate, given)
+        """Validate a request. Raises invalid, not_found.
+
+        `unstored_ids`: see `find_previous`. `previous_id`: what the response shows as its previous response, if that is
+        not the one that it continues.
+        """
+        body = decode_request_of_model(w.ResponseCreate, raw_body)
         if body.background and body.store is False:
             refuse("background", "A response in the background has to be stored: leave out store: false.")
         if body.previous_response_id is not None and body.conversation is not None:
@@ -176,66 +183,67 @@ class CreateResponse(Handlers):
             except FaultError as error:
                 refuse("text.format.schema", error.fault.message)
         agent = find_agent(self._hub, body.model)
-        said = Conversation.of(body.input, same=_is_same(agent))
+        conversation = Conversation.of(body.input, same=_is_same(agent))
         previous = thread_id = None
         if body.previous_response_id is not None:
-            previous = await find_previous(self._hub, who.owner, body.previous_response_id, known)
+            previous = await find_previous(self._hub, who.owner, body.previous_response_id, unstored_ids)
         if body.conversation_id is not None:
             thread_id = (await find_conversation(self._hub, who.owner, body.conversation_id)).thread_id
-        shown = previous_id or body.previous_response_id
+        shown_id = previous_id or body.previous_response_id
         extension = decode_request(body.babelgate)
         decode = partial(decode_items, same=_is_same(agent))
-        sent = SentMessages(partial(decode, said.before), partial(decode, said.others))
-        return CheckedRequest(who, body, agent, said, sent, previous, thread_id, extension, shown)
+        sent = SentMessages(partial(decode, conversation.before), partial(decode, conversation.others))
+        return CheckedRequest(who, body, agent, conversation, sent, previous, thread_id, extension, shown_id)
 
-    def _is_passed_on(self, given: object) -> bool:
-        """Whether the agent's own server speaks this API."""
-        model: object = cast("JsonObject", given).get("model") if isinstance(given, dict) else None
+    def _is_passed_on(self, raw_body: object) -> bool:
+        """Return True if the agent's own server speaks this API."""
+        model: object = cast("JsonObject", raw_body).get("model") if isinstance(raw_body, dict) else None
         try:
             return isinstance(model, str) and _is_same(self._hub.agent(model))
-        except FaultError:  # the check of the request tells of it
+        except FaultError:  # `check` reports it
             return False
 
     # Runs
 
-    async def _run(self, asked: CheckedRequest) -> Receipt:
-        """Raises invalid, not_found, not_awaiting."""
-        if asked.said.answers:
-            return await self._answer(asked)
-        question = await self._find_question(asked) if asked.in_words else None
+    async def _run(self, checked: CheckedRequest) -> Receipt:
+        """Start a run, or answer questions. Raises invalid, not_found, not_awaiting."""
+        if checked.conversation.answers:
+            return await self._answer(checked)
+        question = await self._find_question(checked) if checked.in_words else None
         if question is not None:
-            return await self._answer_in_words(asked, question)
-        return await self._submit(asked)
+            return await self._answer_in_words(checked, question)
+        return await self._submit(checked)
 
-    async def _submit(self, asked: CheckedRequest) -> Receipt:
-        """Raises invalid."""
-        said = asked.said
-        if not said.others:
-            words = "The input ends with a call or a thought. Add" if said.before else "There is no input. Give"
+    async def _submit(self, checked: CheckedRequest) -> Receipt:
+        """Start a run. Raises invalid."""
+        conversation = checked.conversation
+        if not conversation.others:
+            words = "The input ends with a call or a thought. Add" if conversation.before else "There is no input. Give"
             refuse("input", f"{words} a user message or a tool output.")
-        if asked.previous is not None and asked.previous.run.status is RunStatus.PAUSED:
+        if checked.previous is not None and checked.previous.run.status is RunStatus.PAUSED:
             refuse("input", "The previous response waits for the output of its calls: send an output for each of them.")
-        thread_id = asked.thread_id if asked.previous is None else asked.previous.run.thread_id
-        async with self._turn(asked.who.owner, thread_id):
+        thread_id = checked.thread_id if checked.previous is None else checked.previous.run.thread_id
+        async with self._turn(checked.who.owner, thread_id):
             submission = Submission(
-                agent=asked.agent.name,
+                agent=checked.agent.name,
                 protocol="openai",
                 version=RESPONSES_VERSION,
                 input=await self._input(
-                    asked,
-                    with_uploads(asked.extension, given_messages(asked.extension) or asked.sent.news),
-                    await self._checkpoint(asked),
-                    len(asked.extension.uploads),
+                    checked,
+                    with_uploads(checked.extension, given_messages(checked.extension) or checked.sent.news),
+                    await self._checkpoint(checked),
+                    len(checked.extension.uploads),
                 ),
                 thread_id=thread_id,
-                history=await resolve_own_files(self._hub, asked.who, asked.sent.before),
+                history=await resolve_own_files(self._hub, checked.who, checked.sent.before),
                 if_missing="create" if thread_id is None else "reject",
-                ephemeral=thread_id is None and not asked.is_kept,
+                ephemeral=thread_id is None and not checked.is_stored,
             )
-            return await self._hub.submit(asked.who.owner, asked.extension.start.apply(submission))
+            return await self._hub.submit(checked.who.owner, checked.extension.start.apply(submission))
 
     @asynccontextmanager
     async def _turn(self, owner: str, thread_id: str | None) -> AsyncGenerator[None]:
+        """Hold the lock of a thread. Without a thread, hold none."""
         if thread_id is None:
             yield
             return
@@ -243,12 +251,15 @@ class CreateResponse(Handlers):
         async with lock:
             yield
 
-    async def _checkpoint(self, asked: CheckedRequest) -> str | None:
-        """Where the conversation branches off: a response that has another after it is gone on from as it was. Raises
-        invalid."""
-        if asked.previous is None:
+    async def _checkpoint(self, checked: CheckedRequest) -> str | None:
+        """Return the checkpoint at which the conversation branches off, or None if it continues the thread's newest
+        run.
+
+        A response that has been continued already is continued from its own state. Raises invalid.
+        """
+        if checked.previous is None:
             return None
-        run, owner = asked.previous.run, asked.who.owner
+        run, owner = checked.previous.run, checked.who.owner
         newest = await (await self._hub.reads.runs(owner, RunFilter(thread_id=run.thread_id), limit=1)).all()
         if not newest or newest[0].run_id == run.run_id:
             return None
@@ -265,84 +276,90 @@ class CreateResponse(Handlers):
         return revision.checkpoint_id
 
     async def _input(
-        self, asked: CheckedRequest, messages: Sequence[Message], checkpoint: str | None = None, uploaded: int = 0
+        self, checked: CheckedRequest, messages: Sequence[Message], checkpoint: str | None = None, uploaded: int = 0
     ) -> RunInput:
-        body, config = asked.body, asked.body.config()
-        if not _is_same(asked.agent):
+        """Return the input of a run."""
+        body, config = checked.body, checked.body.config()
+        if not _is_same(checked.agent):
             config = without_ask(config)
-        if asked.extension.tools is not None:
-            config["tools"] = list(asked.extension.tools)
-        metadata = dict(body.metadata or {}) if asked.extension.metadata is None else asked.extension.metadata
-        told: JsonObject = {"previous_response_id": asked.previous_id, "conversation": body.conversation_id}
-        own = {name: value for name, value in told.items() if value is not None}
-        own["background"] = bool(body.background)
-        own |= {"store": False} if not asked.is_kept else {}
-        own |= own_of_questions(in_words=asked.in_words)
-        if asked.in_words and asked.previous is None and asked.thread_id is None:
-            own |= asked.sent.own()
+        if checked.extension.tools is not None:
+            config["tools"] = list(checked.extension.tools)
+        metadata = dict(body.metadata or {}) if checked.extension.metadata is None else checked.extension.metadata
+        references: JsonObject = {"previous_response_id": checked.previous_id, "conversation": body.conversation_id}
+        members = {name: value for name, value in references.items() if value is not None}
+        members["background"] = bool(body.background)
+        members |= {"store": False} if not checked.is_stored else {}
+        members |= questions_extra(in_words=checked.in_words)
+        if checked.in_words and checked.previous is None and checked.thread_id is None:
+            members |= checked.sent.stored_members()
         return RunInput(
-            messages=await resolve_own_files(self._hub, asked.who, messages),
+            messages=await resolve_own_files(self._hub, checked.who, messages),
             uploaded=uploaded,
             checkpoint=checkpoint,
             config=config,
             metadata=metadata,
-            headers=asked.who.headers,
-            extra=api_extra(RESPONSES_VERSION, own),
+            headers=checked.who.headers,
+            extra=api_extra(RESPONSES_VERSION, members),
         )
 
     # Answers
 
-    async def _find_question(self, asked: CheckedRequest) -> Question | None:
+    async def _find_question(self, checked: CheckedRequest) -> Question | None:
         """Return the question that the user messages at the end of the input answer."""
-        owner, agent, said = asked.who.owner, asked.agent.name, asked.said
-        if not said.others or any(item.role != "user" for item in said.others):
+        owner, agent, conversation = checked.who.owner, checked.agent.name, checked.conversation
+        if not conversation.others or any(item.role != "user" for item in conversation.others):
             return None
-        if asked.previous is not None:
-            if asked.previous.run.status is not RunStatus.PAUSED:
+        if checked.previous is not None:
+            if checked.previous.run.status is not RunStatus.PAUSED:
                 return None
-            return await find_question_on(self._hub, owner, agent, asked.previous.run.thread_id)
-        if asked.thread_id is not None:
-            return await find_question_on(self._hub, owner, agent, asked.thread_id)
-        return await find_question_in(self._hub, owner, agent, asked.sent.before)
+            return await find_question_on(self._hub, owner, agent, checked.previous.run.thread_id)
+        if checked.thread_id is not None:
+            return await find_question_on(self._hub, owner, agent, checked.thread_id)
+        return await find_question_in(self._hub, owner, agent, checked.sent.before)
 
-    async def _answer_in_words(self, asked: CheckedRequest, question: Question) -> Receipt:
-        values, messages = question.answer(asked.sent.news)
-        given = await self._input(asked, messages)
-        answers = make_answers(question.task.task_id, values, given, asked.extension)
-        return await self._hub.answer(asked.who.owner, answers)
+    async def _answer_in_words(self, checked: CheckedRequest, question: Question) -> Receipt:
+        """Answer a question that was shown as text."""
+        values, messages = question.answer(checked.sent.news)
+        run_input = await self._input(checked, messages)
+        answers = make_answers(question.task.task_id, values, run_input, checked.extension)
+        return await self._hub.answer(checked.who.owner, answers)
 
-    async def _answer(self, asked: CheckedRequest) -> Receipt:
-        who, said = asked.who, asked.said
-        asked.extension.start.check_absent()
-        task = await find_asking_task(self._hub, who.owner, said.answers[0].task_id, _WORDS)
-        if task.agent != asked.agent.name:
+    async def _answer(self, checked: CheckedRequest) -> Receipt:
+        """Answer questions that were shown as calls."""
+        who, conversation = checked.who, checked.conversation
+        checked.extension.start.check_absent()
+        task = await find_asking_task(self._hub, who.owner, conversation.answers[0].task_id, _WORDS)
+        if task.agent != checked.agent.name:
             refuse("model", f"The call was made by {task.agent}: send its output to that model.")
-        if asked.previous is not None and asked.previous.task.task_id != task.task_id:
+        if checked.previous is not None and checked.previous.task.task_id != task.task_id:
             refuse("previous_response_id", "The call was made by another response: give its id.")
-        if asked.thread_id not in (None, task.thread_id):
+        if checked.thread_id not in (None, task.thread_id):
             refuse("conversation", "The call was made in another conversation: give its id.")
         values: dict[str, Json] = {}
         messages: list[Message] = []
-        open_ = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}
-        for answer in said.answers:
-            interrupt_id = find_interrupt(answer.call_id, task.task_id, open_)
+        questions = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}
+        for answer in conversation.answers:
+            interrupt_id = find_interrupt(answer.call_id, task.task_id, questions)
             if interrupt_id is None:
                 raise await why_not_open(self._hub, who.owner, task, answer.call_id, _WORDS)
-            native = decode_item_answer(answer, open_[interrupt_id].answer_schema)
-            values[interrupt_id], message = take_answer(asked.extension, interrupt_id, *native)
+            native = decode_item_answer(answer, questions[interrupt_id].answer_schema)
+            values[interrupt_id], message = take_answer(checked.extension, interrupt_id, *native)
             messages.append(message)
-        given = await self._input(asked, (*messages, *asked.sent.news))
-        return await self._hub.answer(who.owner, make_answers(task.task_id, values, given, asked.extension))
+        run_input = await self._input(checked, (*messages, *checked.sent.news))
+        return await self._hub.answer(who.owner, make_answers(task.task_id, values, run_input, checked.extension))
 
 
 def _is_same(agent: AgentInfo) -> bool:
-    """Its own server speaks OpenAI's API."""
+    """Return True if the agent's own server speaks this API."""
     return "openai" in agent.metadata
 
 
 def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) -> Sequence[Loss]:
-    """Return what did not reach the agent: tools, unless its server speaks this API or it called one; and items that
-    only a server of this API understands."""
+    """Return what did not reach the agent.
+
+    That is tools, unless its server speaks this API or it called one, and items that only a server of this API
+    understands.
+    """
     if _is_same(agent):
         return ()
     losses: list[Loss] = []

@@ -1,4 +1,4 @@
-"""A run as a response: awaited, streamed, or read again. Its log is all that there is of it."""
+"""A run as a response: awaited, streamed, or read later. The run's log is the only source."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -28,21 +28,22 @@ _STOPPING: Final = Fault(
 
 
 class Reading:
-    """One reading of a run. `extended` = its caller has activated the Babelgate extension."""
+    """One reading of a run. `extended`: the caller has activated the Babelgate extension."""
 
     def __init__(self, hub: Hub, owner: str, task: Task, run_id: str, *, extended: bool = False) -> None:
         self._run_id = run_id
         self.extended = extended
-        self._told = 0
-        """The seq of the last record of the run."""
+        self._last_seq = 0
+        """Sequence number of the last record of the run that was sent."""
         self._slice = Slice()
+        """Records of the run for the extension."""
         self.writer = ResponseWriter(task.task_id, task.agent, run_id)
         self._hub = hub
         self._owner = owner
         self._task = task
 
     async def follow(self) -> None:
-        """Wait for the end of the run, or that of the gateway."""
+        """Wait until the run ends, or the gateway shuts down."""
         async with aclosing(self._follow()) as batches:
             async for batch in batches:
                 for record in batch:
@@ -60,7 +61,7 @@ class Reading:
         return tell_states_whole(self._hub, self._owner, self._task.thread_id, records)
 
     async def read(self, *, begins: bool = False) -> None:
-        """What there is by now; or of a run that `begins`, what there was then."""
+        """Read the records that exist now. `begins`: read only up to the creation of the run."""
         log = self._hub.reads.log(self._owner, Scope.task(self._task), self._task.first_seq - 1)
         async with aclosing(self._with_whole_states(log)) as batches:
             async for batch in batches:
@@ -70,57 +71,60 @@ class Reading:
                         return
 
     async def _write(self, record: Record) -> list[JsonObject]:
-        ended = self.writer.has_ended
-        if self.extended and record.run_id == self._run_id and not ended:
+        """Write a record, and return its events of the stream. The end of the run adds the last events."""
+        had_ended = self.writer.has_ended
+        if self.extended and record.run_id == self._run_id and not had_ended:
             self._slice.add(record)
         events = self.writer.write(record)
-        if self.writer.has_ended and not ended:
+        if self.writer.has_ended and not had_ended:
             events += self.writer.end(await self._schema_fault())
         return events
 
     async def _schema_fault(self) -> Fault | None:
-        """What is wrong with an answer that has to be JSON of a certain form. What it has to fit stands in the log, so
-        all readers find the same."""
+        """Return a fault if the answer does not match the requested schema. The log holds the schema, so all readers
+        agree."""
         writer = self.writer
         schema = None if writer.created is None else schema_of(writer.created.config)
         if schema is None or not writer.has_to_fit:
             return None
         value = writer.output if writer.output is not None else parse_text(writer.text)
         try:
-            wrong = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
-        except FaultError:  # a run of another protocol: nobody has looked at it, and it is no schema
+            error = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
+        except FaultError:  # a run of another protocol, whose schema was never validated, and is invalid
             return None
-        if wrong is None:
+        if error is None:
             return None
-        words = f"The agent's answer does not fit the text.format{wrong}"
+        words = f"The agent's answer does not fit the text.format{error}"
         return Fault(code=FaultCode.AGENT_INVALID, message=words, details={"openai": {"code": "invalid_output"}})
 
     def answer(self, headers: Mapping[str, str], *, losses: Sequence[Loss] = ()) -> Response[Any]:
-        """The response as it is."""
-        told = {**headers, **loss_header((*self.writer.losses, *losses))}
+        """Return the response as it is now, as an HTTP response."""
+        all_headers = {**headers, **loss_header((*self.writer.losses, *losses))}
         response = self.writer.response()
         if self.extended:
             response[URI] = self._slice.envelope()
-        return json_response(response, told)
+        return json_response(response, all_headers)
 
     def final_answer(self, headers: Mapping[str, str], *, losses: Sequence[Loss] = ()) -> Response[Any]:
-        """The response, or what the run failed with and beside it the response that failed."""
+        """Return the response as an HTTP response, or the run's fault with the incomplete response."""
         writer = self.writer
         if not writer.has_ended:
-            return error_response(_STOPPING, headers, said=writer.response(), name="response")
+            return error_response(_STOPPING, headers, unfinished=writer.response(), name="response")
         if writer.fault is not None and not writer.has_failed_there:
-            return error_response(writer.fault, headers, said=writer.response(), name="response")
+            return error_response(writer.fault, headers, unfinished=writer.response(), name="response")
         return self.answer(headers, losses=losses)
 
     async def frames(self, after: int = -1) -> AsyncGenerator[bytes]:
-        """The events with a number above `after`, as many at a time as are there. If the gateway stops, they end
-        without an end: the rest can be had from there on."""
+        """Yield the events with a number above `after` as frames, as many at a time as are available.
+
+        If the gateway shuts down, the stream ends without its last event, and the caller can resume it from there.
+        """
         async with aclosing(self._follow()) as batches:
             async for batch in batches:
                 ready = [_frame(event) for event in await self._events(batch, after)]
                 if self.writer.has_ended:
                     ready.append(DONE)
-                # An iterator lets go of its list at the end; a reader may not take what was made of it for hours.
+                # The iterator frees the list when it ends. A client may not read the last bytes for hours.
                 frames = iter(ready)
                 del ready
                 async with aclosing(pieces_of(frames)) as pieces:
@@ -130,7 +134,7 @@ class Reading:
                     return
 
     async def messages(self, more: JsonObject) -> AsyncGenerator[bytes]:
-        """The same events from the first on, each as the JSON of a message of its own, with `more` members."""
+        """Yield all events as JSON messages, each with the members of `more`."""
         async with aclosing(self._follow()) as batches:
             async for batch in batches:
                 for event in await self._events(batch):
@@ -139,25 +143,27 @@ class Reading:
                     return
 
     async def _events(self, batch: Sequence[Record], after: int = -1) -> list[JsonObject]:
-        """Up to the last one of the response."""
+        """Return the events of a batch, up to the last event of the response."""
         events: list[JsonObject] = []
         for record in batch:
             events += [event for event in await self._write(record) if event["sequence_number"] > after]
             if self.extended and record.run_id == self._run_id:
-                events.append(self._tell_record(record))
+                events.append(self._encode_record(record))
             if self.writer.has_ended:
                 break
         return events
 
-    def _tell_record(self, record: Record) -> JsonObject:
-        """Without a number of its own: those of other events are what they are without the extension."""
-        told: JsonObject = {"type": RECORDS, URI: envelope(self._told, (record,))}
-        self._told = record.seq
-        return told
+    def _encode_record(self, record: Record) -> JsonObject:
+        """Return a record of the extension as an event. It has no sequence number, so it does not shift the numbers of
+        other events."""
+        event: JsonObject = {"type": RECORDS, URI: envelope(self._last_seq, (record,))}
+        self._last_seq = record.seq
+        return event
 
 
 def _encode_event(event: JsonObject) -> bytes | LargeJson:
-    """One text is encoded in one step: there is no need to look how large each token is."""
+    """Return an event as JSON. A text delta is encoded directly, because `encode` would first inspect the size of each
+    token."""
     return to_json(event) if event["type"] == _DELTA else encode(event)
 
 
@@ -165,5 +171,5 @@ _DELTA: Final = "response.output_text.delta"
 
 
 def _frame(event: JsonObject) -> bytes | LargeFrame:
-    # Open Responses: the event line is the type.
+    # Open Responses: the `event` line holds the type.
     return frame_of(_encode_event(event), event=event["type"])

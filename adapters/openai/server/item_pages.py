@@ -1,4 +1,4 @@
-"""Pages of a conversation's items: of a long one only the turns are read that a page shows."""
+"""Pages of a conversation's items. Of a long conversation, only the turns on the page are read."""
 
 import asyncio
 from collections import OrderedDict
@@ -12,22 +12,25 @@ from babelgate.canonical import Hub
 from babelgate.canonical.value import JsonObject
 
 _TURNS: Final = 64
-"""That are read at once, at most."""
+"""Maximum number of turns that are read at once."""
 _AT_ONCE: Final = 8
-"""Pages that are read at once: each takes records that it does not share. Chosen: twice the readers of the database."""
+"""Maximum number of pages that are read concurrently, because each holds its own records in memory. Chosen: twice the
+readers of the database."""
 _PLACES: Final = 10_000
-"""Items at the ends of pages whose turns are remembered: the next page is asked for by them."""
+"""Maximum number of items at the ends of pages whose turns are cached, because the next page starts from them."""
 
 
 class ItemPages:
+    """Reader of pages of items."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._turns: OrderedDict[tuple[str, str, str], int] = OrderedDict()
-        """By owner, thread and item."""
+        """Sequence numbers of turns, by owner, thread and item."""
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def read(self, owner: str, thread_id: str, query: Mapping[str, str]) -> JsonObject:
-        """Raises not_found, invalid."""
+        """Return a page of items. Raises not_found, invalid."""
         async with self._gate:
             return await self._read_page(owner, thread_id, query)
 
@@ -35,49 +38,51 @@ class ItemPages:
         limit, descending = limit_of(query.get("limit")), is_descending(query.get("order"))
         after = query.get("after")
         turn = None if after is None else self._turns.get((owner, thread_id, after))
-        found = None
+        items = None
         if turn is not None:
-            found = await self._read(owner, thread_id, limit, after, turn, descending=descending)
-        if found is None:  # it is not known where the cursor is, or it is there no more
-            found = await self._read(owner, thread_id, limit, after, descending=descending)
-        if found is None:
+            items = await self._read(owner, thread_id, limit, after, turn, descending=descending)
+        if items is None:  # the cursor's turn is unknown, or no longer holds it
+            items = await self._read(owner, thread_id, limit, after, descending=descending)
+        if items is None:
             refuse_cursor(after or "")
-        if found:
-            last = found[:limit][-1]
+        if items:
+            last = items[:limit][-1]
             self._turns[owner, thread_id, str(last.item["id"])] = last.turn
             if len(self._turns) > _PLACES:
                 self._turns.popitem(last=False)
-        return encode_page([each.item for each in found], limit)
+        return encode_page([each.item for each in items], limit)
 
     async def _read(
         self, owner: str, thread_id: str, limit: int, after: str | None, turn: int | None = None, *, descending: bool
     ) -> list[ConversationItem] | None:
-        """The items of a page, and one more if there is one. None where the cursor is not found: in its `turn`, or
-        anywhere."""
-        found: list[ConversationItem] = []
+        """Return the items of a page, and one more if another page follows.
+
+        Return None if the cursor is not in its `turn`, or, without a turn, in the conversation.
+        """
+        page: list[ConversationItem] = []
         has_begun = after is None
         async with aclosing(self._items(owner, thread_id, limit, turn, descending=descending)) as items:
             async for each in items:
                 if has_begun:
-                    found.append(each)
-                    if len(found) > limit:
+                    page.append(each)
+                    if len(page) > limit:
                         break
                 elif turn is not None and each.turn != turn:
                     return None
                 else:
                     has_begun = each.item["id"] == after
-        return found if has_begun else None
+        return page if has_begun else None
 
     async def _items(
         self, owner: str, thread_id: str, limit: int, turn: int | None, *, descending: bool
     ) -> AsyncGenerator[ConversationItem]:
-        """From one turn on, or from the first in this order."""
+        """Yield items in this order, from one turn on or from the first."""
         reads = self._hub.reads
-        forgotten = await reads.removed_messages(owner, thread_id)
+        removed_messages = await reads.removed_messages(owner, thread_id)
         beyond = turn if turn is None else turn + (1 if descending else -1)
-        some = min(_TURNS, limit // 2 + 1)  # most turns have an input and an output
-        while turns := await reads.turns(owner, thread_id, limit=some, beyond=beyond, descending=descending):
-            writer = ConversationWriter(thread_id, owner, forgotten)
+        turn_limit = min(_TURNS, limit // 2 + 1)  # most turns have an input and an output
+        while turns := await reads.turns(owner, thread_id, limit=turn_limit, beyond=beyond, descending=descending):
+            writer = ConversationWriter(thread_id, owner, removed_messages)
             async with aclosing(reads.turn_log(owner, thread_id, turns, inline=True)) as batches:
                 async for batch in batches:
                     for record in batch:
@@ -85,4 +90,4 @@ class ItemPages:
             items = writer.items({each.seq for each in turns})
             for each in reversed(items) if descending else items:
                 yield each
-            beyond, some = turns[-1].seq, _TURNS
+            beyond, turn_limit = turns[-1].seq, _TURNS

@@ -1,4 +1,4 @@
-"""What the names and ids of requests lead to."""
+"""Lookup of agents, runs, threads and questions by the names and ids in requests."""
 
 from collections.abc import Container, Mapping, Sequence
 from contextlib import aclosing
@@ -21,13 +21,13 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def find_agent(hub: Hub, model: str) -> AgentInfo:
-    """Raises not_found."""
+    """Return the agent that a request names as its model. Raises not_found."""
     try:
         return hub.agent(model)
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise
-        # OpenAI's code; official clients and this gateway's own tell by it that the path is right.
+        # OpenAI's code. By it, official clients and the gateway's own client recognize that the path is right.
         words = f"The model {model[:100]!r} does not exist."
         raise FaultError(
             FaultCode.NOT_FOUND,
@@ -39,13 +39,15 @@ def find_agent(hub: Hub, model: str) -> AgentInfo:
 
 @dataclass(frozen=True, slots=True)
 class FoundRun:
+    """Run, with its task and thread."""
+
     run: Run
     task: Task
     thread: Thread
 
 
 async def find_run(hub: Hub, owner: str, run_id: str, lost: FaultError) -> FoundRun:
-    """A run that can be come back to. Raises `lost` where there is none."""
+    """Return a run that can be read later. Raises `lost` if it does not exist."""
     found = await _find_any(hub, owner, run_id, lost)
     if found.thread.ephemeral:
         raise lost
@@ -67,19 +69,22 @@ async def _find_any(hub: Hub, owner: str, run_id: str, lost: FaultError) -> Foun
 
 
 async def find_response(hub: Hub, owner: str, run_id: str, lost: FaultError) -> FoundRun:
-    """The same, and no response that was not to be kept, in a conversation that is. Raises `lost`."""
+    """Return a run whose response is stored. Raises `lost` if it does not exist, or if its request had `store:
+    false`."""
     found = await find_run(hub, owner, run_id, lost)
-    given = await hub.reads.run_input(owner, found.run)
+    run_input = await hub.reads.run_input(owner, found.run)
     # SPEC/responses/response_create_params.py, store: "for later retrieval via API", unless it is false.
-    if object_in(dict(given.extra), "openai").get("store") is False:
+    if object_in(dict(run_input.extra), "openai").get("store") is False:
         raise lost
     return found
 
 
-async def find_previous(hub: Hub, owner: str, named: str, known: Container[str] = ()) -> FoundRun:
-    """A response to go on from. `known` = ids of some that are not kept, which this caller may go on from all the same.
-    Raises invalid."""
-    words = f"Previous response with id {named[:100]!r} not found."
+async def find_previous(hub: Hub, owner: str, response_id: str, unstored_ids: Container[str] = ()) -> FoundRun:
+    """Return the response that a request continues. Raises invalid.
+
+    `unstored_ids`: ids of responses that are not stored, but that this caller may continue.
+    """
+    words = f"Previous response with id {response_id[:100]!r} not found."
     lost = FaultError(
         FaultCode.INVALID,
         words,
@@ -87,26 +92,26 @@ async def find_previous(hub: Hub, owner: str, named: str, known: Container[str] 
         # Open Responses, WebSocket.
         openai={"code": "previous_response_not_found"},
     )
-    run_id = decode_id(RESPONSE, named)
+    run_id = decode_id(RESPONSE, response_id)
     if run_id is None:
         raise lost
-    return await (_find_any if named in known else find_response)(hub, owner, run_id, lost)
+    return await (_find_any if response_id in unstored_ids else find_response)(hub, owner, run_id, lost)
 
 
-def decode_request_of_model(model: type[M], given: Any) -> M:
-    """A body that names a model. Raises invalid."""
-    if isinstance(given, dict) and "model" not in given:
+def decode_request_of_model(model: type[M], raw_body: Any) -> M:
+    """Return the validated body of a request that names a model. Raises invalid."""
+    if isinstance(raw_body, dict) and "model" not in raw_body:
         words = "Missing required parameter: 'model'."
         errors: list[Mapping[str, str]] = [{"field": "model", "description": words}]
         raise FaultError(FaultCode.INVALID, words, errors=errors, openai={"code": "missing_required_parameter"})
-    return validate(model, cast("object", given))
+    return validate(model, cast("object", raw_body))
 
 
-async def find_conversation(hub: Hub, owner: str, named: str) -> Thread:
-    """Raises not_found."""
-    words = f"Conversation with id {named[:100]!r} not found."
+async def find_conversation(hub: Hub, owner: str, conversation_id: str) -> Thread:
+    """Return the thread of a conversation. Raises not_found."""
+    words = f"Conversation with id {conversation_id[:100]!r} not found."
     lost = FaultError(FaultCode.NOT_FOUND, words, errors=[{"field": "conversation", "description": words}])
-    thread_id = decode_id(CONVERSATION, named)
+    thread_id = decode_id(CONVERSATION, conversation_id)
     if thread_id is None:
         raise lost
     try:
@@ -122,7 +127,7 @@ async def find_conversation(hub: Hub, owner: str, named: str) -> Thread:
 
 @dataclass(frozen=True, slots=True)
 class CallWords:
-    """What an API calls a call of a caller's tool, and what it is given back, in which field of a request."""
+    """Words of one API for a call of a caller's tool and its result, and the field of the request that holds them."""
 
     call: str
     result: str
@@ -130,7 +135,7 @@ class CallWords:
 
 
 async def find_asking_task(hub: Hub, owner: str, task_id: str, words: CallWords) -> Task:
-    """Raises not_found."""
+    """Return the task that asked a question. Raises not_found."""
     try:
         return await hub.reads.task(owner, task_id)
     except FaultError as error:
@@ -144,7 +149,7 @@ async def find_asking_task(hub: Hub, owner: str, task_id: str, words: CallWords)
 
 
 async def why_not_open(hub: Hub, owner: str, task: Task, call_id: str, words: CallWords) -> FaultError:
-    """Of an id that names no open question."""
+    """Return the fault for an id that names no open question."""
     records = await hub.reads.records(owner, Scope.task(task), task.first_seq - 1)
     ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
     if find_interrupt(call_id, task.task_id, ids) is None:
@@ -153,7 +158,7 @@ async def why_not_open(hub: Hub, owner: str, task: Task, call_id: str, words: Ca
 
 
 async def read_inputs(hub: Hub, owner: str, run: Run) -> Sequence[Message]:
-    """What a run was started with, and the bytes of its files."""
+    """Return the input messages of a run, with the bytes of their files."""
     scope = Scope(run.thread_id, "run", run.run_id)
     async with aclosing(hub.reads.log(owner, scope, run.first_seq - 1, inline=True)) as batches:
         async for batch in batches:
@@ -163,33 +168,36 @@ async def read_inputs(hub: Hub, owner: str, run: Run) -> Sequence[Message]:
     return ()
 
 
-def response_run(found: str) -> str:
-    """The run's id in a response's. Raises not_found."""
-    run_id = decode_id(RESPONSE, found)
+def response_run(response_id: str) -> str:
+    """Return the id of a response's run. Raises not_found."""
+    run_id = decode_id(RESPONSE, response_id)
     if run_id is None:
-        raise no_response(found)
+        raise no_response(response_id)
     return run_id
 
 
-def no_response(found: str) -> FaultError:
-    # OpenAI's words.
-    return FaultError(FaultCode.NOT_FOUND, f"Response with id {found[:100]!r} not found.")
+def no_response(response_id: str) -> FaultError:
+    """Return the not_found fault of a response."""
+    # OpenAI's text.
+    return FaultError(FaultCode.NOT_FOUND, f"Response with id {response_id[:100]!r} not found.")
 
 
 def completion_id(run_id: str) -> str:
+    """Return the completion id of a run."""
     return _PREFIX + run_id
 
 
-def run_of(found: str) -> str:
-    """Raises not_found."""
+def run_of(stored_id: str) -> str:
+    """Return the id of a completion's run. Raises not_found."""
     try:
-        run_id = str(UUID(found.removeprefix(_PREFIX)))
+        run_id = str(UUID(stored_id.removeprefix(_PREFIX)))
     except ValueError as error:
-        raise no_completion(found) from error
-    if found != completion_id(run_id):
-        raise no_completion(found)
+        raise no_completion(stored_id) from error
+    if stored_id != completion_id(run_id):
+        raise no_completion(stored_id)
     return run_id
 
 
-def no_completion(found: str) -> FaultError:
-    return FaultError(FaultCode.NOT_FOUND, f"No completion is stored under the id {found[:100]!r}.")
+def no_completion(stored_id: str) -> FaultError:
+    """Return the not_found fault of a completion."""
+    return FaultError(FaultCode.NOT_FOUND, f"No completion is stored under the id {stored_id[:100]!r}.")

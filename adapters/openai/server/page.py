@@ -8,11 +8,12 @@ from babelgate.canonical.value import JsonObject
 
 _PAGE: Final = 20
 _MOST_ITEMS: Final = 100
-"""SPEC/conversations/item_list_params.py, limit: "between 1 and 100, and the default is 20"."""
+"""Maximum size of a page (SPEC/conversations/item_list_params.py, limit: "between 1 and 100, and the default is
+20")."""
 
 
 def limit_of(text: str | None) -> int:
-    """Raises invalid."""
+    """Return the requested size of a page. Raises invalid."""
     if text is None:
         return _PAGE
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST_ITEMS):
@@ -21,39 +22,39 @@ def limit_of(text: str | None) -> int:
 
 
 def page_of(items: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:
-    """Of items in the order in which they were said: the newest first, unless `order` says otherwise. Raises
+    """Return a page of items that are in chronological order. The page is newest first, unless `order` is `asc`. Raises
     invalid."""
     limit, descending = limit_of(query.get("limit")), is_descending(query.get("order"))
-    found = list(items)[::-1] if descending else list(items)
+    ordered = list(items)[::-1] if descending else list(items)
     after = query.get("after")
     if after is not None:
-        place = next((number for number, item in enumerate(found) if item["id"] == after), None)
-        if place is None:
+        position = next((number for number, item in enumerate(ordered) if item["id"] == after), None)
+        if position is None:
             refuse_cursor(after)
-        found = found[place + 1 :]
-    return encode_page(found, limit)
+        ordered = ordered[position + 1 :]
+    return encode_page(ordered, limit)
 
 
 def is_descending(order: str | None) -> bool:
-    """The newest first, unless it says otherwise. Raises invalid."""
+    """Return True if the newest item comes first, which is the default. Raises invalid."""
     if order not in (None, "asc", "desc"):
         refuse("order", "It must be asc or desc.")
     return order != "asc"
 
 
 def refuse_cursor(after: str) -> NoReturn:
-    """Raises invalid."""
+    """Raise invalid for an `after` that names no item."""
     refuse("after", f"There is no item with the id {after[:100]!r}.")
 
 
-def encode_page(found: Sequence[JsonObject], limit: int) -> JsonObject:
-    """`found` = the items of the page, and at least one more if there is one."""
+def encode_page(items: Sequence[JsonObject], limit: int) -> JsonObject:
+    """Return a page. `items` holds the items of the page, and at least one more if another page follows."""
     # resources/responses/input_items.py, list.
-    page = found[:limit]
+    page = items[:limit]
     return {
         "object": "list",
         "data": page,
         "first_id": page[0]["id"] if page else None,
         "last_id": page[-1]["id"] if page else None,
-        "has_more": len(found) > limit,
+        "has_more": len(items) > limit,
     }

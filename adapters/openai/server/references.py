@@ -1,6 +1,6 @@
 """References to items by their ids (SPEC/responses/response_input_item_param.py, ItemReference).
 
-@ai-sdk/openai 3.0.141 sends them from its second turn on, instead of what was said before.
+@ai-sdk/openai 3.0.141 sends them from its second turn on, instead of the earlier items.
 """
 
 import re
@@ -14,53 +14,54 @@ from babelgate.canonical import FaultCode, FaultError, Hub, Scope, Task
 from babelgate.canonical.value import JsonObject
 
 _PLACES: Final = 10_000
-"""Items whose tasks are remembered. Chosen: an entry takes 300 bytes."""
+"""Maximum number of items whose tasks are cached. Chosen: an entry takes 300 bytes."""
 _TASKS: Final = 64
-"""Tasks that are searched for one item: those that were active when it was made. Chosen: an owner rarely has more at
-once."""
+"""Maximum number of tasks that are searched for one item: those that were active at its creation. Chosen: an owner
+rarely has more at the same time."""
 _ID: Final = re.compile(r"[a-z]{1,8}_([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})(?:_\w{1,32})?")
-"""The gateway's ids hold a UUID of version 7, which begins with the time in milliseconds (RFC 9562, section 5.7)."""
+"""Pattern of item ids that hold a UUID of version 7, which begins with the time in milliseconds (RFC 9562, section
+5.7)."""
 _CLOCKS: Final = 5_000_000
-"""Microseconds by which the clocks of gateways on one database may differ."""
+"""Maximum difference between the clocks of gateways on one database, in microseconds."""
 
 
 class ItemReferences:
-    """Finds items of an owner's earlier responses."""
+    """Resolver of references to items of an owner's earlier responses."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._places: OrderedDict[tuple[str, str], str] = OrderedDict()
-        """Ids of tasks by owner and item."""
+        """Ids of tasks, by owner and item."""
 
-    async def expand(self, owner: str, given: object, *, keeps: bool = False) -> object:
-        """Return the body with the items themselves in place of references.
+    async def expand(self, owner: str, raw_body: object, *, keeps: bool = False) -> object:
+        """Return the body with references replaced by their items.
 
         `keeps`: unknown references stay, because the agent's own server may know them. Raises not_found.
         """
-        items: Any = cast("JsonObject", given).get("input") if isinstance(given, dict) else None
+        items: Any = cast("JsonObject", raw_body).get("input") if isinstance(raw_body, dict) else None
         if not isinstance(items, list) or not any(map(_is_reference, cast("list[Any]", items))):
-            return cast("object", given)
-        known: dict[str, JsonObject] = {}
+            return cast("object", raw_body)
+        items_by_id: dict[str, JsonObject] = {}
         expanded: list[Any] = []
         for number, item in enumerate(cast("list[Any]", items)):
             if _is_reference(item):
                 item_id = str(item["id"])
-                if item_id not in known:
-                    await self._find(owner, item_id, known)
-                if item_id in known:
-                    item = known[item_id]
+                if item_id not in items_by_id:
+                    await self._find(owner, item_id, items_by_id)
+                if item_id in items_by_id:
+                    item = items_by_id[item_id]
                 elif not keeps:
                     words = f"Item with id {item_id[:100]!r} not found."
                     where = f"input.{number}.id"
                     raise FaultError(FaultCode.NOT_FOUND, words, errors=[{"field": where, "description": words}])
             expanded.append(item)
-        return {**cast("JsonObject", given), "input": expanded}
+        return {**cast("JsonObject", raw_body), "input": expanded}
 
-    async def _find(self, owner: str, item_id: str, known: dict[str, JsonObject]) -> None:
-        """Find the task with the item, and add all of its items to `known`."""
+    async def _find(self, owner: str, item_id: str, items_by_id: dict[str, JsonObject]) -> None:
+        """Find the task with the item, and add all of its items to `items_by_id`."""
         for task in await self._candidates(owner, item_id):
             items = await self._items_of(owner, task)
-            known |= items
+            items_by_id |= items
             for each in items:
                 self._places[owner, each] = task.task_id
             while len(self._places) > _PLACES:
@@ -69,6 +70,8 @@ class ItemReferences:
                 return
 
     async def _candidates(self, owner: str, item_id: str) -> list[Task]:
+        """Return the tasks that may have the item: the cached one, or those that were active when its id was
+        created."""
         reads = self._hub.reads
         if (task_id := self._places.get((owner, item_id))) is not None:
             try:
@@ -77,14 +80,14 @@ class ItemReferences:
                 if error.fault.code is not FaultCode.NOT_FOUND:
                     raise
                 return []
-        found = _ID.fullmatch(item_id)
-        if found is None:
+        match = _ID.fullmatch(item_id)
+        if match is None:
             return []
-        moment = (UUID(found[1]).int >> 80) * 1000
+        moment = (UUID(match[1]).int >> 80) * 1000
         return list(await reads.tasks_active_at(owner, moment, slack=_CLOCKS, limit=_TASKS))
 
     async def _items_of(self, owner: str, task: Task) -> dict[str, JsonObject]:
-        """Return the items of a task's responses by id. A response that is not stored has none."""
+        """Return the items of a task's responses, by id. A response that is not stored has no items."""
         reads = self._hub.reads
         try:
             if (await reads.thread(owner, task.thread_id)).ephemeral:
@@ -102,7 +105,7 @@ class ItemReferences:
 
 
 def _is_reference(item: object) -> bool:
-    """Whether an item only names another one. Its type may be left out."""
+    """Return True if an item only names another one. Its type may be left out."""
     if not isinstance(item, dict):
         return False
     members = cast("JsonObject", item)

@@ -1,4 +1,4 @@
-"""The WebSocket of /v1/responses: messages in that each ask for a response, and the events of the responses out, one
+"""WebSocket of /v1/responses. Each message of the client requests a response, and the server sends the events of one
 response after the other (Open Responses 2026-04-24, WebSocket; SPEC/responses/responses_client_event.py)."""
 
 import asyncio
@@ -32,9 +32,10 @@ from babelgate.canonical.value import JsonObject
 log = logging.getLogger("babelgate.openai")
 
 _LIFETIME: Final = 3600.0
-"""Seconds. Those of OpenAI's server end after an hour, and clients open another."""
+"""Maximum age of a connection, in seconds. OpenAI's server closes connections after an hour, and clients open new
+ones."""
 _WAITING: Final = 16
-"""Messages that may wait for their turn."""
+"""Maximum number of messages that wait for the current response to end."""
 _STEER: Final = "response.steer"
 
 _OVER: Final = Fault(
@@ -50,19 +51,22 @@ _INTERNAL: Final = Fault(code=FaultCode.INTERNAL, message="The gateway failed to
 
 
 class ResponseSocket(Handlers):
+    """Endpoint of the WebSocket."""
+
     def __init__(self, hub: Hub, create: CreateResponse) -> None:
         self._hub = hub
         self._create = create
         self._prepared = PreparedInputs()
 
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
+        """Serve one WebSocket until it is closed."""
         await socket.accept(headers=dict(confirm(active=is_asked(socket))))
         inputs = SocketInputs(self._prepared)
         try:
             async with asyncio.TaskGroup() as tasks:
                 memory = SocketMemory(self._hub, caller(socket).owner, tasks)
                 await _Talk(self._create, socket, memory, inputs).run(tasks)
-        except Exception:  # nobody above tells of it
+        except Exception:  # no caller of this function logs it
             log.exception("a WebSocket failed")
             with suppress(Left), detect_leaving():
                 await socket.close(FAILED, "The gateway failed.")
@@ -71,8 +75,11 @@ class ResponseSocket(Handlers):
 
 
 class _Talk:
-    """One WebSocket. What comes is read at once, also while a response is told: else nobody would know that the caller
-    has left, and pings would have no answer."""
+    """One WebSocket.
+
+    Messages are received while a response is sent. Otherwise the gateway would not notice that the client disconnected,
+    and pings would stay unanswered.
+    """
 
     def __init__(
         self, create: CreateResponse, socket: WebSocket[Any, Any, Any], memory: SocketMemory, inputs: SocketInputs
@@ -87,10 +94,11 @@ class _Talk:
         self._bytes, self._values = most_bytes(socket), most_values(socket)
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._size = 0
-        """Bytes of what waits."""
+        """Total size of the waiting messages, in bytes."""
         self._until = asyncio.get_running_loop().time() + _LIFETIME
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
+        """Receive messages and answer them until the client disconnects or the connection expires."""
         turns = tasks.create_task(self._take_turns())
         try:
             with suppress(Left):
@@ -100,12 +108,13 @@ class _Talk:
             self._memory.close()
 
     async def _listen(self) -> None:
+        """Receive messages and queue them."""
         while (members := await self._receive())["type"] != "websocket.disconnect":
             raw: bytes = members.get("bytes") or (members.get("text") or "").encode()
             if _STEER.encode() in raw and await self._refuse_to_steer(raw):
                 continue
             if self._waiting.qsize() == _WAITING or self._size + len(raw) > self._bytes:
-                await self._tell(encode_error_message(_TOO_MANY))
+                await self._send_event(encode_error_message(_TOO_MANY))
             else:
                 self._size += len(raw)
                 self._waiting.put_nowait(raw)
@@ -115,30 +124,33 @@ class _Talk:
             return cast("dict[str, Any]", await self._socket.receive())
 
     async def _refuse_to_steer(self, raw: bytes) -> bool:
-        """At once: it is said of the response that is told. Whether it was that."""
+        """Refuse a `response.steer` message at once, because it concerns the current response. Return True if it was
+        one."""
         try:
-            given = await parse(raw, self._values)
+            raw_message = await parse(raw, self._values)
         except FaultError:
             return False
-        if not isinstance(given, dict) or given.get("type") != _STEER:
+        if not isinstance(raw_message, dict) or raw_message.get("type") != _STEER:
             return False
         words = "What an agent is at work on cannot be changed: send it as the input of the next response."
         error: JsonObject = {"type": "invalid_request_error", "code": "steering_not_supported", "message": words}
-        steer = {name: given.get(name) for name in ("input", "previous_response_id")}
-        await self._tell({"type": f"{_STEER}.failed", "sequence_number": 0, "steer": steer, "error": error})
+        steer = {name: raw_message.get(name) for name in ("input", "previous_response_id")}
+        await self._send_event({"type": f"{_STEER}.failed", "sequence_number": 0, "steer": steer, "error": error})
         return True
 
     # Turns
 
     async def _take_turns(self) -> None:
+        """Answer queued messages, one after the other, until the connection expires."""
         with suppress(Left):
             while (raw := await self._next()) is not None:
                 await self._take_turn(raw)
-            await self._tell(encode_error_message(_OVER))
+            await self._send_event(encode_error_message(_OVER))
             await self._close(GOING_AWAY, "The connection is an hour old.")
 
     async def _next(self) -> bytes | None:
-        """None where the connection has no time left. A response that was begun is told to its end."""
+        """Return the next message, or None if the connection has expired. A response that has begun is sent to its
+        end."""
         if asyncio.get_running_loop().time() >= self._until:
             return None
         try:
@@ -150,48 +162,53 @@ class _Talk:
         return raw
 
     async def _take_turn(self, raw: bytes) -> None:
-        given: object = None
+        """Answer one message. Faults are sent as events."""
+        raw_message: object = None
         try:
-            given = await parse(raw, self._values)
-            message = validate(w.ResponseMessage, given)
+            raw_message = await parse(raw, self._values)
+            message = validate(w.ResponseMessage, raw_message)
             if message.background:
                 refuse("background", "A response over a WebSocket cannot be in the background.")
-            await self._respond(await self._join(cast("JsonObject", given), len(raw)), message)
+            await self._respond(await self._join(cast("JsonObject", raw_message), len(raw)), message)
             return
         except FaultError as error:
             fault = error.fault
         except Left:
             raise
-        except Exception:  # over HTTP it would be a 500: the conversation goes on
+        except Exception:  # the counterpart of a 500 over HTTP: the connection stays open
             log.exception("a response over a WebSocket failed")
             fault = _INTERNAL
-        self._forget(_text_in(given, "previous_response_id"))
-        stream_id = _text_in(given, "stream_id")
+        self._forget(_text_in(raw_message, "previous_response_id"))
+        stream_id = _text_in(raw_message, "stream_id")
         is_lane = stream_id is not None and len(stream_id) <= w.STREAM_ID
-        await self._tell(encode_error_message(fault) | _lane(stream_id if is_lane else None))
+        await self._send_event(encode_error_message(fault) | _lane(stream_id if is_lane else None))
 
     def _forget(self, response_id: str | None) -> None:
-        """Open Responses, WebSocket: a turn that failed cannot be repeated without what it went on from."""
+        """Drop a response from the cache of the connection.
+
+        Open Responses, WebSocket: a failed response evicts the one that it continued, so that a retry sends the whole
+        input.
+        """
         if response_id is not None:
             self._memory.forget(response_id)
             self._inputs.drop(response_id)
 
-    async def _join(self, given: JsonObject, size: int) -> JsonObject:
-        """The body, with what was sent ahead in front of its input. Raises invalid, too_large."""
-        body = {name: value for name, value in given.items() if name not in w.ENVELOPE}
-        ahead = self._inputs.get(body.get("previous_response_id"))
-        if ahead is None:
+    async def _join(self, raw_message: JsonObject, size: int) -> JsonObject:
+        """Return the body of a message, with the prewarmed input in front of its input. Raises invalid, too_large."""
+        body = {name: value for name, value in raw_message.items() if name not in w.ENVELOPE}
+        prewarmed = self._inputs.get(body.get("previous_response_id"))
+        if prewarmed is None:
             return body
-        if len(ahead) + size > self._bytes:
+        if len(prewarmed) + size > self._bytes:
             words = f"The input is larger than {self._bytes} bytes, with what was sent ahead of it."
             raise FaultError(FaultCode.TOO_LARGE, words, limit=self._bytes)
         if body.get("conversation") is not None:
             refuse("conversation", "Give either conversation or previous_response_id, not both.")
-        before = cast("JsonObject", await parse(ahead, self._values))
-        return {**body, **before, "input": [*before["input"], *_items_of(body.get("input"))]}
+        prewarmed_body = cast("JsonObject", await parse(prewarmed, self._values))
+        return {**body, **prewarmed_body, "input": [*prewarmed_body["input"], *_items_of(body.get("input"))]}
 
     async def _respond(self, body: JsonObject, message: w.ResponseMessage) -> None:
-        """Raises Left, and as `CreateResponse.begin`."""
+        """Send the response to one message. Raises Left, and the faults of `CreateResponse.begin`."""
         lane, previous = _lane(message.stream_id), message.previous_response_id
         whole = await expand_body(body, self._socket)
         if not message.is_generating:
@@ -203,15 +220,15 @@ class _Talk:
                 whole,
                 extended=self._extended,
                 by_calls=self._by_calls,
-                known=self._memory,
+                unstored_ids=self._memory,
                 previous_id=previous,
             ),
             _leave,
         )
         response_id = encode_id(RESPONSE, begun.receipt.run_id)
-        if not begun.is_kept:
+        if not begun.is_stored:
             self._memory.remember(response_id, begun.receipt.thread_id)
-        messages = DisconnectNotifier(begun.reading.messages(lane), begun.left)
+        messages = DisconnectNotifier(begun.reading.messages(lane), begun.on_disconnect)
         async with aclosing(messages):
             async for each in messages:
                 await self._send(each)
@@ -223,18 +240,18 @@ class _Talk:
             self._forget(response_id)
 
     async def _prepare(self, body: JsonObject, whole: object, previous: str | None, lane: JsonObject) -> None:
-        """Raises invalid, not_found, too_large."""
-        asked = await self._create.check(self._who, whole, known=self._memory, previous_id=previous)
+        """Store a prewarmed input, and send the events of its empty response. Raises invalid, not_found, too_large."""
+        checked = await self._create.check(self._who, whole, unstored_ids=self._memory, previous_id=previous)
         response_id = encode_id(RESPONSE, str(uuid4()))
-        ahead = {name: body.get(name) for name in ("previous_response_id", "conversation")}
-        stored = await as_bytes(encode({**ahead, "input": _items_of(body.get("input"))}))
-        self._inputs.put(response_id, stored)
-        for event in encode_prepared(response_id, asked.body, asked.agent.name, previous, int(time.time())):
-            await self._tell(event | lane)
+        members = {name: body.get(name) for name in ("previous_response_id", "conversation")}
+        raw_input = await as_bytes(encode({**members, "input": _items_of(body.get("input"))}))
+        self._inputs.put(response_id, raw_input)
+        for event in encode_prepared(response_id, checked.body, checked.agent.name, previous, int(time.time())):
+            await self._send_event(event | lane)
 
     # Sending
 
-    async def _tell(self, event: JsonObject) -> None:
+    async def _send_event(self, event: JsonObject) -> None:
         await self._send(await as_bytes(encode(event)))
 
     async def _send(self, message: bytes) -> None:
@@ -247,18 +264,18 @@ class _Talk:
 
 
 async def _leave(begun: Begun) -> None:
-    begun.left()
+    begun.on_disconnect()
 
 
 def _lane(stream_id: str | None) -> JsonObject:
-    """What every event has of the message that it answers."""
+    """Return the member that all events of an answer share with its message."""
     return {} if stream_id is None else {"stream_id": stream_id}
 
 
-def _text_in(given: object, name: str) -> str | None:
-    value: object = cast("JsonObject", given).get(name) if isinstance(given, dict) else None
+def _text_in(raw_message: object, name: str) -> str | None:
+    value: object = cast("JsonObject", raw_message).get(name) if isinstance(raw_message, dict) else None
     return value if isinstance(value, str) else None
 
 
-def _items_of(given: str | list[Any] | None) -> list[Any]:
-    return [{"role": "user", "content": given}] if isinstance(given, str) else given or []
+def _items_of(request_input: str | list[Any] | None) -> list[Any]:
+    return [{"role": "user", "content": request_input}] if isinstance(request_input, str) else request_input or []

@@ -1,4 +1,4 @@
-"""Responses that are kept: runs, whichever protocol began them. A run of a call that keeps no thread is not kept."""
+"""Endpoints of stored responses, which are runs of any protocol. Runs without a stored thread are not stored."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -25,11 +25,13 @@ AnyRequest = Request[Any, Any, Any]
 
 
 class Responses(Handlers):
+    """Endpoints of stored responses."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def get_response(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, invalid."""
+        """Answer with a response, or with its stream from `starting_after` on. Raises not_found, invalid."""
         who = caller(request)
         query = request.query_params
         streams = query.get("stream", "false").lower()
@@ -48,20 +50,24 @@ class Responses(Handlers):
 
     def _read(self, who: Caller, found: FoundRun, *, extended: bool = False) -> Reading:
         reading = Reading(self._hub, who.owner, found.task, found.run.run_id, extended=extended)
-        reading.writer.metadata = found.run.metadata  # they may have been changed since
+        reading.writer.metadata = found.run.metadata  # may have been changed after the run
         return reading
 
     async def _find(self, who: Caller, request: AnyRequest) -> FoundRun:
-        named: str = request.path_params["response_id"]
-        return await find_response(self._hub, who.owner, response_run(named), no_response(named))
+        response_id: str = request.path_params["response_id"]
+        return await find_response(self._hub, who.owner, response_run(response_id), no_response(response_id))
 
     async def cancel_response(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found; invalid for one whose caller waits for it, and can hang up. Again is the same."""
+        """Cancel a response. Raises not_found; invalid if its caller waits for it, because that caller can disconnect
+        instead.
+
+        Cancelling a response again has no effect.
+        """
         who = caller(request)
         found = await self._find(who, request)
-        given = await self._hub.reads.run_input(who.owner, found.run)
-        waits = object_in(dict(given.extra), "openai").get("background") is False
-        if waits and found.run.status is not RunStatus.PAUSED:
+        run_input = await self._hub.reads.run_input(who.owner, found.run)
+        is_awaited = object_in(dict(run_input.extra), "openai").get("background") is False
+        if is_awaited and found.run.status is not RunStatus.PAUSED:
             refuse("response_id", "Only a response that was made in the background can be cancelled.")
         await self._stop(who, found)
         reading = self._read(who, found)
@@ -69,7 +75,7 @@ class Responses(Handlers):
         return reading.answer(run_headers(found.task, found.run.run_id))
 
     async def _stop(self, who: Caller, found: FoundRun) -> None:
-        """Returns when the run has ended, and with it its task if that waits for an answer."""
+        """Cancel a run and wait for its end. Then cancel its task, if the task waits for an answer."""
         with _suppress_ended():
             if not found.run.has_ended:
                 await self._hub.cancel_run(who.owner, found.run.run_id)
@@ -80,16 +86,16 @@ class Responses(Handlers):
                 await self._hub.cancel(who.owner, task.task_id)
 
     async def delete_response(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, conflict (another run of its task is at work)."""
+        """Delete a response. Raises not_found, conflict (another run of its task is active)."""
         who = caller(request)
         found = await self._find(who, request)
         await self._stop(who, found)
         await self._hub.remove_run(who.owner, found.run.run_id)
-        told: JsonObject = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
-        return json_response(told)
+        members: JsonObject = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
+        return json_response(members)
 
     async def list_input_items(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, invalid."""
+        """Answer with a page of the response's input items. Raises not_found, invalid."""
         who = caller(request)
         found = await self._find(who, request)
         items = encode_inputs(await read_inputs(self._hub, who.owner, found.run))
@@ -98,7 +104,7 @@ class Responses(Handlers):
 
 @contextmanager
 def _suppress_ended() -> Generator[None]:
-    """What was to be cancelled may have ended meanwhile."""
+    """Ignore that a run or task ended before it could be cancelled."""
     try:
         yield
     except FaultError as error:

@@ -1,5 +1,5 @@
-"""Stored chat completions and their cursor pagination: runs that have ended, whichever protocol began them. A run of a
-call that keeps no thread is not stored."""
+"""Stored chat completions and their cursor pagination. A completion is a run that has ended, started by any protocol.
+Runs without a stored thread are not stored."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Final
@@ -24,27 +24,29 @@ from babelgate.canonical.value import JsonObject
 AnyRequest = Request[Any, Any, Any]
 
 _MOST_RUNS: Final = 100
-_LOOKED_AT: Final = 10_000
-"""Runs among which a page begins."""
+_MOST_SEARCHED: Final = 10_000
+"""Maximum number of runs that are searched for the start of a page."""
 _SHOWN: Final = frozenset({RunStatus.SUCCESS, RunStatus.PAUSED})
 
 
 class Stored(Handlers):
+    """Endpoints of stored completions."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def get_completion(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found, and what the run failed with."""
+        """Answer with a completion. Raises not_found, and answers with the fault of a failed run."""
         who = caller(request)
         run, task = await self._find(who, request)
         completion = await self._read(who, run, task)
         return await completion.response(run_headers(task, run.run_id), metadata=_metadata(run))
 
     async def _find(self, who: Caller, request: AnyRequest) -> tuple[Run, Task]:
-        named: str = request.path_params["completion_id"]
-        found = await find_run(self._hub, who.owner, run_of(named), no_completion(named))
+        stored_id: str = request.path_params["completion_id"]
+        found = await find_run(self._hub, who.owner, run_of(stored_id), no_completion(stored_id))
         if not found.run.has_ended:
-            raise no_completion(named)
+            raise no_completion(stored_id)
         return found.run, found.task
 
     async def _read(self, who: Caller, run: Run, task: Task) -> Completion:
@@ -53,16 +55,16 @@ class Stored(Handlers):
         return completion
 
     async def list_messages(self, request: AnyRequest) -> Response[Any]:
-        """Those that the completion answers. Raises not_found, invalid."""
+        """Answer with the input messages of a completion. Raises not_found, invalid."""
         who = caller(request)
         run, task = await self._find(who, request)
         messages = encode_messages(await read_inputs(self._hub, who.owner, run))
-        # resources/chat/completions/messages.py, list: the oldest first.
+        # resources/chat/completions/messages.py, list: oldest first.
         query = {"order": "asc", **request.query_params}
         return json_response(page_of(messages, query), run_headers(task, run.run_id))
 
     async def list_completions(self, request: AnyRequest) -> Response[Any]:
-        """Raises invalid, unsupported."""
+        """Answer with a page of completions, newest first. Raises invalid, unsupported."""
         who = caller(request)
         query = request.query_params
         limit = limit_of(query.get("limit"))
@@ -88,11 +90,11 @@ class Stored(Handlers):
         return await list_response(to_json(shell), self._entries(who, page), name="data")
 
     async def _start(self, who: Caller, where: RunFilter, after: str | None) -> int:
-        """How many of the list come before a page. Raises not_found."""
+        """Return the number of completions before a page. Raises not_found."""
         if after is None:
             return 0
         run_id = run_of(after)
-        for offset in range(0, _LOOKED_AT, _MOST_RUNS):
+        for offset in range(0, _MOST_SEARCHED, _MOST_RUNS):
             runs = await (await self._hub.reads.runs(who.owner, where, limit=_MOST_RUNS, offset=offset)).all()
             for number, run in enumerate(runs):
                 if run.run_id == run_id:
@@ -113,10 +115,10 @@ class Stored(Handlers):
             yield to_json({**completion.body(), "metadata": _metadata(run)})
 
     async def change_completion(self, request: AnyRequest) -> Response[Any]:
-        """Replace its metadata. Raises not_found, invalid, too_large."""
+        """Replace the metadata of a completion. Raises not_found, invalid, too_large."""
         who = caller(request)
         run, task = await self._find(who, request)
-        # resources/chat/completions/completions.py, update: the metadata as a whole.
+        # resources/chat/completions/completions.py, update: replaces all metadata.
         body = validate(MetadataUpdate, await read_json(request))
         others = {name: value for name, value in run.metadata.items() if not isinstance(value, str)}
         changed = await self._hub.change_run(who.owner, run.run_id, {**others, **body.metadata})
@@ -124,7 +126,7 @@ class Stored(Handlers):
         return await completion.response(run_headers(task, run.run_id), metadata=_metadata(changed))
 
     async def delete_completion(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found."""
+        """Delete a completion. Raises not_found."""
         who = caller(request)
         run, _ = await self._find(who, request)
         await self._hub.remove_run(who.owner, run.run_id)
@@ -132,5 +134,5 @@ class Stored(Handlers):
 
 
 def _metadata(run: Run) -> JsonObject:
-    # SPEC/chat/completion_create_params.py, metadata: strings. Other protocols' callers have more in it.
+    # SPEC/chat/completion_create_params.py, metadata: strings only. Callers of other protocols may store other values.
     return {name: value for name, value in run.metadata.items() if isinstance(value, str)}

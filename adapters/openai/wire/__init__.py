@@ -1,8 +1,9 @@
-"""The types of OpenAI's API: what other servers answer, what callers ask for, and what they are answered."""
+"""Types of OpenAI's APIs: answers of other servers, requests of callers, and replies to callers."""
 
 from typing import Final
 
 __all__ = ("SPEC",)
 
 SPEC: Final = "https://github.com/openai/openai-python/blob/v3.54.0/src/openai/types"
-"""The types of both APIs, made from OpenAI's own OpenAPI document. Comments name the file below it: "SPEC/chat/…"."""
+"""Types of both APIs, generated from OpenAI's own OpenAPI document. Comments name the file below this path:
+"SPEC/chat/…"."""

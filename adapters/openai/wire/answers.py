@@ -1,7 +1,7 @@
-"""What OpenAI-compatible servers answer, as far as anybody here looks at it: chat completions, responses, models.
+"""Answers of OpenAI-compatible servers, as far as the gateway reads them: chat completions, responses, models.
 
-Names are those of the API. Everything is optional, because servers that call themselves compatible leave things out;
-what they add is kept.
+Names are those of the API. Everything is optional, because compatible servers leave members out. Unknown members are
+kept.
 """
 
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from babelgate.canonical.value import Json, JsonObject
 
 _Index = Annotated[int, BeforeValidator(lambda value: 0 if value is None else value)]
 _Word = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
-"""Some servers write null for what they leave out."""
+"""Text that some servers send as null instead of leaving it out."""
 
 
 class _Wire(BaseModel):
@@ -45,9 +45,9 @@ class Models(_Wire):
 class Function(_Wire):
     name: str | None = None
     arguments: Json = None
-    """Text in OpenAI's API; some servers give the object itself."""
+    """Arguments as text, as in OpenAI's API, or as an object, as some servers send them."""
     input: str | None = None
-    """Of a custom tool, in the place of arguments."""
+    """Input of a custom tool, instead of arguments."""
 
 
 class ToolCall(_Wire):
@@ -65,7 +65,7 @@ class Annotation(_Wire):
     start_index: int | None = None
     end_index: int | None = None
     url_citation: JsonObject | None = None
-    """Chat completions nest what responses spell out."""
+    """Members of a citation in chat completions. Responses have them flat."""
 
 
 class Delta(_Wire):
@@ -78,7 +78,7 @@ class Delta(_Wire):
     annotations: list[Annotation] | None = None
     reasoning_content: str | None = None
     reasoning: Any = None
-    """Two names for the same, neither of them OpenAI's; some servers have an object here."""
+    """Second name of `reasoning_content`; neither is OpenAI's. Some servers send an object here."""
 
 
 class Choice(_Wire):
@@ -130,7 +130,7 @@ class Item(_Wire):
     error: Json = None
     server_label: str | None = None
     result: str | None = None
-    """Of an image generation: the image, base64."""
+    """Image of an image generation, as base64."""
     output_format: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""What callers are answered."""
+"""Replies to callers, and the keys under which events hold what only callers of this API receive."""
 
 from typing import Any, Final, Literal, TypedDict
 
@@ -7,28 +7,34 @@ from pydantic import BaseModel, ConfigDict
 from babelgate.canonical.value import JsonObject
 
 COMPLETION: Final = "chat.completion"
-"""The name of a `Native` event: its `extra` holds members of another server's completion that canonical has no word
-for, as `service_tier` and `system_fingerprint`."""
+"""Name of a `Native` event with the members of another server's completion that have no canonical form, such as
+`service_tier` and `system_fingerprint`. Its `extra` holds them under `openai`."""
 CHOICE: Final = "openai.choice"
-"""The key in `extra` of such an event: members of the choice as it has ended."""
+"""Key in the `extra` of a `COMPLETION` event: members of the choice at its end."""
 USAGE: Final = "openai.usage"
-"""The key in `extra` of such an event: the usage as it was told, where `RunEnded` does not say all of it."""
+"""Key in the `extra` of a `COMPLETION` event: the usage as the server reported it, if `RunEnded` does not hold all of
+it."""
 BESIDE: Final = "openai.beside"
-"""The key in `extra` of a piece of a message, and the name of a `Native` event where there was no such: `Beside`."""
+"""Key in the `extra` of a piece of a message: its `PieceExtras`. Also the name of a `Native` event that holds them, if
+there was no piece."""
 
 ITEM: Final = "openai.item"
-"""The key in `extra` of the first piece of an output item, `ItemHead`; the name of a `Native` event, and the key in its
-`extra`, where an item is done: `ItemTail`."""
+"""Key in the `extra` of the first piece of an output item: its `ItemHead`.
+
+Also the name of a `Native` event at the end of an item, and the key in its `extra`: the `ItemTail`.
+"""
 MIRROR: Final = "openai.event"
-"""The name of a `Native` event, and the key in its `extra`: an event of another server's stream as it came, of an item
-of a kind that only responses have, or of a kind that is unknown here."""
+"""Name of a `Native` event, and the key in its `extra`: an unchanged event of another server's stream.
+
+Its item has a type that only responses have, or the type of the event or item is unknown here.
+"""
 ANNOTATION: Final = "openai.annotation"
-"""The same of an annotation that is no page."""
+"""Name of a `Native` event, and the key in its `extra`: an annotation that is not a citation of a page."""
 ABOUT: Final = "response"
-"""The same of members of another server's response: its `extra` has them under `openai`."""
+"""Name of a `Native` event whose `extra` holds, under `openai`, unknown members of another server's response."""
 MIRRORED: Final = "openai.mirrored"
-"""The key in `extra` of an event that callers of responses are told by mirrored ones, and of a loss that is none to
-them."""
+"""Key in the `extra` of an event that repeats a mirrored one: callers of responses receive only the mirrored event.
+Also the key in the `extra` of a loss that does not concern these callers."""
 
 
 class _Wire(BaseModel):
@@ -38,12 +44,12 @@ class _Wire(BaseModel):
 class Error(_Wire):
     model_config = ConfigDict(extra="allow")
 
-    # SPEC/shared/error_object.py: all four are there.
+    # SPEC/shared/error_object.py requires all four.
     message: str
     type: str
     param: str | None = None
     code: str | int | None = None
-    """A number of some servers behind."""
+    """Code of the error. Some upstreams send a number."""
 
 
 class Model(_Wire):
@@ -67,22 +73,24 @@ class Deleted(_Wire):
 
 
 class ItemHead(TypedDict, total=False):
+    """Members of an output item that are known when it begins."""
+
     id: str
     phase: str
     form: str
-    """`reasoning_text`, of a thought that is no summary."""
+    """`reasoning_text` for reasoning that is not a summary."""
 
 
 class ItemTail(TypedDict, total=False):
-    """Members of an item, and of its parts, that canonical has no word for."""
+    """Members of an output item, and of its parts, that have no canonical form."""
 
     id: str
     own: JsonObject
     parts: list[JsonObject]
 
 
-class Beside(TypedDict, total=False):
-    """What another server says beside a piece of a message that canonical has no word for."""
+class PieceExtras(TypedDict, total=False):
+    """Members that another server sent with a piece of a message and that have no canonical form."""
 
     logprobs: JsonObject
     choice: JsonObject
@@ -96,10 +104,10 @@ def completion(
     message: JsonObject,
     finish_reason: str | None,
     usage: JsonObject,
-    beside: JsonObject | None = None,
+    extras: JsonObject | None = None,
 ) -> JsonObject:
-    """SPEC/chat/chat_completion.py. `beside` = more members of the choice."""
-    choice = {"index": 0, "message": message, "logprobs": None, **(beside or {}), "finish_reason": finish_reason}
+    """Return a whole completion (SPEC/chat/chat_completion.py). `extras` holds further members of the choice."""
+    choice = {"index": 0, "message": message, "logprobs": None, **(extras or {}), "finish_reason": finish_reason}
     return {
         "id": completion_id,
         "object": "chat.completion",
@@ -113,7 +121,8 @@ def completion(
 def response(
     response_id: str, *, created_at: int, completed_at: int | None, status: str, settings: JsonObject, **more: Any
 ) -> JsonObject:
-    """SPEC/responses/response.py. All members of Open Responses (components.schemas.ResponseResource) are there."""
+    """Return a response (SPEC/responses/response.py) with every member that Open Responses requires
+    (components.schemas.ResponseResource)."""
     return {
         "id": response_id,
         "object": "response",
@@ -128,7 +137,7 @@ def response(
 
 
 def chunk(completion_id: str, created: int, model: str, choices: list[JsonObject], **more: Any) -> JsonObject:
-    """SPEC/chat/chat_completion_chunk.py."""
+    """Return one chunk of a completion's stream (SPEC/chat/chat_completion_chunk.py)."""
     return {
         "id": completion_id,
         "object": "chat.completion.chunk",
@@ -139,6 +148,6 @@ def chunk(completion_id: str, created: int, model: str, choices: list[JsonObject
     }
 
 
-def choice(delta: JsonObject, finish_reason: str | None = None, beside: JsonObject | None = None) -> JsonObject:
-    """`beside` = more members of it."""
-    return {"index": 0, "delta": delta, "logprobs": None, **(beside or {}), "finish_reason": finish_reason}
+def choice(delta: JsonObject, finish_reason: str | None = None, extras: JsonObject | None = None) -> JsonObject:
+    """Return the choice of a chunk. `extras` holds further members."""
+    return {"index": 0, "delta": delta, "logprobs": None, **(extras or {}), "finish_reason": finish_reason}

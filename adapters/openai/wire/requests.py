@@ -1,5 +1,4 @@
-"""What callers ask for: the bodies of chat completions. What is not named here configures the agent, or is not looked
-at."""
+"""Requests of callers for chat completions. Members that are not declared here configure the agent, or are ignored."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -8,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 from babelgate.canonical.value import JsonObject
 
 MAX_MESSAGES: Final = 10_000
-"""Messages of a chat, and items of an input. Chosen, not measured: SPEC has no limit."""
+"""Maximum number of messages of a chat, and of items of an input. Chosen, not measured: SPEC has no limit."""
 # SPEC/shared_params/metadata.py: "Set of 16 key-value pairs … Keys are strings with a maximum length of 64 characters.
 # Values are strings with a maximum length of 512 characters."
 Metadata = Annotated[
@@ -57,7 +56,7 @@ class ChatMessage(_Wire):
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
     function_call: Function | None = None
-    """Deprecated, with the role `function` for its result: SPEC/chat/chat_completion_assistant_message_param.py."""
+    """Deprecated, as is the role `function` for its result: SPEC/chat/chat_completion_assistant_message_param.py."""
 
 
 class StreamOptions(_Wire):
@@ -95,12 +94,12 @@ class ChatCreate(_Wire):
     # SPEC/chat/completion_create_params.py, temperature: "between 0 and 2".
     temperature: Annotated[int | float, Field(ge=0, le=2)] | None = None
     babelgate: Any = None
-    """What is said by the extension."""
+    """Request of the Babelgate extension."""
 
     def config(self) -> JsonObject:
-        """What configures the agent."""
-        told: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_CONFIG, by_alias=True)
-        return told
+        """Return the members that configure the agent."""
+        members: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_CONFIG, by_alias=True)
+        return members
 
 
 _NOT_CONFIG: Final = {"babelgate", "model", "messages", "stream", "stream_options", "n", "store", "metadata"}

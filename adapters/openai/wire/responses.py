@@ -1,5 +1,5 @@
-"""What callers ask for: the bodies of responses and conversations. What is not named here configures the agent, or is
-not looked at."""
+"""Requests of callers for responses and conversations. Members that are not declared here configure the agent, or are
+ignored."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, cast
@@ -22,7 +22,7 @@ KINDS: Final = frozenset(
         "mcp_approval_response",
     }
 )
-"""Of items that are known here."""
+"""Types of items that have a canonical form."""
 BESIDE: Final = frozenset(
     {
         "additional_tools",
@@ -44,9 +44,11 @@ BESIDE: Final = frozenset(
         "web_search_call",
     }
 )
-"""Types of input items that OpenAI accepts and that only a server of this API understands: SPEC/responses/
-response_input_item_param.py, and those that Codex CLI 0.150 sends. Other agents do not get them, which is a declared
-loss."""
+"""Types of input items that OpenAI accepts and only a server of this API understands: SPEC/responses/
+response_input_item_param.py, and those that Codex CLI 0.150 sends.
+
+Other agents do not receive them, which is a declared loss.
+"""
 
 
 class _Wire(BaseModel):
@@ -86,15 +88,15 @@ class Item(_Wire):
     reason: str | None = None
     summary: list[Part] | None = None
     verbatim: JsonObject | None = None
-    """All of an item of a kind that is not known here."""
+    """Whole item, if its type has no canonical form."""
 
     @model_validator(mode="before")
     @classmethod
-    def _set_aside(cls, given: Any) -> Any:
-        """Its members may be of any type."""
-        if not isinstance(given, dict):
-            return given
-        members = cast("JsonObject", given)
+    def _set_aside(cls, value: Any) -> Any:
+        """Return an item of an unknown type as `verbatim` only, because its members may have any type."""
+        if not isinstance(value, dict):
+            return value
+        members = cast("JsonObject", value)
         kind = members.get("type")
         return {"type": kind, "verbatim": members} if isinstance(kind, str) and kind not in KINDS else members
 
@@ -136,7 +138,7 @@ class ResponseCreate(_Wire):
     temperature: Annotated[int | float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[int | float, Field(ge=0, le=1)] | None = None
     babelgate: Any = None
-    """What is said by the extension."""
+    """Request of the Babelgate extension."""
 
     @property
     def items(self) -> Sequence[Item]:
@@ -147,9 +149,9 @@ class ResponseCreate(_Wire):
         return self.conversation.id if isinstance(self.conversation, Named) else self.conversation
 
     def config(self) -> JsonObject:
-        """What configures the agent."""
-        told: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_CONFIG, by_alias=True)
-        return told
+        """Return the members that configure the agent."""
+        members: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_CONFIG, by_alias=True)
+        return members
 
 
 _NOT_CONFIG: Final = {
@@ -168,12 +170,12 @@ _NOT_CONFIG: Final = {
 
 
 STREAM_ID: Final = 64
-"""Characters."""
+"""Maximum length of a stream's id, in characters."""
 
 
 class ResponseMessage(_Wire):
-    """What a WebSocket takes: beside the body of a request, what only messages have (SPEC/responses/
-    responses_client_event.py, ResponseCreate)."""
+    """Message that a WebSocket accepts: the body of a request, and members that only messages have
+    (SPEC/responses/responses_client_event.py, ResponseCreate)."""
 
     type: Literal["response.create"]
     stream_id: Annotated[str, Field(max_length=STREAM_ID)] | None = None
@@ -186,7 +188,7 @@ class ResponseMessage(_Wire):
 
     @property
     def is_generating(self) -> bool:
-        """Or is sent ahead of its turn."""
+        """True unless the input is only sent ahead, for a later response."""
         options = self.prompt_cache_options
         warms: object = cast("JsonObject", options).get("prewarm") if isinstance(options, dict) else None
         # SPEC/responses/responses_client_event.py, prewarm: it "overrides the `generate` field".
@@ -194,7 +196,7 @@ class ResponseMessage(_Wire):
 
 
 ENVELOPE: Final = frozenset({"type", "stream_id", "generate", "stream", "stream_options", "background"})
-"""Members of a message that are none of the body: what they would say there is so over a WebSocket, always."""
+"""Members of a message that are not part of the body. Over a WebSocket, a response always streams."""
 
 
 class ResponseCompact(_Wire):

@@ -1,1 +1,1 @@
-"""Records of a task → what callers of OpenAI's API see."""
+"""Writers that convert records of runs to answers for callers."""

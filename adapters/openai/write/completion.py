@@ -1,4 +1,4 @@
-"""Records of a task → one chat completion: what one of its runs said, whole, or as the deltas of a stream."""
+"""Conversion of a task's records to one chat completion: the output of one run, whole, or as deltas of a stream."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, cast
@@ -15,7 +15,7 @@ from babelgate.adapters.openai.codec.questions import (
     text_losses,
 )
 from babelgate.adapters.openai.errors.encode import CANCELLED
-from babelgate.adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, Beside
+from babelgate.adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, PieceExtras
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,
@@ -55,22 +55,28 @@ from babelgate.canonical.event import (
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Json, JsonObject
 
-_BETWEEN: Final = "\n"
-"""Of two messages: a completion is one."""
+_SEPARATOR: Final = "\n"
+"""Separator between the agent's messages, because a completion is one message."""
 
-_THOUGHT: Final = "reasoning_content"
-"""Not OpenAI's: what servers of reasoning models call it, and most clients read; some of them say `reasoning`."""
-_SAID: Final = frozenset({"annotations"})
-_NAMES: Final = frozenset({"index", "type", "id"})
-"""Of things in deltas: they do not grow."""
+_REASONING: Final = "reasoning_content"
+"""Member for reasoning. It is not OpenAI's: servers of reasoning models use it, and most clients read it. Some use
+`reasoning`."""
+_PLACED: Final = frozenset({"annotations"})
+"""Unknown members of a delta that have their own place in the message."""
+_NOT_CONCATENATED: Final = frozenset({"index", "type", "id"})
+"""Members of a delta that are replaced, not concatenated."""
 
 
 def join_delta(before: JsonObject, more: JsonObject) -> JsonObject:
-    """Both, as clients put deltas together (openai-python 3.54.0, lib/streaming/_deltas.py): text and lists grow, and
-    what has an `index` in a list is one thing."""
+    """Return two deltas as one, merged as clients do it (openai-python 3.54.0, lib/streaming/_deltas.py).
+
+    Text and lists grow. Elements of a list with the same `index` are merged.
+    """
     joined = dict(before)
     for name, value in more.items():
-        joined[name] = _join(joined[name], value) if joined.get(name) is not None and name not in _NAMES else value
+        joined[name] = (
+            _join(joined[name], value) if joined.get(name) is not None and name not in _NOT_CONCATENATED else value
+        )
     return joined
 
 
@@ -88,7 +94,7 @@ def _join_lists(before: list[Any], more: list[Any]) -> list[Any]:
     joined = list(before)
     for each in more:
         number = each.get("index") if isinstance(each, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        same = [i for i, known in enumerate(joined) if number is not None and known.get("index") == number]
+        same = [i for i, old in enumerate(joined) if number is not None and old.get("index") == number]
         if same:
             joined[same[0]] = join_delta(joined[same[0]], cast("JsonObject", each))
         else:
@@ -97,34 +103,36 @@ def _join_lists(before: list[Any], more: list[Any]) -> list[Any]:
 
 
 class Piece(NamedTuple):
-    """What a record adds to the `delta`s of a stream, and what another server's choice says beside it."""
+    """Additions of one record to a stream: a `delta`, and members that another server sent with it."""
 
     delta: JsonObject
-    beside: Beside = Beside()
+    extras: PieceExtras = PieceExtras()
 
 
 _FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
 
 
 class CompletionWriter:
-    """Fed with the records of a task from its first one on. What the run said goes into the completion; of the others
-    only their questions are looked at."""
+    """Writer of one completion. It needs the records of a task, from the first one on.
+
+    The output of the run goes into the completion. Of other runs, the writer reads only the questions.
+    """
 
     def __init__(self, task_id: str, run_id: str) -> None:
         self.has_ended = False
         self.fault: Fault | None = None
-        """Why there is no completion, once it has ended."""
+        """Reason for a missing completion, once the run has ended."""
         self.broken = False
-        """The agent has started over: what a stream has told is void, and it cannot take it back."""
+        """True if the agent was restarted after output was sent: a stream cannot take that output back."""
         self.finish: str | None = None
         self.is_paused = False
-        """The run waits for an answer."""
+        """True if the run waits for an answer."""
         self.usage = encode_usage({})
         self.output: Json = None
         self._task_id = task_id
         self._run_id = run_id
-        self._asked: dict[str, InterruptRaised] = {}
-        """Open questions of the task."""
+        self._questions: dict[str, InterruptRaised] = {}
+        """Open questions of the task, by id."""
         self._asks_in_words = False
         self._losses: dict[Loss, None] = {}
         self._deltas: list[Piece] = []
@@ -134,31 +142,32 @@ class CompletionWriter:
         self._content: list[str] = []
         self._length = 0
         self._refusal: list[str] = []
-        self._thoughts: dict[str, list[str]] = {}
-        """By the member of the message that they are in."""
-        self._thinking: dict[tuple[str, int], str] = {}
-        """Of open parts."""
+        self._reasoning: dict[str, list[str]] = {}
+        """Pieces of reasoning, by the member of the message that holds them."""
+        self._reasoning_members: dict[tuple[str, int], str] = {}
+        """Member of the message for each open part of reasoning, by message and index."""
         self._annotations: list[JsonObject] = []
         self._data: list[Json] = []
         self._progress: set[str] = set()
         self._open: dict[tuple[str, int], type[Part]] = {}
-        self._begun: dict[str, int] = {}
-        """Where in the content each message begins."""
-        self._counted: JsonObject = {}
-        """Tokens, as the messages tell of them."""
+        self._message_starts: dict[str, int] = {}
+        """Offset in the content at which each message begins, by message id."""
+        self._summed_usage: JsonObject = {}
+        """Sum of the usage of the messages."""
         self._message_finish = "stop"
         self.about: JsonObject = {}
-        """What the agent's own OpenAI server says of its completion beside the message; so it is in the others."""
-        self._own: JsonObject = {}
-        """Of the message."""
+        """Members of the completion that the agent's own OpenAI server sent."""
+        self._message_members: JsonObject = {}
+        """Members of the message that it sent."""
         self.ended: JsonObject = {}
-        """Of the choice, with its end."""
+        """Members of the choice that it sent at the end."""
         self._choice: JsonObject = {}
-        """Of it before."""
+        """Members of the choice that it sent before the end."""
         self._logprobs: JsonObject = {}
-        self._their_usage: JsonObject = {}
+        self._upstream_usage: JsonObject = {}
+        """Usage as it reported it."""
 
-    # Looking
+    # Reading
 
     @property
     def content(self) -> str:
@@ -170,42 +179,45 @@ class CompletionWriter:
 
     @property
     def has_said(self) -> bool:
-        return bool(self._content or self._refusal or self._thoughts)
+        return bool(self._content or self._refusal or self._reasoning)
 
     def message(self) -> JsonObject:
-        """SPEC/chat/chat_completion_message.py."""
+        """Return the message of the completion (SPEC/chat/chat_completion_message.py)."""
         content, refusal = self.content, "".join(self._refusal)
         calls = self.tool_calls
-        made: JsonObject = {
-            **self._own,
+        message: JsonObject = {
+            **self._message_members,
             "role": "assistant",
             "content": content if content or not (calls or refusal) else None,
             "refusal": refusal or None,
         }
         if self._annotations:
-            made["annotations"] = self._annotations
-        made |= {name: "".join(thoughts) for name, thoughts in self._thoughts.items()}
+            message["annotations"] = self._annotations
+        message |= {name: "".join(thoughts) for name, thoughts in self._reasoning.items()}
         if calls:
-            made["tool_calls"] = calls
-        return made
+            message["tool_calls"] = calls
+        return message
 
     @property
     def has_called(self) -> bool:
-        """A tool of the caller's waits for its result."""
-        return self.finish == "tool_calls" and any(called_part(asked) for asked in self._asked.values())
+        """True if a call of the caller's tool waits for its result."""
+        return self.finish == "tool_calls" and any(called_part(question) for question in self._questions.values())
 
     @property
     def tool_calls(self) -> list[JsonObject]:
         if self.finish != "tool_calls":
             return []
-        return [encode_question(self._task_id, asked) for asked in self._asked.values() if self._is_call(asked)]
+        return [
+            encode_question(self._task_id, question) for question in self._questions.values() if self._is_call(question)
+        ]
 
-    def _is_call(self, asked: InterruptRaised) -> bool:
-        return not self._asks_in_words or called_part(asked) is not None
+    def _is_call(self, question: InterruptRaised) -> bool:
+        """Return True if the question is shown as a tool call, and False if as text."""
+        return not self._asks_in_words or called_part(question) is not None
 
     @property
-    def beside(self) -> JsonObject:
-        """More members of the choice."""
+    def choice_extras(self) -> JsonObject:
+        """Further members of the choice, sent by the agent's own server."""
         return {**self._choice, **self.ended, **({"logprobs": self._logprobs} if self._logprobs else {})}
 
     @property
@@ -215,22 +227,23 @@ class CompletionWriter:
     # Writing
 
     def write(self, record: Record) -> list[Piece]:
+        """Return the pieces that a record adds to the stream."""
         event = record.event
         if self.has_ended:
             return []
         if isinstance(event, InterruptRaised):
-            self._asked[event.interrupt_id or ""] = event
+            self._questions[event.interrupt_id or ""] = event
         elif isinstance(event, InterruptAnswered):
-            self._asked.pop(event.interrupt_id, None)
+            self._questions.pop(event.interrupt_id, None)
         if record.run_id != self._run_id:
             return []
-        write = self._WRITES.get(type(event))
+        write = self._HANDLERS.get(type(event))
         if write is None:
             return []
         self._deltas = []
         write(self, event)
         if event.extra and BESIDE in event.extra:
-            self._say_beside(event.extra[BESIDE])
+            self._add_unknown(event.extra[BESIDE])
         return self._deltas
 
     def _lose(self, feature: Feature) -> None:
@@ -241,7 +254,7 @@ class CompletionWriter:
         self._asks_in_words = is_asked_in_words(event)
 
     def _run_started(self, event: RunStarted) -> None:
-        if event.is_restart and (event.is_void(None) or any(map(event.is_void, self._begun))):
+        if event.is_restart and (event.is_void(None) or any(map(event.is_void, self._message_starts))):
             self.broken = self.broken or self.has_said
             self._reset()
 
@@ -268,10 +281,10 @@ class CompletionWriter:
             case RefusalPart():
                 self._refuse(part.text)
             case ReasoningPart():
-                own: JsonObject = part.extra.get("openai") or {}
-                if "field" not in own:
+                extra: JsonObject = part.extra.get("openai") or {}
+                if "field" not in extra:
                     self._lose(Feature.REASONING)
-                field = self._thinking[message_id, event.index or 0] = own.get("field", _THOUGHT)
+                field = self._reasoning_members[message_id, event.index or 0] = extra.get("field", _REASONING)
                 self._think(field, part.text)
             case DataPart():
                 self._lose(Feature.DATA)
@@ -292,21 +305,24 @@ class CompletionWriter:
             case kind if kind is RefusalPart:
                 self._refuse(event.text)
             case kind if kind is ReasoningPart:
-                self._think(self._thinking.get((message_id, event.index or 0), _THOUGHT), event.text)
+                self._think(self._reasoning_members.get((message_id, event.index or 0), _REASONING), event.text)
             case _:
                 pass
 
     def add_texts(self, record: Record, texts: Sequence[str]) -> bool:
-        """Add a passage: what `record` and those behind it add to one part, and they nothing else
-        (`babelgate.adapters.kit.server.passages`). Return False, and do nothing, if it is no content, or the first of
-        its message: then each has to be written."""
+        """Add a passage: consecutive records, from `record` on, that only add text to one part
+        (`babelgate.adapters.kit.server.passages`).
+
+        Return False, and do nothing, if the text is not content, or is the first of its message: each record must then
+        be written by itself.
+        """
         event = record.event
         if self.has_ended or record.run_id != self._run_id or type(event) is not PartDelta:
             return False
         message_id = event.message_id or ""
-        if message_id not in self._begun or self._open.get((message_id, event.index or 0)) is not TextPart:
+        if message_id not in self._message_starts or self._open.get((message_id, event.index or 0)) is not TextPart:
             return False
-        self._content.append("".join(texts))  # one string: half the memory of many short ones
+        self._content.append("".join(texts))  # one string takes half the memory of many short ones
         self._length += sum(map(len, texts))
         return True
 
@@ -316,10 +332,10 @@ class CompletionWriter:
     def _say(self, text: str, message_id: str) -> None:
         if not text:
             return
-        if message_id not in self._begun:
+        if message_id not in self._message_starts:
             if self._content:
-                text = _BETWEEN + text
-            self._begun[message_id] = self._length + (len(_BETWEEN) if self._content else 0)
+                text = _SEPARATOR + text
+            self._message_starts[message_id] = self._length + (len(_SEPARATOR) if self._content else 0)
         self._content.append(text)
         self._length += len(text)
         self._deltas.append(Piece({"content": text}))
@@ -331,38 +347,40 @@ class CompletionWriter:
 
     def _think(self, field: str, text: str) -> None:
         if text:
-            self._thoughts.setdefault(field, []).append(text)
+            self._reasoning.setdefault(field, []).append(text)
             self._deltas.append(Piece({field: text}))
 
-    def _say_beside(self, beside: Beside) -> None:
-        delta = beside.get("delta", {})
-        self._own = join_delta(self._own, {name: value for name, value in delta.items() if name not in _SAID})
+    def _add_unknown(self, extras: PieceExtras) -> None:
+        delta = extras.get("delta", {})
+        self._message_members = join_delta(
+            self._message_members, {name: value for name, value in delta.items() if name not in _PLACED}
+        )
         self._annotations += delta.get("annotations", ())
-        for name, value in beside.get("choice", {}).items():
-            known = self._choice.get(name)
-            both = isinstance(known, list) and isinstance(value, list)
-            self._choice[name] = [*cast("list[Json]", known), *value] if both else value
-        for name, tokens in beside.get("logprobs", {}).items():
+        for name, value in extras.get("choice", {}).items():
+            previous = self._choice.get(name)
+            both = isinstance(previous, list) and isinstance(value, list)
+            self._choice[name] = [*cast("list[Json]", previous), *value] if both else value
+        for name, tokens in extras.get("logprobs", {}).items():
             if isinstance(tokens, list):
                 self._logprobs[name] = self._logprobs.get(name) or []
                 self._logprobs[name] += tokens
             else:
                 self._logprobs.setdefault(name, tokens)
         last = self._deltas.pop() if self._deltas else Piece({})
-        self._deltas.append(Piece({**delta, **last.delta}, beside))
+        self._deltas.append(Piece({**delta, **last.delta}, extras))
 
     def _cite(self, part: AnnotationPart, message_id: str) -> None:
-        begun = self._begun.get(message_id, self._length)
-        # SPEC/chat/chat_completion_message.py, AnnotationURLCitation: all four are there.
+        message_start = self._message_starts.get(message_id, self._length)
+        # SPEC/chat/chat_completion_message.py, AnnotationURLCitation, requires all four.
         cited = {
-            "start_index": begun + (part.start or 0),
-            "end_index": self._length if part.end is None else begun + part.end,
+            "start_index": message_start + (part.start or 0),
+            "end_index": self._length if part.end is None else message_start + part.end,
             "url": part.url or "",
             "title": part.title or part.description or "",
         }
-        own: JsonObject = part.extra.get("openai") or {}
-        inner = {**own.get("inner", {}), **cited}
-        self._annotations.append({**own.get("own", {}), "type": "url_citation", "url_citation": inner})
+        extra: JsonObject = part.extra.get("openai") or {}
+        inner = {**extra.get("inner", {}), **cited}
+        self._annotations.append({**extra.get("own", {}), "type": "url_citation", "url_citation": inner})
 
     def _message_ended(self, event: MessageEnded) -> None:
         message_id = event.message_id or ""
@@ -370,7 +388,7 @@ class CompletionWriter:
             return
         for name, count in event.usage.items():
             if isinstance(count, int):
-                self._counted[name] = self._counted.get(name, 0) + count
+                self._summed_usage[name] = self._summed_usage.get(name, 0) + count
         if event.finish == "length":
             self._message_finish = "length"
         elif event.finish == "refusal" and not self._refusal:
@@ -379,11 +397,11 @@ class CompletionWriter:
     def _run_ended(self, event: RunEnded) -> None:
         self.has_ended = True
         self.output = event.output
-        self.usage = {**encode_usage(event.usage or self._counted), **self._their_usage}
-        their_finish = self.ended.pop("finish_reason", None)
+        self.usage = {**encode_usage(event.usage or self._summed_usage), **self._upstream_usage}
+        upstream_finish = self.ended.pop("finish_reason", None)
         match event.status:
             case RunStatus.SUCCESS:
-                self.finish = their_finish or self._message_finish
+                self.finish = upstream_finish or self._message_finish
                 if event.output is not None and event.output not in self._data:
                     self._end_with_output(event.output)
             case RunStatus.PAUSED:
@@ -400,14 +418,14 @@ class CompletionWriter:
 
     def _ask(self) -> None:
         self.is_paused, self.finish = True, "stop"
-        for asked in self._asked.values():
-            if self._is_call(asked):
+        for question in self._questions.values():
+            if self._is_call(question):
                 self.finish = "tool_calls"
-                for feature in question_losses(asked):
+                for feature in question_losses(question):
                     self._lose(feature)
             else:
-                self._say(question_text(asked), f"question {asked.interrupt_id}")
-                self._losses |= dict.fromkeys(text_losses(asked))
+                self._say(question_text(question), f"question {question.interrupt_id}")
+                self._losses |= dict.fromkeys(text_losses(question))
 
     def _loss_noted(self, event: LossNoted) -> None:
         self._losses[Loss(feature=event.feature, how=event.how)] = None
@@ -420,7 +438,7 @@ class CompletionWriter:
         if event.protocol == "openai" and event.event == COMPLETION:
             self.about = dict(event.extra.get("openai") or {})
             self.ended = dict(event.extra.get(CHOICE) or {})
-            self._their_usage = event.extra.get(USAGE) or {}
+            self._upstream_usage = event.extra.get(USAGE) or {}
 
     def _custom(self, event: Custom) -> None:
         self._lose(Feature.CUSTOM)
@@ -431,7 +449,7 @@ class CompletionWriter:
     def _step(self, event: StepStarted | StepEnded) -> None:
         self._lose(Feature.STEP)
 
-    _WRITES: ClassVar[Mapping[type, Any]] = {
+    _HANDLERS: ClassVar[Mapping[type, Any]] = {
         RunCreated: _run_created,
         RunStarted: _run_started,
         MessageStarted: _message_started,

@@ -1,4 +1,4 @@
-"""Records of a thread → the items of a conversation."""
+"""Conversion of a thread's records to the items of a conversation."""
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,52 +21,57 @@ from babelgate.canonical.message import ToolCallPart
 from babelgate.canonical.value import JsonObject
 
 _MOST_ITEMS = 10_000
-"""Items of one conversation that can be shown: all of them are in memory at once. Chosen, not measured: as many as one
-input may have (`wire.requests.MAX_MESSAGES`)."""
+"""Maximum number of items of a conversation that can be shown, because all of them are in memory at once. Chosen, not
+measured: as many as one input may have (`wire.requests.MAX_MESSAGES`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationItem:
+    """Item of a conversation, with the message that it belongs to."""
+
     item: JsonObject
     message_id: str | None
-    """None = it is of no message, and cannot be taken out."""
+    """Id of the item's message, or None if it belongs to no message and cannot be removed."""
     turn: int
-    """The seq of the record that began the turn in which it was said."""
+    """Sequence number of the record that began the item's turn."""
 
 
 @dataclass(slots=True)
 class _Task:
+    """Task of the thread, with the writers of its runs."""
+
     agent: str
-    told: list[Record] = field(default_factory=list[Record])
-    """What a later run's response has to know of the earlier ones: questions, answers, calls."""
+    shared: list[Record] = field(default_factory=list[Record])
+    """Records that a later run's response needs of the earlier runs: questions, answers, calls."""
     writers: list[ResponseWriter] = field(default_factory=list[ResponseWriter])
 
 
 @dataclass(slots=True)
 class _Block:
-    """What was said at once: by a caller, or in one run."""
+    """Items of one turn: messages of a caller, a run's input, or a run's output."""
 
     turn: int
     run_id: str | None
-    said: list[str] = field(default_factory=list[str])
-    """Ids of messages."""
+    message_ids: list[str] = field(default_factory=list[str])
+    """Ids of messages that belong to no run."""
     messages: tuple[Message, ...] = ()
     writer: ResponseWriter | None = None
 
 
 class ConversationWriter:
-    """Feed it all records of a thread, in order, or all that tell of some turns."""
+    """Writer of a conversation's items. It needs all records of a thread, in order, or all records of some turns."""
 
-    def __init__(self, thread_id: str, owner: str, forgotten: Iterable[str] = ()) -> None:
-        """`forgotten` = ids of messages that are left out, beside those of which the records say it."""
+    def __init__(self, thread_id: str, owner: str, removed_messages: Iterable[str] = ()) -> None:
+        """Create a writer. `removed_messages`: ids of removed messages, in addition to those that the records name."""
         self._fold = Fold(thread_id, owner)
-        """Of what belongs to no run."""
+        """Fold of the records that belong to no run."""
         self._tasks: dict[str, _Task] = {}
+        """Tasks of the thread, by id."""
         self._blocks: list[_Block] = []
-        self._removed: set[str] = set()
-        """Runs."""
-        self._forgotten: set[str] = set(forgotten)
-        """Messages."""
+        self._removed_runs: set[str] = set()
+        """Ids of removed runs."""
+        self._removed_messages: set[str] = set(removed_messages)
+        """Ids of removed messages."""
 
     def write(self, record: Record) -> None:
         event, task = record.event, self._tasks.get(record.task_id or "")
@@ -79,11 +84,11 @@ class ConversationWriter:
             case RunCreated() if task is not None:
                 self._begin(record, event, task)
             case RunRemoved():
-                self._removed.add(event.run_id)
+                self._removed_runs.add(event.run_id)
             case StateSaved():
-                self._forgotten |= {*event.removed_ids}
+                self._removed_messages |= {*event.removed_ids}
             case MessageStarted() if record.run_id is None:
-                self._blocks.append(_Block(record.seq, None, said=[event.message_id or ""]))
+                self._blocks.append(_Block(record.seq, None, message_ids=[event.message_id or ""]))
             case _:
                 pass
         if task is None:
@@ -92,35 +97,35 @@ class ConversationWriter:
             writer.write(record)
         call = isinstance(event, PartAdded) and isinstance(event.part, ToolCallPart)
         if call or isinstance(event, InterruptRaised | InterruptAnswered):
-            task.told.append(record)
+            task.shared.append(record)
 
     def _begin(self, record: Record, event: RunCreated, task: _Task) -> None:
         writer = ResponseWriter(record.task_id or "", task.agent, event.run_id)
-        for told in task.told:
-            writer.write(told)
+        for earlier in task.shared:
+            writer.write(earlier)
         task.writers.append(writer)
-        said = _Block(record.seq, event.run_id, messages=event.messages)
-        self._blocks += [said, _Block(record.seq, event.run_id, writer=writer)]
+        input_block = _Block(record.seq, event.run_id, messages=event.messages)
+        self._blocks += [input_block, _Block(record.seq, event.run_id, writer=writer)]
 
     def items(self, turns: Container[int] | None = None) -> list[ConversationItem]:
-        """Those of the turns that these records began, or all. Raises too_large."""
-        found: list[ConversationItem] = []
+        """Return the items of these turns, or of all. Raises too_large."""
+        items: list[ConversationItem] = []
         for each in self._items(turns):
-            found.append(each)
-            if len(found) > _MOST_ITEMS:
+            items.append(each)
+            if len(items) > _MOST_ITEMS:
                 raise FaultError(
                     FaultCode.TOO_LARGE, f"The conversation has more than {_MOST_ITEMS} items.", limit=_MOST_ITEMS
                 )
-        return found
+        return items
 
     def _items(self, turns: Container[int] | None) -> Iterator[ConversationItem]:
         for block in self._blocks:
-            if block.run_id in self._removed or (turns is not None and block.turn not in turns):
+            if block.run_id in self._removed_runs or (turns is not None and block.turn not in turns):
                 continue
-            said = [message for each in block.said if (message := self._fold.message(each)) is not None]
-            for message in (*said, *block.messages):
-                if message.message_id not in self._forgotten:
+            loose = [message for each in block.message_ids if (message := self._fold.message(each)) is not None]
+            for message in (*loose, *block.messages):
+                if message.message_id not in self._removed_messages:
                     yield ConversationItem(encode_input(message), message.message_id, block.turn)
             for item, message_id in block.writer.items() if block.writer is not None else ():
-                if message_id is None or message_id not in self._forgotten:
+                if message_id is None or message_id not in self._removed_messages:
                     yield ConversationItem(item, message_id, block.turn)

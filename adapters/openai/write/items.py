@@ -1,4 +1,4 @@
-"""The output items of a response, as events: added, told piece by piece, done."""
+"""Output items of a response, written as the events of its stream."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,30 +12,34 @@ Status = Literal["in_progress", "completed", "incomplete"]
 
 @dataclass(slots=True)
 class OutputItem:
-    """One item, and what of it is open."""
+    """One output item, with its open part."""
 
     index: int
     body: JsonObject
-    """What does not grow."""
+    """Members of the item that do not grow."""
     message_id: str | None = None
-    """Of the message that it is of, if it is."""
+    """Id of the message that the item belongs to, or None."""
     status: Any = "in_progress"
     closed: list[JsonObject] = field(default_factory=list[JsonObject])
-    """Parts of it that are whole: of the content, or of the summary."""
+    """Complete parts of the content or the summary."""
     open: Literal["", "output_text", "refusal", "summary_text", "reasoning_text"] = ""
-    """The part that grows."""
+    """Type of the open part, or an empty string."""
     pieces: GrowingText = field(default_factory=GrowingText)
+    """Text of the open part."""
     annotations: list[JsonObject] = field(default_factory=list[JsonObject])
+    """Annotations of the open part."""
     started_at: int = 0
-    """Characters of the message before the part."""
+    """Number of characters of the message before the open part."""
     is_void: bool = False
+    """True if a restart of the agent voided the item."""
     is_whole: bool = False
-    """The body is all of it."""
+    """True if `body` is the whole item."""
     own: JsonObject = field(default_factory=dict[str, Any])
-    """Members that only another server of this API has told, and those of its parts, one after the other."""
+    """Members that have no canonical form, sent by another server of this API."""
     parts: list[JsonObject] = field(default_factory=list[JsonObject])
+    """Members of each part that have no canonical form, in the order of the parts."""
     tokens: list[Any] = field(default_factory=list[Any])
-    """`logprobs` of the part that grows."""
+    """`logprobs` of the open part."""
 
     @property
     def item_id(self) -> str:
@@ -46,26 +50,28 @@ class OutputItem:
         return self.status != "in_progress"
 
     def show(self) -> JsonObject:
-        """As it is now."""
+        """Return the item as it is now."""
         if self.is_whole:
             return self.body
-        told = {**self.body, "status": self.status}
+        members = {**self.body, "status": self.status}
         parts = [*self.closed, *([self.show_part()] if self.open else [])]
         match self.body["type"]:
             case "message":
-                told["content"] = [self.with_own(number, part) for number, part in enumerate(parts)]
+                members["content"] = [self.with_unknown_members(number, part) for number, part in enumerate(parts)]
             case "reasoning":
-                told["summary"] = [part for part in parts if part["type"] == "summary_text"]
+                members["summary"] = [part for part in parts if part["type"] == "summary_text"]
                 if thoughts := [part for part in parts if part["type"] == "reasoning_text"]:
-                    told["content"] = thoughts
+                    members["content"] = thoughts
             case _:
                 pass
-        return {**told, **self.own}
+        return {**members, **self.own}
 
-    def with_own(self, number: int, part: JsonObject) -> JsonObject:
+    def with_unknown_members(self, number: int, part: JsonObject) -> JsonObject:
+        """Return a part with its members that have no canonical form."""
         return {**self.parts[number], **part} if number < len(self.parts) else part
 
     def show_part(self) -> JsonObject:
+        """Return the open part as it is now."""
         text = self.pieces.join()
         match self.open:
             case "refusal":
@@ -73,63 +79,67 @@ class OutputItem:
             case "summary_text" | "reasoning_text":
                 return {"type": self.open, "text": text}
             case _:
-                # SPEC/responses/response_output_text.py: annotations are there. Open Responses: logprobs, if not null.
-                told: JsonObject = {"annotations": list(self.annotations), "logprobs": list(self.tokens)}
-                return {"type": "output_text", "text": text, **told}
+                # SPEC/responses/response_output_text.py requires `annotations`, and Open Responses non-null `logprobs`.
+                members: JsonObject = {"annotations": list(self.annotations), "logprobs": list(self.tokens)}
+                return {"type": "output_text", "text": text, **members}
 
 
 class ItemWriter:
-    """Writes items one after the other, as `tell` is told: (type of the event, its members)."""
+    """Writer of items, one after the other. It calls `emit` with the type of each event and its members."""
 
-    def __init__(self, tell: Callable[[str, JsonObject], None]) -> None:
+    def __init__(self, emit: Callable[[str, JsonObject], None]) -> None:
         self.items: list[OutputItem] = []
-        self._tell = tell
+        self._emit = emit
         self._used: set[str] = set()
 
     def output(self) -> list[JsonObject]:
+        """Return the items, without those that are void."""
         return [item.show() for item in self.items if not item.is_void]
 
     def unique_id(self, wanted: str) -> str:
-        """An item has an id of its own, also where its message becomes several items, or is said again."""
-        found, number = wanted, 1
-        while found in self._used:
+        """Return an unused item id, starting from `wanted`. One message can become several items, or be sent again
+        after a restart."""
+        item_id, number = wanted, 1
+        while item_id in self._used:
             number += 1
-            found = f"{wanted}_{number}"
-        self._used.add(found)
-        return found
+            item_id = f"{wanted}_{number}"
+        self._used.add(item_id)
+        return item_id
 
     def add(self, body: JsonObject, message_id: str | None = None) -> OutputItem:
-        """`body["id"]` = what the id is made of."""
+        """Begin an item. `body["id"]` is the base of its id."""
         body["id"] = self.unique_id(body["id"])
         item = OutputItem(len(self.items), body, message_id)
         self.items.append(item)
-        self._tell("response.output_item.added", {"output_index": item.index, "item": item.show()})
+        self._emit("response.output_item.added", {"output_index": item.index, "item": item.show()})
         return item
 
     def begin_mirrored(self, body: JsonObject) -> OutputItem:
-        """An item that is told as another server tells it, until `end_mirrored`."""
+        """Begin an item that another server sent, and that is shown unchanged until `end_mirrored`."""
         item = OutputItem(len(self.items), {**body, "id": self.unique_id(str(body.get("id") or "item"))}, is_whole=True)
         self.items.append(item)
-        self._tell("response.output_item.added", {"output_index": item.index, "item": item.show()})
+        self._emit("response.output_item.added", {"output_index": item.index, "item": item.show()})
         return item
 
     def end_mirrored(self, item: OutputItem, body: JsonObject) -> None:
+        """End a mirrored item, with its final members."""
         item.body = {**body, "id": item.item_id}
         self.finish(item)
 
     def add_whole(self, body: JsonObject) -> None:
-        """An item that is not told in pieces, as it is: its id is `unique_id`'s."""
+        """Add an item that has no deltas. `unique_id` must have returned its id."""
         item = OutputItem(len(self.items), body, is_whole=True, status="completed")
         self.items.append(item)
         for kind in ("added", "done"):
-            self._tell(f"response.output_item.{kind}", {"output_index": item.index, "item": item.show()})
+            self._emit(f"response.output_item.{kind}", {"output_index": item.index, "item": item.show()})
 
     def finish(self, item: OutputItem, status: Any = "completed") -> None:
+        """End an item, unless it has ended."""
         if item.is_done:
             return
         self.end_part(item)
         item.status = status
-        self._tell("response.output_item.done", {"output_index": item.index, "item": item.show()})
+        self._emit("response.output_item.done", {"output_index": item.index, "item": item.show()})
 
     # Parts
 
@@ -146,56 +156,61 @@ class ItemWriter:
         kind: Literal["output_text", "refusal", "summary_text", "reasoning_text"],
         started_at: int = 0,
     ) -> None:
+        """Open a part, and end the open one."""
         self.end_part(item)
         item.open, item.pieces, item.annotations, item.started_at = kind, GrowingText(), [], started_at
         item.tokens = []
         name = "reasoning_summary_part" if kind == "summary_text" else "content_part"
-        self._tell(f"response.{name}.added", {**self._at(item), "part": item.show_part()})
+        self._emit(f"response.{name}.added", {**self._at(item), "part": item.show_part()})
 
     def say(self, item: OutputItem, text: str, tokens: list[Any] | None = None) -> None:
-        """`tokens` = their `logprobs`."""
+        """Add text to the open part. `tokens`: its `logprobs`."""
         item.pieces.append(text)
         item.tokens += tokens or ()
         more: JsonObject = {"logprobs": tokens or []} if item.open == "output_text" else {}
-        self._tell(f"response.{_EVENTS[item.open]}.delta", {**self._at(item), "delta": text, **more})
+        self._emit(f"response.{_EVENTS[item.open]}.delta", {**self._at(item), "delta": text, **more})
 
     def cite(self, item: OutputItem, annotation: JsonObject) -> None:
-        told = {"annotation_index": len(item.annotations), "annotation": annotation}
+        """Add an annotation to the open part."""
+        members = {"annotation_index": len(item.annotations), "annotation": annotation}
         item.annotations.append(annotation)
-        self._tell("response.output_text.annotation.added", {**self._at(item), **told})
+        self._emit("response.output_text.annotation.added", {**self._at(item), **members})
 
     def end_part(self, item: OutputItem) -> None:
+        """End the open part, if there is one."""
         if not item.open:
             return
-        part, at, kind = item.with_own(len(item.closed), item.show_part()), self._at(item), item.open
+        part, at, kind = item.with_unknown_members(len(item.closed), item.show_part()), self._at(item), item.open
         text = item.pieces.join()
-        told: JsonObject = {"refusal": text} if kind == "refusal" else {"text": text}
+        members: JsonObject = {"refusal": text} if kind == "refusal" else {"text": text}
         if kind == "output_text":
-            told["logprobs"] = list(item.tokens)
-        self._tell(f"response.{_EVENTS[kind]}.done", {**at, **told})
+            members["logprobs"] = list(item.tokens)
+        self._emit(f"response.{_EVENTS[kind]}.done", {**at, **members})
         name = "reasoning_summary_part" if kind == "summary_text" else "content_part"
-        self._tell(f"response.{name}.done", {**at, "part": part})
+        self._emit(f"response.{name}.done", {**at, "part": part})
         item.closed.append(part)
         item.open = ""
 
     # Calls
 
     def add_arguments(self, item: OutputItem, name: str, text: str, *, ends: bool = True) -> None:
-        """Of a call: a piece of them, and their end. `name` = of the events, and `done` has them under it."""
+        """Add text to the arguments of a call, and end them if `ends`. `name` is the part of the events' types that
+        names the call."""
         at: JsonObject = {"item_id": item.item_id, "output_index": item.index}
         member = "input" if name == "custom_tool_call_input" else "arguments"
         if text:
             item.body[member] += text
-            self._tell(f"response.{name}.delta", {**at, "delta": text})
+            self._emit(f"response.{name}.delta", {**at, "delta": text})
         if ends:
-            self._tell(f"response.{name}.done", {**at, member: item.body[member]})
+            self._emit(f"response.{name}.done", {**at, member: item.body[member]})
 
 
 _EVENTS: Final = {
     "output_text": "output_text",
     "refusal": "refusal",
-    # In both OpenAI's API and Open Responses, which call the text of reasoning by different names.
+    # OpenAI's API and Open Responses agree on this name; they name the text of reasoning itself differently.
     "summary_text": "reasoning_summary_text",
-    # Of servers that show the text itself.
+    # Text of reasoning itself, from servers that show it.
     "reasoning_text": "reasoning_text",
 }
+"""Name in the types of events, by type of part."""

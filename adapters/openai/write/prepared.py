@@ -1,5 +1,5 @@
-"""Prewarmed inputs (`response.create` with `generate: false`): an input that was sent ahead of its turn → the events of
-a response that says nothing."""
+"""Prewarmed inputs (`response.create` with `generate: false`), which a caller sends ahead of the request that uses
+them, as the events of an empty response."""
 
 from babelgate.adapters.openai.codec.model import encode_response_usage
 from babelgate.adapters.openai.wire import replies as w
@@ -11,7 +11,8 @@ from babelgate.canonical.value import JsonObject
 def encode_prepared(
     response_id: str, body: ResponseCreate, model: str, previous_id: str | None, at: int
 ) -> list[JsonObject]:
-    """`at` = in seconds. Nobody else can come back to it, so it is not stored."""
+    """Return the events of the empty response. `at`: time in seconds. Only its own connection can continue it, so it is
+    not stored."""
     response = w.response(
         response_id,
         created_at=at,
@@ -30,6 +31,6 @@ def encode_prepared(
     done: JsonObject = {**response, "status": "completed", "completed_at": at, "usage": usage}
     events = {"created": response, "in_progress": response, "completed": done}
     return [
-        {"type": f"response.{kind}", "sequence_number": number, "response": told}
-        for number, (kind, told) in enumerate(events.items())
+        {"type": f"response.{kind}", "sequence_number": number, "response": members}
+        for number, (kind, members) in enumerate(events.items())
     ]

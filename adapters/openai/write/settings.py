@@ -1,4 +1,4 @@
-"""The configuration of a run → the settings that a response repeats."""
+"""Conversion of a run's configuration to the settings that a response repeats."""
 
 from typing import Any, Final
 
@@ -11,18 +11,20 @@ _EFFORTS: Final = frozenset({"none", "low", "medium", "high", "xhigh"})
 
 
 def encode_settings(config: JsonObject) -> JsonObject:
-    """Every one of them, because Open Responses has all members in a response, and null only where it says so
-    (components.schemas.ResponseResource). Runs of other protocols have what they like in their configuration: what is
-    of another type is left out."""
-    told: JsonObject = {name: _number(config, name, usual) for name, usual in _NUMBERS.items()}
+    """Return all settings of a response. Open Responses requires every member, and allows null only where it says so
+    (components.schemas.ResponseResource).
+
+    Runs of other protocols can have any configuration: a value of another type is replaced by the default.
+    """
+    settings: JsonObject = {name: _number(config, name, default) for name, default in _NUMBERS.items()}
     for name in _TEXT_SETTINGS:
         value: object = config.get(name)
-        told[name] = value if isinstance(value, str) else None
+        settings[name] = value if isinstance(value, str) else None
     choice: object = config.get("tool_choice")
     truncation, parallel = config.get("truncation"), config.get("parallel_tool_calls")
     tier = config.get("service_tier")
     return {
-        **told,
+        **settings,
         "tools": [_encode_tool(tool) for tool in tools_of(config)],
         "tool_choice": choice if isinstance(choice, str | dict) else "auto",
         "truncation": truncation if truncation in ("auto", "disabled") else "disabled",
@@ -51,16 +53,16 @@ def _encode_text(config: JsonObject) -> JsonObject:
 
 
 def _encode_reasoning(config: JsonObject) -> JsonObject | None:
-    given = object_in(config, "reasoning")
-    effort, summary = given.get("effort"), given.get("summary")
+    reasoning = object_in(config, "reasoning")
+    effort, summary = reasoning.get("effort"), reasoning.get("summary")
     if not isinstance(effort, str) or effort not in _EFFORTS:
         return None
     return {"effort": effort, "summary": summary if isinstance(summary, str) else None}
 
 
-def _number(config: JsonObject, name: str, usual: float) -> float:
+def _number(config: JsonObject, name: str, default: float) -> float:
     value: object = config.get(name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else usual
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else default
 
 
 def _count(config: JsonObject, name: str) -> int | None:

@@ -1,5 +1,5 @@
 """A model behind OpenAI's API, on a loopback socket: both APIs, streamed and whole, in the shapes of the official SDK.
-What the model says is decided by the test."""
+The test decides what the model answers."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from tests.serving import serving
 BOUND = 30
 KEY = "sk-very-secret-key-0123456789"
 USAGE = (7, 5)
-"""Tokens in and out of every answer."""
+"""Number of input and output tokens of every answer."""
 
 Said = dict[str, Any]
 
@@ -29,21 +29,23 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
+    """Answer of the model."""
+
     text: str = ""
-    """Streamed word by word."""
+    """Text, streamed word by word."""
     thought: str = ""
     refusal: str = ""
     calls: tuple[Call, ...] = ()
     citations: tuple[tuple[int, int, str], ...] = ()
     finish: str | None = None
-    """`length` or `content_filter`."""
+    """`length`, `content_filter`, or None."""
     items: tuple[Said, ...] = ()
-    """More output items of a response, whole, before the message."""
+    """Further output items of a response, whole, ahead of the message."""
 
 
-def echo(said: Sequence[Said]) -> Answer:
-    """Says what the last message said."""
-    last = said[-1]
+def echo(messages: Sequence[Said]) -> Answer:
+    """Return an answer that repeats the last message."""
+    last = messages[-1]
     content: Any = last.get("content", last.get("output", ""))
     if isinstance(content, list):
         parts = cast("list[Said]", content)
@@ -55,34 +57,35 @@ def echo(said: Sequence[Said]) -> Answer:
 class Server:
     url: str = ""
     model: Callable[[Sequence[Said]], Answer] = echo
-    """What it says to a conversation: chat messages, or input items with those of the responses before."""
+    """Function that answers a conversation: chat messages, or input items including those of earlier responses."""
     has_responses: bool = True
     keeps: bool = True
-    """It stores responses."""
+    """True if responses are stored."""
     echoes_previous: bool = True
     streams: bool = True
     counts: bool = True
-    """It takes `stream_options`."""
+    """True if `stream_options` are accepted."""
     refusals: dict[str, tuple[int, Any, dict[str, str]]] = field(
         default_factory=dict[str, tuple[int, Any, dict[str, str]]]
     )
-    """By path: status, body and headers instead of an answer."""
+    """Status, body and headers to send instead of an answer, by path."""
     raw: list[bytes] | None = None
-    """A stream's bytes, instead of an answer."""
+    """Bytes to stream instead of an answer."""
     cut: int | None = None
-    """Frames after which the connection breaks."""
+    """Number of frames after which the connection breaks."""
     holds: bool = False
-    """Streams stay open after their last frame."""
-    asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
+    """True if streams stay open after their last frame."""
+    requests: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
+    """Requests so far: method and path, headers, and body."""
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    """A caller hung up on a stream that was held."""
+    """Event that is set if a caller disconnects from a stream that is held open."""
     stored: dict[str, list[Said]] = field(default_factory=dict[str, list[Said]])
 
     def paths(self) -> list[str]:
-        return [path for path, _, _ in self.asked]
+        return [path for path, _, _ in self.requests]
 
     def body(self, number: int = -1) -> Any:
-        return self.asked[number][2]
+        return self.requests[number][2]
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         raw = b""
@@ -95,19 +98,19 @@ class Server:
                 break
         path = scope["path"]
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        asked: Any = json.loads(raw) if raw else None
-        self.asked.append((f"{scope['method']} {path}", headers, asked))
+        body: Any = json.loads(raw) if raw else None
+        self.requests.append((f"{scope['method']} {path}", headers, body))
         out = _Out(receive, send, self)
         if path in self.refusals:
             status, refusal, more = self.refusals[path]
             await out.whole(refusal, status, more)
         elif path == "/v1/models":
-            listed = [{"id": name, "object": "model", "created": 1, "owned_by": "us"} for name in ("Org/One", "two")]
-            await out.whole({"object": "list", "data": listed})
+            models = [{"id": name, "object": "model", "created": 1, "owned_by": "us"} for name in ("Org/One", "two")]
+            await out.whole({"object": "list", "data": models})
         elif path == "/v1/chat/completions":
-            await self._chat(asked, out)
+            await self._chat(body, out)
         elif path == "/v1/responses" and self.has_responses:
-            await self._response(asked, out)
+            await self._response(body, out)
         else:
             await out.whole({"detail": "Not Found"}, 404)
 
@@ -129,17 +132,17 @@ class Server:
             refusal = _error(message, param="previous_response_id", code="previous_response_not_found")
             await out.whole(refusal, 400)
             return
-        said = [*self.stored.get(previous or "", ()), *body["input"]]
+        items = [*self.stored.get(previous or "", ()), *body["input"]]
         response_id = f"resp_{len(self.stored) + 1}"
-        answer = self.model(said)
-        made = Response(response_id, body, answer, previous if self.echoes_previous else None)
-        self.stored[response_id] = [*said, *made.output()] if self.keeps else []
+        answer = self.model(items)
+        response = Response(response_id, body, answer, previous if self.echoes_previous else None)
+        self.stored[response_id] = [*items, *response.output()] if self.keeps else []
         if not self.keeps:
             del self.stored[response_id]
         if not self.streams:
-            await out.whole(made.whole())
+            await out.whole(response.whole())
             return
-        await out.stream([frame(json.dumps(event).encode(), event=event["type"]) for event in made.events()])
+        await out.stream([frame(json.dumps(event).encode(), event=event["type"]) for event in response.events()])
 
 
 class _Out:
@@ -168,9 +171,9 @@ class _Out:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _start(self, status: int, kind: str, headers: dict[str, str]) -> None:
-        given = {"content-type": kind, **headers}
-        listed = [(name.encode(), value.encode()) for name, value in given.items()]
-        await self._send({"type": "http.response.start", "status": status, "headers": listed})
+        all_headers = {"content-type": kind, **headers}
+        encoded = [(name.encode(), value.encode()) for name, value in all_headers.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
 
 def _error(message: str, *, kind: str = "invalid_request_error", param: Any = None, code: Any = None) -> Said:
@@ -178,7 +181,7 @@ def _error(message: str, *, kind: str = "invalid_request_error", param: Any = No
 
 
 def words(text: str) -> list[str]:
-    """Cut after each blank."""
+    """Split a text after each space."""
     return [word for word in text.replace(" ", " \0").split("\0") if word]
 
 
@@ -234,11 +237,11 @@ def chunks(model: str, answer: Answer, counts: bool = True) -> Iterator[Said]:
     if answer.citations:
         yield chunk({"annotations": [_citation(*citation) for citation in answer.citations]})
     for index, call in enumerate(answer.calls):
-        made = _tool(call)
+        tool_call = _tool(call)
         if call.kind == "custom":
-            yield chunk({"tool_calls": [{"index": index, **made}]})
+            yield chunk({"tool_calls": [{"index": index, **tool_call}]})
             continue
-        yield chunk({"tool_calls": [{"index": index, **made, "function": {"name": call.name, "arguments": ""}}]})
+        yield chunk({"tool_calls": [{"index": index, **tool_call, "function": {"name": call.name, "arguments": ""}}]})
         half = len(call.arguments) // 2
         for piece in (call.arguments[:half], call.arguments[half:]):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
@@ -386,16 +389,16 @@ class Response:
             yield {"type": "response.content_part.added", **at, "part": empty}
             for word in words(part["text"]):
                 yield {"type": "response.output_text.delta", **at, "delta": word, "logprobs": []}
-            for number, found in enumerate(part["annotations"]):
-                added = {"annotation_index": number, "annotation": found}
+            for number, annotation in enumerate(part["annotations"]):
+                added = {"annotation_index": number, "annotation": annotation}
                 yield {"type": "response.output_text.annotation.added", **at, **added}
             yield {"type": "response.output_text.done", **at, "text": part["text"], "logprobs": []}
         yield {"type": "response.content_part.done", **at, "part": part}
 
 
 @asynccontextmanager
-async def serve(**given: Any) -> AsyncGenerator[Server]:
-    server = Server(**given)
+async def serve(**options: Any) -> AsyncGenerator[Server]:
+    server = Server(**options)
     async with serving(server) as url:
         server.url = url
         yield server

@@ -1,5 +1,5 @@
-"""A server of OpenAI's API that says what the test has written down, frame by frame, behind a gateway: what it is asked
-and what callers are shown is compared with that."""
+"""A server of OpenAI's API behind a gateway that sends answers which the test wrote down, frame by frame. Tests compare
+what the server receives and what callers receive with that."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -21,25 +21,26 @@ Said = dict[str, Any]
 
 
 def unknown(level: str) -> Said:
-    """A member that the API does not have."""
+    """Return a member that the API does not define."""
     return {f"x_{level}": {"k": [1, "ü", None]}}
 
 
 class Scripted:
-    """`says` = a whole answer, or the values of a stream; `status` and `headers` = those of a refusal."""
+    """Server of written answers. `says`: a whole answer, or the values of a stream. `status` and `headers`: those of a
+    refusal."""
 
     def __init__(self, says: Said | Sequence[Said]) -> None:
         self.says = says
         self.status = 200
         self.headers: Mapping[str, str] = {}
-        self.asked: list[Said] = []
+        self.requests: list[Said] = []
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         raw = await read_body(receive)
         if scope["method"] == "GET":
             await _send(send, 404, "application/json", b"{}", {})
             return
-        self.asked.append(json.loads(raw))
+        self.requests.append(json.loads(raw))
         if isinstance(self.says, dict):
             await _send(send, self.status, "application/json", json.dumps(self.says).encode(), self.headers)
             return
@@ -55,7 +56,7 @@ async def _send(send: Callable[[Any], Any], status: int, kind: str, body: bytes,
 
 @asynccontextmanager
 async def through(folder: Path, far: Scripted, api: Literal["chat", "responses"]) -> AsyncGenerator[httpx.AsyncClient]:
-    """The gateway in front of it."""
+    """Serve a gateway in front of the server, and yield a client of the gateway."""
     async with bridge(cast("Any", far)) as http:
         agent = Client("http://far", "far", api=api, http=http)
         info = AgentInfo(name="far", metadata={"openai": {"model": "far"}})

@@ -1,4 +1,4 @@
-"""A model on an OpenAI-compatible server: what the client asks it over a socket, and what it makes of the answers."""
+"""Client of a model on an OpenAI-compatible server, over a socket: its requests, and its conversion of the answers."""
 
 import asyncio
 import json
@@ -58,8 +58,8 @@ async def far() -> AsyncGenerator[Server]:
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
-    async with loopback.client() as made:
-        yield made
+    async with loopback.client() as http_client:
+        yield http_client
 
 
 @pytest.fixture(params=APIS)
@@ -73,10 +73,10 @@ def agent(far: Server, http: httpx.AsyncClient) -> Client:
     return Client(far.url, "one", headers={"Authorization": f"Bearer {KEY}"}, http=http)
 
 
-def call(text: str = "Hello big world", **given: Any) -> Invocation:
-    given.setdefault("messages", (Message.of(text, "user"),))
-    given.setdefault("run_id", "22222222-2222-4222-8222-222222222222")
-    return make(Invocation, agent="near", thread_id="t", task_id="k", **given)
+def call(text: str = "Hello big world", **fields: Any) -> Invocation:
+    fields.setdefault("messages", (Message.of(text, "user"),))
+    fields.setdefault("run_id", "22222222-2222-4222-8222-222222222222")
+    return make(Invocation, agent="near", thread_id="t", task_id="k", **fields)
 
 
 async def fault_without_key(events: AsyncIterator[Event]) -> Fault:
@@ -89,8 +89,8 @@ def path(api: str) -> str:
     return "/v1/responses" if api == "responses" else "/v1/chat/completions"
 
 
-def asked(far: Server) -> list[Any]:
-    """The conversation of the last request."""
+def conversation(far: Server) -> list[Any]:
+    """Return the conversation of the last request."""
     body = far.body()
     return body["messages"] if "messages" in body else body["input"]
 
@@ -100,7 +100,7 @@ def framed(*events: Any) -> list[bytes]:
 
 
 def some(api: str) -> Any:
-    """The first word of a stream."""
+    """Return an event with the first word of a stream."""
     if api == "responses":
         return {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
     return {"choices": [{"index": 0, "delta": {"content": "some"}}]}
@@ -111,19 +111,19 @@ def end_of(events: Sequence[Event]) -> RunEnded:
     return events[-1]
 
 
-def finish_of(heard: Transcript) -> str | None:
-    [finish] = [event.finish for event in heard.events if isinstance(event, MessageEnded)]
+def finish_of(transcript: Transcript) -> str | None:
+    [finish] = [event.finish for event in transcript.events if isinstance(event, MessageEnded)]
     return finish
 
 
 # A run
 
 
-async def test_an_answer_is_streamed_as_one_message_and_its_tokens_are_counted(api: str, agent: Client) -> None:
-    heard = await Dialogue(agent).say("Hello big world")
-    assert heard.text == "Hello big world"
-    assert [message.role for message in heard.messages] == ["agent"]
-    assert [event.kind for event in heard.events if event.kind.startswith(("part", "message"))] == [
+async def test_answer_is_streamed_as_one_message_with_usage(api: str, agent: Client) -> None:
+    transcript = await Dialogue(agent).say("Hello big world")
+    assert transcript.text == "Hello big world"
+    assert [message.role for message in transcript.messages] == ["agent"]
+    assert [event.kind for event in transcript.events if event.kind.startswith(("part", "message"))] == [
         "message_started",
         "part_added",
         "part_delta",
@@ -131,24 +131,24 @@ async def test_an_answer_is_streamed_as_one_message_and_its_tokens_are_counted(a
         "part_ended",
         "message_ended",
     ]
-    assert heard.ended is not None
-    assert {name: heard.ended.usage[name] for name in USAGE} == USAGE
+    assert transcript.ended is not None
+    assert {name: transcript.ended.usage[name] for name in USAGE} == USAGE
 
 
-async def test_a_server_that_does_not_stream_is_understood(api: str, far: Server, agent: Client) -> None:
+async def test_answer_of_a_server_without_streaming_is_read(api: str, far: Server, agent: Client) -> None:
     far.streams = False
-    heard = await Dialogue(agent).say("Hello big world")
-    assert heard.text == "Hello big world"
-    assert heard.ended is not None
-    assert heard.ended.usage["input_tokens"] == 7
+    transcript = await Dialogue(agent).say("Hello big world")
+    assert transcript.text == "Hello big world"
+    assert transcript.ended is not None
+    assert transcript.ended.usage["input_tokens"] == 7
     far.refusals[path(api)] = (200, b"<html>", {})
     assert (await fault_without_key(agent.run(call()))).code is FaultCode.AGENT_INVALID
 
 
-async def test_the_request_says_what_both_apis_need_and_holds_the_key(api: str, far: Server, agent: Client) -> None:
+async def test_request_has_required_members_and_the_key(api: str, far: Server, agent: Client) -> None:
     await all_of(agent.run(call("Hi")))
-    asked_at, headers, body = far.asked[-1]
-    assert asked_at == f"POST {path(api)}"
+    request_line, headers, body = far.requests[-1]
+    assert request_line == f"POST {path(api)}"
     assert headers["authorization"] == f"Bearer {KEY}"
     assert headers["content-type"] == "application/json"
     expected: dict[str, Any] = {"model": "one", "stream": True}
@@ -159,42 +159,42 @@ async def test_the_request_says_what_both_apis_need_and_holds_the_key(api: str, 
     assert body == expected
 
 
-async def test_thoughts_citations_and_refusals_are_told_apart(api: str, far: Server, agent: Client) -> None:
-    said = Answer(text="It is so", thought="Is it ?", citations=((0, 2, "http://page"),), refusal="No more")
-    far.model = lambda _: said
-    heard = await Dialogue(agent).say("Hi")
-    [message] = heard.messages
+async def test_reasoning_citations_and_refusals_are_separate_parts(api: str, far: Server, agent: Client) -> None:
+    answer = Answer(text="It is so", thought="Is it ?", citations=((0, 2, "http://page"),), refusal="No more")
+    far.model = lambda _: answer
+    transcript = await Dialogue(agent).say("Hi")
+    [message] = transcript.messages
     assert [part.kind for part in message.parts if part.kind != "annotation"] == ["reasoning", "text", "refusal"]
-    assert (message.text, heard.text) == ("It is so", "It is so")
+    assert (message.text, transcript.text) == ("It is so", "It is so")
     [cited] = [part for part in message.parts if isinstance(part, AnnotationPart)]
     assert (cited.start, cited.end, cited.url, cited.title) == (0, 2, "http://page", "A page")
-    assert finish_of(heard) == "refusal"
+    assert finish_of(transcript) == "refusal"
 
 
 @pytest.mark.parametrize(("finish", "expected"), [("length", "length"), ("content_filter", "refusal")])
-async def test_an_answer_that_was_cut_short_says_so_and_is_an_answer(
+async def test_truncated_answer_is_an_answer_with_its_finish_reason(
     api: str, far: Server, agent: Client, finish: str, expected: str
 ) -> None:
     far.model = lambda _: Answer(text="too lo", finish=finish)
-    heard = await Dialogue(agent).say("Hi")
-    assert heard.text == "too lo"
-    assert heard.fault is None
-    assert finish_of(heard) == expected
+    transcript = await Dialogue(agent).say("Hi")
+    assert transcript.text == "too lo"
+    assert transcript.fault is None
+    assert finish_of(transcript) == expected
 
 
-async def test_an_empty_answer_is_an_empty_message(api: str, far: Server, agent: Client) -> None:
+async def test_empty_answer_is_an_empty_message(api: str, far: Server, agent: Client) -> None:
     far.model = lambda _: Answer()
-    heard = await Dialogue(agent).say("")
-    assert [message.parts for message in heard.messages] == [()]
+    transcript = await Dialogue(agent).say("")
+    assert [message.parts for message in transcript.messages] == [()]
 
 
-async def test_json_is_output_where_json_was_asked_for(api: str, far: Server, http: httpx.AsyncClient) -> None:
+async def test_json_answer_is_output_if_json_was_requested(api: str, far: Server, http: httpx.AsyncClient) -> None:
     far.model = lambda _: Answer(text='{"a": 1}')
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    asking: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+    answer_format: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
     plain = Client(far.url, "one", http=http)
     for agent, config in (
-        (plain, {"response_format": asking}),
+        (plain, {"response_format": answer_format}),
         (plain, {"text": {"format": {"type": "json_schema", "name": "x", "schema": schema, "strict": True}}}),
         (Client(far.url, "one", http=http, schema=schema), {}),
     ):
@@ -204,13 +204,13 @@ async def test_json_is_output_where_json_was_asked_for(api: str, far: Server, ht
     assert end_of(await all_of(plain.run(call()))).output is None, "nobody asked for JSON"
 
 
-async def test_words_that_are_no_json_are_said_and_are_no_output(api: str, far: Server, agent: Client) -> None:
+async def test_answer_that_is_not_json_is_not_output(api: str, far: Server, agent: Client) -> None:
     far.model = lambda _: Answer(text="Sorry, no: NaN")
     ended = end_of(await all_of(agent.run(call(config={"response_format": {"type": "json_object"}}))))
     assert (ended.status, ended.output) == (RunStatus.SUCCESS, None)
 
 
-async def test_files_go_out_in_the_form_that_each_api_has(api: str, far: Server, agent: Client) -> None:
+async def test_files_are_sent_in_the_form_of_each_api(api: str, far: Server, agent: Client) -> None:
     parts = (
         FilePart(name="a.png", media_type="image/png", inline=b"\x00\x01"),
         FilePart(media_type="image/png", url="http://page/b.png"),
@@ -219,7 +219,7 @@ async def test_files_go_out_in_the_form_that_each_api_has(api: str, far: Server,
         FilePart(name="e.bin", media_type="application/zip", url="http://page/e.zip"),
     )
     events = await all_of(agent.run(call(messages=(Message(role="user", parts=parts),))))
-    sent = asked(far)[0]["content"]
+    sent = conversation(far)[0]["content"]
     if api == "chat":
         assert sent == [
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAE="}},
@@ -242,12 +242,12 @@ async def test_files_go_out_in_the_form_that_each_api_has(api: str, far: Server,
 # A conversation
 
 
-async def test_chat_completions_are_told_everything_each_time(far: Server, agent: Client) -> None:
+async def test_chat_completions_receive_the_whole_conversation_each_time(far: Server, agent: Client) -> None:
     far.has_responses = False
     dialogue = Dialogue(agent)
     await dialogue.say("one")
     await dialogue.say("two")
-    assert [(said["role"], said["content"]) for said in asked(far)] == [
+    assert [(message["role"], message["content"]) for message in conversation(far)] == [
         ("user", "one"),
         ("assistant", "one"),
         ("user", "two"),
@@ -265,7 +265,7 @@ def bound(events: Sequence[Event]) -> dict[str, str]:
 HISTORY = (Message.of("one", "user"), Message.of("eins", "agent"))
 
 
-async def test_a_response_goes_on_from_the_one_before_and_is_not_told_it_again(far: Server, agent: Client) -> None:
+async def test_response_continues_the_previous_one_without_repeating_it(far: Server, agent: Client) -> None:
     ids = bound(await all_of(agent.run(call("one"))))
     assert ids == {"run": "resp_1", "context": "resp_1"}
     await all_of(agent.run(call("two", history=HISTORY, upstream={"context": "resp_1"})))
@@ -274,16 +274,18 @@ async def test_a_response_goes_on_from_the_one_before_and_is_not_told_it_again(f
 
 
 @pytest.mark.parametrize("echoes", [True, False], ids=["refuses the id", "does not look at it"])
-async def test_a_server_that_has_forgotten_is_told_everything(far: Server, agent: Client, echoes: bool) -> None:
+async def test_server_that_lost_a_response_receives_the_whole_conversation(
+    far: Server, agent: Client, echoes: bool
+) -> None:
     far.echoes_previous = echoes
-    heard = await all_of(agent.run(call("two", history=HISTORY, upstream={"context": "resp_9"})))
+    events = await all_of(agent.run(call("two", history=HISTORY, upstream={"context": "resp_9"})))
     assert far.paths()[1:] == ["POST /v1/responses"] * 2
-    assert [said["content"] for said in far.body()["input"]] == ["one", "eins", "two"]
+    assert [item["content"] for item in far.body()["input"]] == ["one", "eins", "two"]
     assert "previous_response_id" not in far.body()
-    assert [event.kind for event in heard].count("message_started") == 1
+    assert [event.kind for event in events].count("message_started") == 1
 
 
-async def test_a_server_that_keeps_nothing_is_not_gone_on_from(far: Server, agent: Client) -> None:
+async def test_response_of_a_server_without_storage_is_not_continued(far: Server, agent: Client) -> None:
     far.keeps = False
     far.model = lambda _: Answer(text="ok")
     raw = {"type": "response.created", "response": {"id": "resp_1", "store": False}}
@@ -292,9 +294,7 @@ async def test_a_server_that_keeps_nothing_is_not_gone_on_from(far: Server, agen
     assert bound(await all_of(agent.run(call()))) == {"run": "resp_1"}
 
 
-async def test_a_server_without_responses_is_asked_for_completions_and_remembered_as_such(
-    far: Server, agent: Client
-) -> None:
+async def test_server_without_responses_is_remembered(far: Server, agent: Client) -> None:
     far.has_responses = False
     for _ in range(2):
         await all_of(agent.run(call()))
@@ -302,7 +302,7 @@ async def test_a_server_without_responses_is_asked_for_completions_and_remembere
     assert far.paths()[1:] == ["POST /v1/responses", chat, chat]
 
 
-async def test_an_unknown_model_is_no_unknown_path(far: Server, agent: Client) -> None:
+async def test_unknown_model_does_not_count_as_unknown_path(far: Server, agent: Client) -> None:
     error = {"message": "no such model", "type": "invalid_request_error", "param": "model", "code": "model_not_found"}
     far.refusals["/v1/responses"] = (404, {"error": error}, {})
     fault = await fault_without_key(agent.run(call()))
@@ -310,20 +310,18 @@ async def test_an_unknown_model_is_no_unknown_path(far: Server, agent: Client) -
     assert far.paths()[1:] == ["POST /v1/responses"]
 
 
-async def test_a_server_that_counts_no_tokens_is_asked_again_without(far: Server, agent: Client) -> None:
+async def test_request_is_retried_without_stream_options_if_refused(far: Server, agent: Client) -> None:
     far.has_responses, far.counts = False, False
     for _ in range(2):
         assert (await Dialogue(agent).say("Hi")).text == "Hi"
-    assert [("stream_options" in body) for where, _, body in far.asked if where.endswith("completions")] == [
+    assert [("stream_options" in body) for where, _, body in far.requests if where.endswith("completions")] == [
         True,
         False,
         False,
     ]
 
 
-async def test_without_a_name_the_first_model_that_the_server_lists_is_asked(
-    far: Server, http: httpx.AsyncClient
-) -> None:
+async def test_first_listed_model_is_used_without_a_name(far: Server, http: httpx.AsyncClient) -> None:
     agent = Client(far.url + "/v1/", http=http)
     for _ in range(2):
         await all_of(agent.run(call()))
@@ -335,10 +333,10 @@ async def test_without_a_name_the_first_model_that_the_server_lists_is_asked(
 
 
 def asks(*calls: Call, then: str = "It is sunny") -> Any:
-    """Calls tools, and says something once it has their results."""
+    """Return a model that calls tools, and answers with a text once it has their results."""
 
-    def model(said: Sequence[dict[str, Any]]) -> Answer:
-        last = said[-1]
+    def model(messages: Sequence[dict[str, Any]]) -> Answer:
+        last = messages[-1]
         answered = last.get("role") == "tool" or last.get("type", "").endswith(("_output", "_response"))
         return Answer(text=then) if answered else Answer(text="I look", calls=calls)
 
@@ -348,29 +346,27 @@ def asks(*calls: Call, then: str = "It is sunny") -> Any:
 TWO = (Call("weather", '{"city": "Paris"}', "call_1"), Call("weather", '{"city": "Rome"}', "call_2"))
 
 
-async def test_calls_of_a_callers_tools_are_questions_and_their_results_are_the_answers(
-    api: str, far: Server, agent: Client
-) -> None:
+async def test_caller_tool_calls_are_questions_and_results_are_answers(api: str, far: Server, agent: Client) -> None:
     far.model = asks(*TWO)
     dialogue = Dialogue(agent)
-    heard = await dialogue.say("Weather?")
-    assert heard.text == "I look"
-    assert [question.value for question in heard.questions] == [
+    transcript = await dialogue.say("Weather?")
+    assert transcript.text == "I look"
+    assert [question.value for question in transcript.questions] == [
         {"name": "weather", "arguments": {"city": "Paris"}, "call_id": "call_1"},
         {"name": "weather", "arguments": {"city": "Rome"}, "call_id": "call_2"},
     ]
-    words = [question.message.text for question in heard.questions]
+    words = [question.message.text for question in transcript.questions]
     assert words == ['weather({"city": "Paris"})', 'weather({"city": "Rome"})']
-    part = heard.questions[0].message.parts[-1]
+    part = transcript.questions[0].message.parts[-1]
     assert isinstance(part, ToolCallPart)
     assert (part.call_id, part.name, part.side) == ("call_1", "weather", "caller")
-    assert heard.ended is not None
-    assert heard.ended.status is RunStatus.PAUSED
-    assert heard.ended.usage["total_tokens"] == 12
-    heard = await dialogue.answer("sun", {"degrees": 20})
-    assert heard.text == "It is sunny"
+    assert transcript.ended is not None
+    assert transcript.ended.status is RunStatus.PAUSED
+    assert transcript.ended.usage["total_tokens"] == 12
+    transcript = await dialogue.answer("sun", {"degrees": 20})
+    assert transcript.text == "It is sunny"
     if api == "chat":
-        assert asked(far) == [
+        assert conversation(far) == [
             {"role": "user", "content": "Weather?"},
             {
                 "role": "assistant",
@@ -389,7 +385,7 @@ async def test_calls_of_a_callers_tools_are_questions_and_their_results_are_the_
         ]
 
 
-async def test_results_go_to_the_response_that_called(far: Server, agent: Client) -> None:
+async def test_results_continue_the_response_that_called(far: Server, agent: Client) -> None:
     far.model = asks(*TWO)
     dialogue = Dialogue(agent)
     first = await dialogue.say("Weather?")
@@ -405,20 +401,20 @@ async def test_results_go_to_the_response_that_called(far: Server, agent: Client
 
 
 async def results(dialogue: Dialogue, *values: Any) -> Callable[..., Invocation]:
-    """The call with which a hub would answer the dialogue's open questions."""
-    made = dialogue.call(Message.of("said", "user"), "answer")
+    """Return a function that builds the call with which a hub answers the open questions."""
+    question_call = dialogue.call(Message.of("said", "user"), "answer")
     answers = tuple(
         InterruptAnswered(interrupt_id=question.interrupt_id or "", value=value)
         for question, value in zip(dialogue.questions, values, strict=True)
     )
 
     def answering(**more: Any) -> Invocation:
-        return replace(made, answers=answers, **more)
+        return replace(question_call, answers=answers, **more)
 
     return answering
 
 
-async def test_results_reach_a_server_that_forgot_the_call_with_all_that_led_to_it(far: Server, agent: Client) -> None:
+async def test_results_are_sent_with_history_if_the_call_was_lost(far: Server, agent: Client) -> None:
     far.model = asks(*TWO)
     dialogue = Dialogue(agent)
     await dialogue.say("Weather?")
@@ -435,22 +431,22 @@ async def test_results_reach_a_server_that_forgot_the_call_with_all_that_led_to_
     ]
 
 
-async def test_an_answer_to_a_call_that_the_log_does_not_know_is_a_fault(far: Server, agent: Client) -> None:
+async def test_answer_to_a_call_missing_in_the_log_is_fault(far: Server, agent: Client) -> None:
     lost = call(cause="answer", answers=(InterruptAnswered(interrupt_id="i", value="Ada"),))
     assert (await fault_without_key(agent.run(lost))).code is FaultCode.AGENT_INVALID
-    assert far.asked == []
+    assert far.requests == []
 
 
-async def test_a_declined_call_is_told_to_the_model(api: str, far: Server, agent: Client) -> None:
+async def test_declined_call_is_reported_to_the_model(api: str, far: Server, agent: Client) -> None:
     far.model = asks(Call("weather"))
     dialogue = Dialogue(agent)
     await dialogue.say("Weather?")
     assert (await dialogue.decline()).text == "It is sunny"
-    last = asked(far)[-1]
+    last = conversation(far)[-1]
     assert last.get("content", last.get("output")) == "The caller declined to answer."
 
 
-async def test_calls_over_several_rounds_are_all_told_again(far: Server, agent: Client) -> None:
+async def test_calls_of_several_rounds_are_all_sent_again(far: Server, agent: Client) -> None:
     far.has_responses = False
     rounds = iter([Answer(calls=(TWO[0],)), Answer(text="And", calls=(TWO[1],)), Answer(text="Done")])
     far.model = lambda _: next(rounds)
@@ -458,7 +454,7 @@ async def test_calls_over_several_rounds_are_all_told_again(far: Server, agent: 
     await dialogue.say("Weather?")
     await dialogue.answer("sun")
     assert (await dialogue.answer("rain")).text == "Done"
-    assert [(said["role"], said.get("content")) for said in asked(far)] == [
+    assert [(message["role"], message.get("content")) for message in conversation(far)] == [
         ("user", "Weather?"),
         ("assistant", None),
         ("tool", "sun"),
@@ -467,18 +463,18 @@ async def test_calls_over_several_rounds_are_all_told_again(far: Server, agent: 
     ]
 
 
-async def test_a_model_that_thinks_before_it_calls_hears_its_thoughts_again(far: Server, agent: Client) -> None:
+async def test_reasoning_before_a_call_is_sent_back(far: Server, agent: Client) -> None:
     far.has_responses = False
-    far.model = lambda said: (
-        Answer(text="ok") if said[-1]["role"] == "tool" else Answer(thought="I must look", calls=(TWO[0],))
+    far.model = lambda messages: (
+        Answer(text="ok") if messages[-1]["role"] == "tool" else Answer(thought="I must look", calls=(TWO[0],))
     )
     dialogue = Dialogue(agent)
     await dialogue.say("Weather?")
     await dialogue.answer("sun")
-    assert asked(far)[1]["reasoning_content"] == "I must look"
+    assert conversation(far)[1]["reasoning_content"] == "I must look"
 
 
-async def test_a_callers_tools_reach_the_model_in_the_form_of_each_api(api: str, far: Server, agent: Client) -> None:
+async def test_caller_tools_are_sent_in_the_form_of_each_api(api: str, far: Server, agent: Client) -> None:
     flat = {"type": "function", **WEATHER["function"], "strict": True}
     choice = {"type": "function", "function": {"name": "weather"}}
     await all_of(agent.run(call(config={"tools": [WEATHER, flat], "tool_choice": choice})))
@@ -491,12 +487,12 @@ async def test_a_callers_tools_reach_the_model_in_the_form_of_each_api(api: str,
         ]
         assert body["tool_choice"] == choice
     else:
-        # Functions of the Responses API are strict unless they say otherwise, those of chat completions are not.
+        # Functions of the Responses API are strict by default; those of chat completions are not.
         assert body["tools"] == [{"type": "function", **inner, "strict": False}, flat]
         assert body["tool_choice"] == {"type": "function", "name": "weather"}
 
 
-async def test_an_approval_of_a_servers_own_tool_is_asked_and_given(far: Server, agent: Client) -> None:
+async def test_approval_of_a_server_tool_is_a_question(far: Server, agent: Client) -> None:
     far.model = asks(Call("remove", '{"path": "x"}', "mcpr_1", "mcp_approval_request"), then="Removed")
     dialogue = Dialogue(agent)
     [question] = (await dialogue.say("Remove x")).questions
@@ -508,47 +504,47 @@ async def test_an_approval_of_a_servers_own_tool_is_asked_and_given(far: Server,
     assert far.body()["input"] == [{"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}]
 
 
-async def test_a_custom_tool_takes_text_and_gives_text(api: str, far: Server, agent: Client) -> None:
+async def test_custom_tool_takes_and_returns_text(api: str, far: Server, agent: Client) -> None:
     far.model = asks(Call("shell", "ls -l", "call_1", "custom"))
     dialogue = Dialogue(agent)
     [question] = (await dialogue.say("List")).questions
     assert question.value == {"name": "shell", "arguments": "ls -l", "call_id": "call_1"}
     assert (await dialogue.answer("a b c")).text == "It is sunny"
     if api == "chat":
-        assert asked(far)[1]["tool_calls"][0]["custom"] == {"name": "shell", "input": "ls -l"}
+        assert conversation(far)[1]["tool_calls"][0]["custom"] == {"name": "shell", "input": "ls -l"}
     else:
-        assert [item.get("type") for item in asked(far)[-2:]] == ["custom_tool_call", "custom_tool_call_output"]
+        assert [item.get("type") for item in conversation(far)[-2:]] == ["custom_tool_call", "custom_tool_call_output"]
 
 
-async def test_a_servers_own_tools_are_activity_and_its_images_are_files(far: Server, agent: Client) -> None:
+async def test_server_tools_become_activity_and_images_become_files(far: Server, agent: Client) -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "x"}}
     mcp = {"type": "mcp_call", "id": "mcp_1", "status": "failed", "name": "read", "server_label": "files"}
     mcp |= {"arguments": '{"a": 1}', "output": None, "error": "no such file"}
     image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAE="}
     shell: Any = {"type": "local_shell_call", "id": "sh_1", "status": "completed", "action": {}}
     far.model = lambda _: Answer(text="ok", items=(search, mcp, image, shell))
-    heard = await Dialogue(agent).say("Hi")
-    ended = [(event.name, event.fault is None) for event in heard.events if isinstance(event, ToolEnded)]
+    transcript = await Dialogue(agent).say("Hi")
+    ended = [(event.name, event.fault is None) for event in transcript.events if isinstance(event, ToolEnded)]
     assert ended == [("web_search", True), ("read", False), ("image_generation", True)]
-    [artifact] = [event for event in heard.events if event.kind == "artifact_added"]
+    [artifact] = [event for event in transcript.events if event.kind == "artifact_added"]
     part = getattr(artifact, "part")  # noqa: B009
     assert (part.name, part.media_type, part.size) == ("image.png", "image/png", 2)
-    assert ["local_shell_call" in event.how for event in heard.events if isinstance(event, LossNoted)] == [True]
+    assert ["local_shell_call" in event.how for event in transcript.events if isinstance(event, LossNoted)] == [True]
 
 
-async def test_commentary_is_progress_and_no_part_of_the_answer(far: Server, agent: Client) -> None:
+async def test_commentary_is_progress_and_not_part_of_the_answer(far: Server, agent: Client) -> None:
     content: Any = [{"type": "output_text", "text": "Looking", "annotations": [], "logprobs": []}]
     comment = {"type": "message", "id": "msg_0", "role": "assistant", "status": "completed", "content": content}
     far.model = lambda _: Answer(text="Found", items=({**comment, "phase": "commentary"},))
-    heard = await Dialogue(agent).say("Hi")
-    assert [(message.phase, message.text) for message in heard.messages] == [
+    transcript = await Dialogue(agent).say("Hi")
+    assert [(message.phase, message.text) for message in transcript.messages] == [
         ("progress", "Looking"),
         ("answer", "Found"),
     ]
-    assert heard.text == "Found"
+    assert transcript.text == "Found"
 
 
-# What goes wrong
+# Errors
 
 
 def error(message: str, **more: Any) -> Any:
@@ -570,10 +566,10 @@ def error(message: str, **more: Any) -> Any:
     ],
 )
 @pytest.mark.parametrize("body", [error(f"it is {KEY}"), {"detail": KEY}, b"<html>" + KEY.encode(), error(KEY, code=3)])
-async def test_refusals_are_faults_that_never_hold_the_key(
+async def test_error_responses_become_faults_without_the_key(
     api: str, far: Server, agent: Client, status: int, code: FaultCode, body: Any
 ) -> None:
-    for each in (path(api), path("chat")):  # a refusal that explains nothing may mean the API: chat is tried then
+    for each in (path(api), path("chat")):  # after an unexplained refusal, the client tries chat completions
         far.refusals[each] = (status, body, {"retry-after": "7", "location": "/elsewhere"})
     fault = await fault_without_key(agent.run(call()))
     assert fault.code is code
@@ -594,7 +590,7 @@ async def test_refusals_are_faults_that_never_hold_the_key(
     ],
     ids=["200 error", "200 page", "400", "422", "405"],
 )
-async def test_a_server_without_responses_is_asked_for_a_completion(
+async def test_server_without_responses_receives_a_completion_request(
     far: Server, agent: Client, status: int, body: Any
 ) -> None:
     kind = {"content-type": "text/html"} if isinstance(body, bytes) else {}
@@ -604,13 +600,13 @@ async def test_a_server_without_responses_is_asked_for_a_completion(
     assert far.paths().count(f"POST {path('responses')}") == 1, "it is remembered"
 
 
-async def test_a_refusal_by_a_server_without_completions_is_told_as_it_came(far: Server, agent: Client) -> None:
+async def test_refusal_of_a_server_without_completions_is_passed_on(far: Server, agent: Client) -> None:
     far.refusals[path("responses")] = (400, error("The input is too odd"), {})
     far.refusals[path("chat")] = (404, error("Not Found"), {})
     assert "too odd" in (await fault_without_key(agent.run(call()))).message
 
 
-async def test_a_refusal_that_names_a_member_is_told_as_it_came(far: Server, agent: Client) -> None:
+async def test_refusal_that_names_a_member_is_passed_on(far: Server, agent: Client) -> None:
     far.refusals[path("responses")] = (400, error("Too long", param="input"), {})
     assert "Too long" in (await fault_without_key(agent.run(call()))).message
     assert f"POST {path('chat')}" not in far.paths()
@@ -632,7 +628,7 @@ def chunk(content: str | None, finish: str | None = None, **more: Any) -> Any:
     ],
     ids=["empty reasons", "a reason in each", "choices null", "a chunk null", "odd members"],
 )
-async def test_a_completion_lasts_until_its_stream_ends(far: Server, agent: Client, chunks: list[Any]) -> None:
+async def test_completion_lasts_until_its_stream_ends(far: Server, agent: Client, chunks: list[Any]) -> None:
     far.has_responses = False
     for end in ([], [b"data: [DONE]\n\n"]):
         far.raw = [*framed(*chunks), *end]
@@ -645,23 +641,25 @@ async def test_metadata_of_the_caller_is_a_declared_loss(api: str, far: Server, 
         assert [event.feature for event in events if isinstance(event, LossNoted)] == losses
 
 
-async def test_an_answer_without_choices_is_told_in_its_own_words(far: Server, agent: Client) -> None:
+async def test_answer_without_choices_is_quoted_in_the_fault(far: Server, agent: Client) -> None:
     far.has_responses = False
     far.refusals[path("chat")] = (200, {"choices": None, "base_resp": {"status_msg": "insufficient balance"}}, {})
     assert "insufficient balance" in (await fault_without_key(agent.run(call()))).message
 
 
-async def test_what_a_server_says_of_a_wrong_key_is_not_repeated(api: str, far: Server, agent: Client) -> None:
+async def test_error_text_for_a_wrong_key_is_not_repeated(api: str, far: Server, agent: Client) -> None:
     far.refusals[path(api)] = (401, error("Incorrect API key provided: sk-v***6789", code="invalid_api_key"), {})
     fault = await fault_without_key(agent.run(call()))
     assert fault.message == "The agent's server answered 401: the gateway is not let in"
     assert "6789" not in repr(fault)
 
 
-async def test_a_failure_in_the_middle_of_a_stream_is_the_runs(api: str, far: Server, agent: Client) -> None:
+async def test_failure_within_a_stream_fails_the_run(api: str, far: Server, agent: Client) -> None:
     failed = {"type": "response.failed", "response": {"id": "r", "status": "failed", "error": {"message": "broke"}}}
-    told = {"type": "error", "message": "broke", "code": None, "param": None, "sequence_number": 3}
-    bodies = [error("broke")] if api == "chat" else [error("broke"), failed, told, {**told, **error("broke")}]
+    error_event = {"type": "error", "message": "broke", "code": None, "param": None, "sequence_number": 3}
+    bodies = (
+        [error("broke")] if api == "chat" else [error("broke"), failed, error_event, {**error_event, **error("broke")}]
+    )
     for body in bodies:
         far.raw = framed(some(api), body)
         fault = await fault_without_key(agent.run(call()))
@@ -669,12 +667,12 @@ async def test_a_failure_in_the_middle_of_a_stream_is_the_runs(api: str, far: Se
 
 
 @pytest.mark.parametrize("frames", [0, 1, 3])
-async def test_a_stream_that_breaks_off_is_no_answer(api: str, far: Server, agent: Client, frames: int) -> None:
+async def test_broken_stream_is_not_an_answer(api: str, far: Server, agent: Client, frames: int) -> None:
     far.cut = frames
     assert (await fault_without_key(agent.run(call()))).code is FaultCode.AGENT_UNREACHABLE
 
 
-async def test_a_stream_that_ends_without_an_end_is_no_answer(api: str, far: Server, agent: Client) -> None:
+async def test_stream_without_an_end_event_is_not_an_answer(api: str, far: Server, agent: Client) -> None:
     far.raw = framed(some(api))
     fault = await fault_without_key(agent.run(call()))
     assert (fault.code, fault.message) == (
@@ -684,7 +682,7 @@ async def test_a_stream_that_ends_without_an_end_is_no_answer(api: str, far: Ser
 
 
 @pytest.mark.parametrize("ending", ["done without a reason", "a reason without done"])
-async def test_either_end_of_a_completion_is_enough(far: Server, agent: Client, ending: str) -> None:
+async def test_either_end_of_a_completion_is_sufficient(far: Server, agent: Client, ending: str) -> None:
     far.has_responses = False
     chunk = some("chat")
     if ending == "done without a reason":
@@ -705,21 +703,19 @@ async def test_garbage_is_blamed_on_the_agent(api: str, far: Server, agent: Clie
     assert fault.code in (FaultCode.AGENT_INVALID, FaultCode.AGENT_UNREACHABLE)
 
 
-async def test_a_server_that_is_not_there_is_unreachable(http: httpx.AsyncClient) -> None:
+async def test_missing_server_is_unreachable(http: httpx.AsyncClient) -> None:
     fault = await fault_without_key(Client("http://127.0.0.1:1", "one", http=http).run(call()))
     assert fault.code is FaultCode.AGENT_UNREACHABLE
 
 
-async def test_a_server_that_is_silent_for_too_long_is_a_timeout(
-    api: str, far: Server, http: httpx.AsyncClient
-) -> None:
+async def test_silent_server_causes_a_timeout(api: str, far: Server, http: httpx.AsyncClient) -> None:
     far.holds = True
     far.raw = []
     agent = Client(far.url, "one", http=http, timeout=httpx.Timeout(5, read=0.05))
     assert (await fault_without_key(agent.run(call()))).code is FaultCode.AGENT_TIMEOUT
 
 
-async def test_a_server_that_does_not_hang_up_is_not_waited_for(
+async def test_run_ends_although_the_server_keeps_the_connection_open(
     api: str, far: Server, agent: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "DRAIN", 0.01)
@@ -730,7 +726,7 @@ async def test_a_server_that_does_not_hang_up_is_not_waited_for(
 # Cancel, contract, discovery
 
 
-async def test_closing_the_iterator_hangs_up_and_that_is_the_cancel(api: str, far: Server, agent: Client) -> None:
+async def test_closing_the_iterator_disconnects_from_the_server(api: str, far: Server, agent: Client) -> None:
     far.holds = True
     far.raw = framed(some(api))
     async with asyncio.timeout(BOUND):
@@ -742,24 +738,20 @@ async def test_closing_the_iterator_hangs_up_and_that_is_the_cancel(api: str, fa
 
 
 @pytest.mark.parametrize("kind", ["plain", "calling", "whole", "uncounted"])
-async def test_the_client_keeps_the_contract_of_agents(
-    api: str, far: Server, http: httpx.AsyncClient, kind: str
-) -> None:
+async def test_client_keeps_the_contract_of_agents(api: str, far: Server, http: httpx.AsyncClient, kind: str) -> None:
     far.streams, far.counts = kind != "whole", kind != "uncounted"
     if kind == "calling":
         far.model = asks(*TWO)
     await check_agent(lambda: Client(far.url, "one", http=http), bound=BOUND)
 
 
-async def test_the_models_of_a_server_are_agents_under_names_that_are_names_here(
-    far: Server, http: httpx.AsyncClient
-) -> None:
+async def test_models_of_a_server_become_agents_with_valid_names(far: Server, http: httpx.AsyncClient) -> None:
     infos = await discover(far.url, http)
     assert [(info.name, upstream_name(info)) for info in infos] == [("org-one", "Org/One"), ("two", "two")]
     assert not any(info.remembers for info in infos), "a server may forget, and is told again then"
 
 
-async def test_a_server_that_lists_no_models_is_none_of_these(far: Server, http: httpx.AsyncClient) -> None:
+async def test_server_without_a_list_of_models_is_rejected(far: Server, http: httpx.AsyncClient) -> None:
     far.refusals["/v1/models"] = (200, {"agents": []}, {})
     with pytest.raises(FaultError) as caught:
         await discover(far.url, http)
@@ -777,5 +769,5 @@ async def test_a_server_that_lists_no_models_is_none_of_these(far: Server, http:
         ("https://host/agent/echo", "https://host/agent/echo/v1"),
     ],
 )
-def test_the_base_url_is_taken_as_operators_write_it(url: str, base: str) -> None:
+def test_base_url_is_derived_from_the_configured_url(url: str, base: str) -> None:
     assert base_of(url) == base

@@ -1,4 +1,5 @@
-"""The Babelgate extension on OpenAI's API: a stream tells the records of its run to whoever asks for it."""
+"""The Babelgate extension on OpenAI's API: a stream holds the records of its run for callers that activate the
+extension."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -22,13 +23,13 @@ PATHS = ("/v1/responses", "/v1/chat/completions")
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncGenerator[Running]:
-    async with running(tmp_path, {name: getattr(demo, name) for name in ("echo", "tools", "ask")}) as made:
-        yield made
+    async with running(tmp_path, {name: getattr(demo, name) for name in ("echo", "tools", "ask")}) as gateway:
+        yield gateway
 
 
 def body(path: str, agent: str, text: str = "one two", **more: Any) -> dict[str, Any]:
-    said = [{"role": "user", "content": text}]
-    return {"model": agent, "stream": True, "input" if path == PATHS[0] else "messages": said, **more}
+    messages = [{"role": "user", "content": text}]
+    return {"model": agent, "stream": True, "input" if path == PATHS[0] else "messages": messages, **more}
 
 
 def frames(content: bytes) -> list[dict[str, Any]]:
@@ -40,7 +41,7 @@ def told(content: bytes) -> list[Any]:
 
 
 def shape(content: bytes) -> list[Any]:
-    """What stands in the native frames, without ids and times."""
+    """Return the native frames without ids and times."""
     return [
         (each.get("type"), each.get("sequence_number"), each.get("delta"), each.get("choices"))
         for each in frames(content)
@@ -49,7 +50,7 @@ def shape(content: bytes) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_each_record_of_the_run_comes_after_the_one_before(site: Running, path: str) -> None:
+async def test_each_record_follows_the_previous_one(site: Running, path: str) -> None:
     answer = await site.http.post(path, json=body(path, "tools"), headers=ASKED)
     assert answer.headers[HEADER] == URI
     reader, after, read = RecordReader(of_run=True), 0, list[Event]()
@@ -63,36 +64,36 @@ async def test_each_record_of_the_run_comes_after_the_one_before(site: Running, 
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_the_native_events_are_the_same_and_who_does_not_ask_sees_no_other(site: Running, path: str) -> None:
-    asked = await site.http.post(path, json=body(path, "echo"), headers=ASKED)
+async def test_extension_does_not_change_native_events(site: Running, path: str) -> None:
+    extended = await site.http.post(path, json=body(path, "echo"), headers=ASKED)
     plain = await site.http.post(path, json=body(path, "echo"), headers={HEADER: f"{URI}2"})
     assert HEADER not in plain.headers
     assert URI not in plain.text and RECORDS not in plain.text
-    assert shape(asked.content) == shape(plain.content)
+    assert shape(extended.content) == shape(plain.content)
 
 
-async def test_a_response_tells_its_records_again_from_the_first_on(site: Running) -> None:
-    made = await site.http.post(PATHS[0], json=body(PATHS[0], "tools"), headers=ASKED)
-    response_id = next(each["response"]["id"] for each in frames(made.content) if "response" in each)
+async def test_replayed_response_has_the_same_records(site: Running) -> None:
+    created = await site.http.post(PATHS[0], json=body(PATHS[0], "tools"), headers=ASKED)
+    response_id = next(each["response"]["id"] for each in frames(created.content) if "response" in each)
     again = await site.http.get(f"/v1/responses/{response_id}?stream=true", headers=ASKED)
     assert again.headers[HEADER] == URI
-    assert told(again.content) == told(made.content)
+    assert told(again.content) == told(created.content)
     assert URI not in (await site.http.get(f"/v1/responses/{response_id}?stream=true")).text
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_what_a_caller_says_by_it_is_the_runs(site: Running, path: str) -> None:
+async def test_tools_and_metadata_of_the_extension_reach_the_run(site: Running, path: str) -> None:
     says = {"tools": [{"name": "weather"}], "metadata": {"label": {"n": 1}}}
     answer = await site.http.post(path, json=body(path, "echo", babelgate=says))
     assert answer.headers[HEADER] == URI
     records = [each["event"] for envelope in told(answer.content) for each in envelope["events"]]
-    (made,) = [each for each in records if each["kind"] == "run_created"]
-    assert (made["config"]["tools"], made["metadata"]) == (says["tools"], says["metadata"])
-    assert "babelgate" not in made["config"]
+    (run_created,) = [each for each in records if each["kind"] == "run_created"]
+    assert (run_created["config"]["tools"], run_created["metadata"]) == (says["tools"], says["metadata"])
+    assert "babelgate" not in run_created["config"]
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_whole_answer_has_the_records_of_its_run(site: Running, path: str) -> None:
+async def test_whole_answer_has_the_records_of_its_run(site: Running, path: str) -> None:
     answer = await site.http.post(path, json=body(path, "tools") | {"stream": False}, headers=ASKED)
     assert answer.headers[HEADER] == URI
     streamed = told((await site.http.post(path, json=body(path, "tools"), headers=ASKED)).content)
@@ -105,29 +106,33 @@ async def test_a_whole_answer_has_the_records_of_its_run(site: Running, path: st
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_whole_answer_has_not_more_of_them_than_fits(site: Running, path: str) -> None:
-    asked = body(path, "echo", "word " * 20_000) | {"stream": False}
-    found = (await site.http.post(path, json=asked, headers=ASKED)).json()[URI]
+async def test_records_of_a_whole_answer_are_limited(site: Running, path: str) -> None:
+    request = body(path, "echo", "word " * 20_000) | {"stream": False}
+    found = (await site.http.post(path, json=request, headers=ASKED)).json()[URI]
     assert found["next"] > found["events"][-1]["seq"]
 
 
-async def test_a_response_that_is_read_again_has_the_records_of_its_run(site: Running) -> None:
-    made = await site.http.post(PATHS[0], json=body(PATHS[0], "tools") | {"stream": False}, headers=ASKED)
-    again = await site.http.get(f"/v1/responses/{made.json()['id']}", headers=ASKED)
+async def test_stored_response_has_the_records_of_its_run(site: Running) -> None:
+    created = await site.http.post(PATHS[0], json=body(PATHS[0], "tools") | {"stream": False}, headers=ASKED)
+    again = await site.http.get(f"/v1/responses/{created.json()['id']}", headers=ASKED)
     assert again.headers[HEADER] == URI
-    assert again.json() == made.json()
+    assert again.json() == created.json()
 
 
-async def test_a_question_is_declined(site: Running) -> None:
-    asked = await site.http.post(PATHS[0], json=body(PATHS[0], "ask", tools=[ASK_TOOL]), headers=ASKED)
-    records = [each["event"] for envelope in told(asked.content) for each in envelope["events"]]
+async def test_question_can_be_declined(site: Running) -> None:
+    answer_with_question = await site.http.post(PATHS[0], json=body(PATHS[0], "ask", tools=[ASK_TOOL]), headers=ASKED)
+    records = [each["event"] for envelope in told(answer_with_question.content) for each in envelope["events"]]
     (question,) = [each for each in records if each["kind"] == "interrupt_raised"]
-    last = frames(asked.content)[-1] if "response" in frames(asked.content)[-1] else frames(asked.content)[-2]
+    last = (
+        frames(answer_with_question.content)[-1]
+        if "response" in frames(answer_with_question.content)[-1]
+        else frames(answer_with_question.content)[-2]
+    )
     [call] = [each for each in last["response"]["output"] if each["type"] == "function_call"]
     declined = {"answers": [{"interrupt_id": question["interrupt_id"], "action": "decline"}]}
-    given = [{"type": "function_call_output", "call_id": call["call_id"], "output": "no"}]
+    outputs = [{"type": "function_call_output", "call_id": call["call_id"], "output": "no"}]
     answer = await site.http.post(
-        PATHS[0], json={"model": "ask", "stream": True, "input": given, "babelgate": declined}
+        PATHS[0], json={"model": "ask", "stream": True, "input": outputs, "babelgate": declined}
     )
     kinds = [each["event"] for envelope in told(answer.content) for each in envelope["events"]]
     assert [each["status"] for each in kinds if each["kind"] == "run_ended"] == ["error"]
@@ -137,14 +142,14 @@ UNREADABLE: list[Any] = [3, [], {"tools": 1, "answers": [1, {}], "messages": "x"
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("given", UNREADABLE)
-async def test_what_cannot_be_read_of_a_request_is_left_out(site: Running, path: str, given: Any) -> None:
-    answer = await site.http.post(path, json=body(path, "echo", babelgate=given))
+@pytest.mark.parametrize("extension", UNREADABLE)
+async def test_invalid_extension_request_is_ignored(site: Running, path: str, extension: Any) -> None:
+    answer = await site.http.post(path, json=body(path, "echo", babelgate=extension))
     assert answer.status_code == 200
     assert told(answer.content)
 
 
-async def test_a_server_says_that_it_has_it_to_whoever_asks(site: Running) -> None:
+async def test_server_confirms_the_extension_on_request(site: Running) -> None:
     assert (await site.http.get("/v1/models/echo", headers=ASKED)).headers[HEADER] == URI
     assert HEADER not in (await site.http.get("/v1/models/echo")).headers
     assert (await site.http.get(f"/v1/models/echo/files/{'0' * 64}")).status_code == 404

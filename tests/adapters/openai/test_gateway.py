@@ -1,4 +1,4 @@
-"""A model behind the whole gateway: its log is all that an answer needs, also after a restart."""
+"""A model behind the whole gateway: the log holds all that an answer needs, also after a restart."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -37,23 +37,25 @@ async def far() -> AsyncGenerator[Server]:
 
 @asynccontextmanager
 async def gateway(folder: Path, far: Server) -> AsyncGenerator[Running]:
-    """The same folder again is a restart."""
+    """Run a gateway. A second gateway on the same folder is a restart."""
     agent = Client(far.url, "one")
     try:
-        async with running(folder, {}, registered={"model": RegisteredAgent(AgentInfo(name="model"), agent)}) as made:
-            yield made
+        async with running(
+            folder, {}, registered={"model": RegisteredAgent(AgentInfo(name="model"), agent)}
+        ) as running_gateway:
+            yield running_gateway
     finally:
         await agent.aclose()
 
 
-async def said(here: Running, receipt: Receipt) -> Sequence[Record]:
-    """The run's records, when it has ended."""
-    found: list[Record] = []
+async def records_of(here: Running, receipt: Receipt) -> Sequence[Record]:
+    """Wait until a run ends, and return its records."""
+    records: list[Record] = []
     async with asyncio.timeout(BOUND):
         scope = Scope(receipt.thread_id, "run", receipt.run_id)
         async for batch in here.hub.reads.follow(OWNER, scope, receipt.seq):
-            found += batch
-    return found
+            records += batch
+    return records
 
 
 async def say(here: Running, text: str, *parts: FilePart, thread_id: str | None = None) -> Receipt:
@@ -62,7 +64,7 @@ async def say(here: Running, text: str, *parts: FilePart, thread_id: str | None 
     receipt = await here.hub.submit(
         OWNER, Submission(agent="model", thread_id=thread_id, input=RunInput(messages=(message,)))
     )
-    await said(here, receipt)
+    await records_of(here, receipt)
     return receipt
 
 
@@ -70,27 +72,27 @@ async def state(here: Running, receipt: Receipt) -> TaskState:
     return (await here.hub.reads.task(OWNER, receipt.task_id)).state
 
 
-def looks(heard: Sequence[dict[str, Any]]) -> Answer:
-    """Asks for the weather, and says something when it has heard it, or another thing."""
-    last = heard[-1]
+def looks(messages: Sequence[dict[str, Any]]) -> Answer:
+    """Return a call of the weather tool, an answer to its result, or an answer to anything else."""
+    last = messages[-1]
     if last.get("role") == "tool" or last.get("type") == "function_call_output":
         return Answer(text="It is sunny")
     return Answer(text="I look", calls=(LOOK,)) if "Weather" in str(last["content"]) else Answer(text="Well")
 
 
 @pytest.mark.parametrize("keeps", ["chat", "responses", "responses of a server that restarted too"])
-async def test_a_call_is_answered_after_a_restart(far: Server, tmp_path: Path, keeps: str) -> None:
+async def test_call_is_answered_after_a_restart(far: Server, tmp_path: Path, keeps: str) -> None:
     far.model, far.has_responses = looks, keeps != "chat"
     async with gateway(tmp_path, far) as here:
         picture = FilePart(name="a.png", media_type="image/png", inline=b"\x00")
-        asked = await say(here, "Weather here?", picture)
-        assert await state(here, asked) is TaskState.INPUT_REQUIRED
+        receipt_of_question = await say(here, "Weather here?", picture)
+        assert await state(here, receipt_of_question) is TaskState.INPUT_REQUIRED
     if keeps.endswith("too"):
         far.stored.clear()
     async with gateway(tmp_path, far) as here:
-        receipt = await here.hub.answer(OWNER, Answers(task_id=asked.task_id, bare={"degrees": 20}))
-        await said(here, receipt)
-        assert await state(here, asked) is TaskState.COMPLETED
+        receipt = await here.hub.answer(OWNER, Answers(task_id=receipt_of_question.task_id, bare={"degrees": 20}))
+        await records_of(here, receipt)
+        assert await state(here, receipt_of_question) is TaskState.COMPLETED
         run = await here.hub.reads.run(OWNER, receipt.run_id)
         assert run.usage["total_tokens"] == 12
     body = far.body()
@@ -98,18 +100,16 @@ async def test_a_call_is_answered_after_a_restart(far: Server, tmp_path: Path, k
         output = {"type": "function_call_output", "call_id": "call_1", "output": '{"degrees": 20}'}
         assert (body["previous_response_id"], body["input"]) == ("resp_1", [output])
         return
-    told = body["messages"] if keeps == "chat" else body["input"]
-    kinds = [each.get("role") or each["type"] for each in told]
+    messages = body["messages"] if keeps == "chat" else body["input"]
+    kinds = [each.get("role") or each["type"] for each in messages]
     if keeps == "chat":
         assert kinds == ["user", "assistant", "tool"]
     else:
         assert kinds == ["user", "assistant", "function_call", "function_call_output"]
-    assert "data:image/png;base64,AA==" in str(told[0]["content"][1]), "the file is told again, from the store"
+    assert "data:image/png;base64,AA==" in str(messages[0]["content"][1]), "the file is told again, from the store"
 
 
-async def test_a_thread_goes_on_after_a_restart_and_past_a_call_that_nobody_answered(
-    far: Server, tmp_path: Path
-) -> None:
+async def test_thread_continues_after_a_restart_despite_an_unanswered_call(far: Server, tmp_path: Path) -> None:
     far.model = looks
     async with gateway(tmp_path, far) as here:
         first = await say(here, "Hi")
@@ -120,7 +120,7 @@ async def test_a_thread_goes_on_after_a_restart_and_past_a_call_that_nobody_answ
     assert [each["content"] for each in far.body()["input"]] == ["And you?"]
 
 
-async def test_a_chat_goes_on_after_a_restart_with_all_that_was_said(far: Server, tmp_path: Path) -> None:
+async def test_chat_continues_after_a_restart_with_its_history(far: Server, tmp_path: Path) -> None:
     far.has_responses = False
     async with gateway(tmp_path, far) as here:
         first = await say(here, "one")
@@ -129,7 +129,7 @@ async def test_a_chat_goes_on_after_a_restart_with_all_that_was_said(far: Server
     assert [each["content"] for each in far.body()["messages"]] == ["one", "one", "two"]
 
 
-async def test_a_refusal_of_the_server_fails_the_task_and_says_when_to_come_back(far: Server, tmp_path: Path) -> None:
+async def test_rate_limited_task_fails_with_retry_after(far: Server, tmp_path: Path) -> None:
     far.refusals["/v1/responses"] = (429, {"error": {"message": "slow down"}}, {"retry-after": "7"})
     async with gateway(tmp_path, far) as here:
         receipt = await say(here, "Hi")

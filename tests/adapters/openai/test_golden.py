@@ -1,7 +1,8 @@
-"""One case, one log, and what OpenAI's APIs make of it: a diff here is a change of the wire, and somebody reads it.
+"""Goldens of OpenAI's APIs: one log for each case, and what the writers produce from it.
 
-`canonical.json` is the log, `openai-chat.http` the stream of each of its runs, and the completion that can be read
-later, `openai-responses.http` the same of responses; `pytest --accept` writes them.
+A diff here is a change of the wire format, and a person must read it. `canonical.json` is the log. `openai-chat.http`
+holds the stream of each run, and the completion that can be read later; `openai-responses.http` holds the same of
+responses. `pytest --accept` writes them.
 """
 
 import json
@@ -79,27 +80,27 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("case", CASES)
-def test_what_both_apis_make_of_a_log_is_what_it_was(case: str, name: str, accept: bool) -> None:
+def test_output_of_both_apis_equals_the_golden(case: str, name: str, accept: bool) -> None:
     head, write = FILES[name]
     path, text = GOLDEN / case / name, head + "".join(write(log_of(case)))
     compare(path, text, accept)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_events_of_a_response_add_up_to_it_for_a_client_of_the_gateway(case: str) -> None:
+def test_events_of_a_response_add_up_to_the_response(case: str) -> None:
     log = log_of(case)
     for run_id in runs_of(log):
         events, whole = responded_of(log, run_id)
         if whole["status"] not in ("completed", "cancelled"):
             continue
         live, later = ResponseReader(), ResponseReader()
-        text = "".join(said(live.read(event)) for event in events)
-        assert text == said(later.read(events[-1]))
+        text = "".join(text_of(live.read(event)) for event in events)
+        assert text == text_of(later.read(events[-1]))
         assert live.stopped and later.stopped
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_stream_and_the_stored_completion_say_the_same_to_a_client_of_the_gateway(case: str) -> None:
+def test_stream_and_stored_completion_are_read_as_the_same(case: str) -> None:
     log = log_of(case)
     for run_id in runs_of(log):
         live, later = ChatReader(run_id), ChatReader(run_id)
@@ -107,17 +108,17 @@ def test_a_stream_and_the_stored_completion_say_the_same_to_a_client_of_the_gate
         text = ""
         try:
             for frame in frames:
-                text += said(live.read(json.loads(frame.removeprefix("data: "))))
+                text += text_of(live.read(json.loads(frame.removeprefix("data: "))))
         except FaultError:
             assert writer_failed(log, run_id)
             continue
-        whole = said(later.read(stored(log, run_id)))
+        whole = text_of(later.read(stored(log, run_id)))
         assert text == whole
         ends = [next(event for event in each.end(done=True) if isinstance(event, RunEnded)) for each in (live, later)]
         assert ends[0] == ends[1]
 
 
-def said(events: list[Any]) -> str:
+def text_of(events: list[Any]) -> str:
     added = "".join(getattr(event.part, "text", "") for event in events if isinstance(event, PartAdded))
     return added + "".join(event.text for event in events if isinstance(event, PartDelta))
 

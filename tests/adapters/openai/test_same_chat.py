@@ -1,5 +1,5 @@
-"""From chat completions to chat completions: the official client cannot tell the gateway from the server behind but by
-what the table here names."""
+"""Chat completions in front of a server of chat completions: the official client sees no difference between the gateway
+and the server, except those in `DIFFERENCES`."""
 
 import re
 from pathlib import Path
@@ -55,9 +55,9 @@ STREAM: list[Said] = [
 
 
 def whole(finish: str = "stop", **message: Any) -> Said:
-    said = {"role": "assistant", "content": "one two", "refusal": None, **message}
+    full_message = {"role": "assistant", "content": "one two", "refusal": None, **message}
     logprobs = {"content": [token("one "), token("two")], "refusal": None}
-    choice = {"index": 0, "message": said, "logprobs": logprobs, "finish_reason": finish, **unknown("choice")}
+    choice = {"index": 0, "message": full_message, "logprobs": logprobs, "finish_reason": finish, **unknown("choice")}
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -77,17 +77,17 @@ DIFFERENCES = {
     "id": "by which it is found here",
     "created": "the gateway's clock",
 }
-"""By the name of what differs, why."""
-_ABOUT = re.compile(rf"!\[\d+\]\.({'|'.join(DIFFERENCES)})")
-"""The same of chunks."""
+"""Reasons for differences, by member."""
+_IN_CHUNKS = re.compile(rf"!\[\d+\]\.({'|'.join(DIFFERENCES)})")
+"""Pattern of the same differences in chunks."""
 
 
-def unexplained(theirs: Any, ours: Any) -> list[str]:
-    found = differences(theirs, ours)
-    return [each for each in found if each.lstrip("!") not in DIFFERENCES and not _ABOUT.fullmatch(each)]
+def unexplained(expected: Any, actual: Any) -> list[str]:
+    paths = differences(expected, actual)
+    return [each for each in paths if each.lstrip("!") not in DIFFERENCES and not _IN_CHUNKS.fullmatch(each)]
 
 
-async def test_a_completion_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+async def test_completion_equals_the_upstream_one(tmp_path: Path) -> None:
     async with through(tmp_path, Scripted(WHOLE), "chat") as caller:
         answer = (await caller.post("/v1/chat/completions", json={**ASK, "store": True})).json()
         assert unexplained(WHOLE, answer) == []
@@ -96,33 +96,33 @@ async def test_a_completion_is_shown_as_its_server_shows_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "content_filter", "insufficient_system_resource"])
-async def test_why_it_ended_is_told_in_the_server_s_word(tmp_path: Path, reason: str) -> None:
+async def test_finish_reason_is_passed_on_unchanged(tmp_path: Path, reason: str) -> None:
     far = Scripted(WHOLE)
     async with through(tmp_path, far, "chat") as caller:
         for says in (whole(reason), [*STREAM[:3], chunk({}, reason)]):
             far.says = says
             answer = (await caller.post("/v1/chat/completions", json=ASK)).json()
             assert answer["choices"][0]["finish_reason"] == reason
-            told = frames_of(await caller.post("/v1/chat/completions", json={**ASK, "stream": True}))
-            assert told[-1]["choices"][0]["finish_reason"] == reason
+            frames = frames_of(await caller.post("/v1/chat/completions", json={**ASK, "stream": True}))
+            assert frames[-1]["choices"][0]["finish_reason"] == reason
 
 
-async def test_a_stream_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+async def test_stream_equals_the_upstream_one(tmp_path: Path) -> None:
     async with through(tmp_path, Scripted(STREAM), "chat") as caller:
         body = {**ASK, "stream": True, "stream_options": {"include_usage": True}}
-        begun, *told, ended, counted = frames_of(await caller.post("/v1/chat/completions", json=body))
-        # The gateway's own first chunk is there before the server has said anything.
-        assert unexplained(STREAM[0], begun) == ["-system_fingerprint", "-service_tier"]
+        first, *middle, ended, counted = frames_of(await caller.post("/v1/chat/completions", json=body))
+        # The gateway sends its first chunk before the server sends anything.
+        assert unexplained(STREAM[0], first) == ["-system_fingerprint", "-service_tier"]
         expected = [*STREAM[1:6], chunk({"annotations": ANNOTATIONS[1:]})]
-        assert unexplained(expected, told) == []
-        # Citations are told at the end, all at once.
+        assert unexplained(expected, middle) == []
+        # Citations are sent together at the end.
         last = STREAM[7]
         last = {**last, "choices": [{**last["choices"][0], "delta": {"annotations": ANNOTATIONS}}]}
         assert unexplained(last, ended) == []
         assert unexplained(STREAM[8], counted) == []
 
 
-async def test_a_streamed_answer_is_put_together_as_clients_do(tmp_path: Path) -> None:
+async def test_streamed_answer_is_merged_as_clients_do(tmp_path: Path) -> None:
     async with through(tmp_path, Scripted(STREAM), "chat") as caller:
         answer = (await caller.post("/v1/chat/completions", json=ASK)).json()
         [choice] = answer["choices"]
@@ -135,7 +135,7 @@ async def test_a_streamed_answer_is_put_together_as_clients_do(tmp_path: Path) -
         assert (answer["system_fingerprint"], answer["service_tier"]) == ("fp_1", "flex")
 
 
-async def test_what_is_said_beside_an_answer_has_a_limit(tmp_path: Path) -> None:
+async def test_unknown_members_of_an_answer_are_limited(tmp_path: Path) -> None:
     large = [chunk({"content": "x", "x_large": "y" * 30_000}) for _ in range(5)]
     async with through(tmp_path, Scripted([*large, STREAM[-2]]), "chat") as caller:
         answer = await caller.post("/v1/chat/completions", json=ASK)
@@ -209,68 +209,74 @@ REQUEST: Said = {
 }
 
 
-async def test_a_request_reaches_the_server_as_it_was_made(tmp_path: Path) -> None:
+async def test_request_reaches_the_upstream_unchanged(tmp_path: Path) -> None:
     far = Scripted(whole(content="{}"))
     async with through(tmp_path, far, "chat") as caller:
         answer = await caller.post("/v1/chat/completions", json=REQUEST)
         assert answer.status_code == 200, answer.text
-        # The gateway asks for a stream, with the usage.
-        assert list(differences(REQUEST, far.asked[-1])) == ["+stream", "+stream_options"]
+        # The gateway requests a stream, with the usage.
+        assert list(differences(REQUEST, far.requests[-1])) == ["+stream", "+stream_options"]
 
 
-async def test_files_of_earlier_messages_reach_the_server_too(tmp_path: Path) -> None:
-    *before, asked = REQUEST["messages"]
-    messages = [*before, asked, {"role": "assistant", "content": "I see"}, {"role": "user", "content": "And now?"}]
+async def test_files_of_earlier_messages_reach_the_upstream(tmp_path: Path) -> None:
+    *earlier, last = REQUEST["messages"]
+    messages = [*earlier, last, {"role": "assistant", "content": "I see"}, {"role": "user", "content": "And now?"}]
     far = Scripted(WHOLE)
     async with through(tmp_path, far, "chat") as caller:
         answer = await caller.post("/v1/chat/completions", json={**ASK, "messages": messages})
         assert answer.status_code == 200, answer.text
-        assert list(differences(messages, far.asked[-1]["messages"])) == []
+        assert list(differences(messages, far.requests[-1]["messages"])) == []
 
 
-async def test_files_of_earlier_messages_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_of_earlier_messages_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("babelgate.adapters.openai.client.MOST_OF_FILES", 3)
     pictures = [f"data:image/png;base64,{content}" for content in ("AAE=", "AAI=")]
-    said = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]} for url in pictures]
+    messages = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]} for url in pictures]
     between = {"role": "assistant", "content": "I see"}
     far = Scripted(WHOLE)
     async with through(tmp_path, far, "chat") as caller:
-        body = {**ASK, "messages": [said[0], between, said[1], between, HELLO]}
+        body = {**ASK, "messages": [messages[0], between, messages[1], between, HELLO]}
         answer = await caller.post("/v1/chat/completions", json=body)
-        first, _, second, *_ = far.asked[-1]["messages"]
-        assert (first["content"], second) == ([{"type": "text", "text": "[file: image/png]"}], said[1])
+        first, _, second, *_ = far.requests[-1]["messages"]
+        assert (first["content"], second) == ([{"type": "text", "text": "[file: image/png]"}], messages[1])
         assert "file-bytes" in answer.headers["Babelgate-Loss"]
 
 
-async def test_what_is_the_gateway_s_own_of_a_request_is_not_sent(tmp_path: Path) -> None:
+async def test_members_for_the_gateway_are_not_sent_upstream(tmp_path: Path) -> None:
     far = Scripted(WHOLE)
     async with through(tmp_path, far, "chat") as caller:
         body = {**ASK, "n": 1, "store": False, "metadata": {"k": "v"}, "stream_options": {"include_usage": False}}
         assert (await caller.post("/v1/chat/completions", json=body)).status_code == 200
-        assert list(differences(ASK, far.asked[-1])) == ["+stream", "+stream_options"]
+        assert list(differences(ASK, far.requests[-1])) == ["+stream", "+stream_options"]
 
 
-async def test_a_call_goes_back_to_the_server_with_what_it_said_beside_it(tmp_path: Path) -> None:
-    """As thought signatures of Gemini's OpenAI-compatible API, which refuses the result of a call without its own."""
-    own = {"extra_content": {"google": {"thought_signature": "s"}}}
-    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}", **unknown("function")}, **own}
+async def test_unknown_members_of_a_call_are_sent_back(tmp_path: Path) -> None:
+    """Check members such as thought signatures: Gemini's OpenAI-compatible API refuses the result of a call without
+    them."""
+    extra = {"extra_content": {"google": {"thought_signature": "s"}}}
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}", **unknown("function")},
+        **extra,
+    }
     far = Scripted(whole("tool_calls", content=None, tool_calls=[call]))
     async with through(tmp_path, far, "chat") as caller:
         message = (await caller.post("/v1/chat/completions", json=ASK)).json()["choices"][0]["message"]
-        [shown] = message["tool_calls"]
-        assert list(differences(call, shown)) == ["!id"]
+        [call_in_answer] = message["tool_calls"]
+        assert list(differences(call, call_in_answer)) == ["!id"]
         far.says = WHOLE
-        result = {"role": "tool", "tool_call_id": shown["id"], "content": "42"}
+        result = {"role": "tool", "tool_call_id": call_in_answer["id"], "content": "42"}
         answered = await caller.post("/v1/chat/completions", json={**ASK, "messages": [HELLO, message, result]})
         assert answered.status_code == 200, answered.text
-        assert list(differences(call, far.asked[-1]["messages"][1]["tool_calls"][0])) == []
+        assert list(differences(call, far.requests[-1]["messages"][1]["tool_calls"][0])) == []
 
 
 # Errors
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 413, 422, 429, 500, 503])
-async def test_a_refusal_is_told_as_the_server_told_it(tmp_path: Path, status: int) -> None:
+async def test_upstream_error_is_passed_on_unchanged(tmp_path: Path, status: int) -> None:
     error = {"message": "Not so", "type": "some_error", "param": "messages.0", "code": "some_code", **unknown("error")}
     far = Scripted({"error": error})
     far.status, far.headers = status, {"retry-after": "7", "retry-after-ms": "6500", "x-ratelimit-limit-tokens": "9"}
@@ -278,12 +284,12 @@ async def test_a_refusal_is_told_as_the_server_told_it(tmp_path: Path, status: i
         answer = await caller.post("/v1/chat/completions", json=ASK)
         assert (answer.status_code, answer.json()) == (status, {"error": error})
         assert answer.headers["retry-after"] == "7"
-        told = frames_of(await caller.post("/v1/chat/completions", json={**ASK, "stream": True}))
-        assert told[-1] == {"error": error}
+        frames = frames_of(await caller.post("/v1/chat/completions", json={**ASK, "stream": True}))
+        assert frames[-1] == {"error": error}
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_that_the_gateway_s_key_is_wrong_is_not_told_as_if_the_caller_s_were(tmp_path: Path, status: int) -> None:
+async def test_wrong_key_of_the_gateway_is_a_server_error(tmp_path: Path, status: int) -> None:
     far = Scripted({"error": {"message": "Incorrect API key provided: sk-…", "type": "t", "param": None, "code": "c"}})
     far.status = status
     async with through(tmp_path, far, "chat") as caller:

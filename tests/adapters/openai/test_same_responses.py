@@ -1,5 +1,5 @@
-"""From responses to responses: the official client cannot tell the gateway from the server behind but by what the table
-here names."""
+"""Responses in front of a server of responses: the official client sees no difference between the gateway and the
+server, except those in `DIFFERENCES`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ OPEN: Said = {
     "content": [{"type": "reasoning_text", "text": "Well"}],
     "status": "completed",
 }
-SAID: Said = {
+MESSAGE: Said = {
     "type": "message",
     "id": "msg_1",
     "role": "assistant",
@@ -88,7 +88,7 @@ TOOLS: list[Said] = [
     {"type": "computer_call", "id": "cu_1", "call_id": "c", "action": {"type": "wait"}, "pending_safety_checks": []},
     {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
 ]
-OUTPUT = [REASONED, SEALED, OPEN, *TOOLS, SAID]
+OUTPUT = [REASONED, SEALED, OPEN, *TOOLS, MESSAGE]
 USAGE: Said = {
     "input_tokens": 7,
     "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 1, **unknown("input")},
@@ -158,7 +158,7 @@ def of_item(index: int, item: Said) -> Iterator[Said]:
         yield {"type": f"response.{name}.delta", **on, "delta": part["text"]}
         yield {"type": f"response.{name}.done", **on, "text": part["text"]}
         yield {"type": f"response.{around}.done", **on, "part": part}
-    elif item is SAID:
+    elif item is MESSAGE:
         yield {"type": "response.output_item.added", "output_index": index, "item": {**begun, "content": []}}
         on = {**at, "content_index": 0}
         [part] = item["content"]
@@ -166,8 +166,8 @@ def of_item(index: int, item: Said) -> Iterator[Said]:
         yield {"type": "response.content_part.added", **on, "part": empty}
         for word in ("one ", "two"):
             yield {"type": "response.output_text.delta", **on, "delta": word, "logprobs": [token(word)]}
-        for number, found in enumerate(part["annotations"]):
-            added = {"annotation_index": number, "annotation": found}
+        for number, annotation in enumerate(part["annotations"]):
+            added = {"annotation_index": number, "annotation": annotation}
             yield {"type": "response.output_text.annotation.added", **on, **added}
         yield {"type": "response.output_text.done", **on, "text": part["text"], "logprobs": part["logprobs"]}
         yield {"type": "response.content_part.done", **on, "part": part}
@@ -201,16 +201,16 @@ DIFFERENCES = {
     "response.completed_at": "the gateway's clock",
     "sequence_number": "the gateway counts",
 }
-"""By the name of what differs, why."""
+"""Reasons for differences, by member."""
 PIECES = {"item.x_message", "part.x_content"}
-"""Unknown members are in an item and its parts when these are whole."""
+"""Unknown members that the gateway sends only with whole items and parts."""
 
 
-def unexplained(theirs: Any, ours: Any) -> list[str]:
-    return [each for each in differences(theirs, ours) if each.lstrip("!") not in DIFFERENCES]
+def unexplained(expected: Any, actual: Any) -> list[str]:
+    return [each for each in differences(expected, actual) if each.lstrip("!") not in DIFFERENCES]
 
 
-async def test_a_response_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+async def test_response_equals_the_upstream_one(tmp_path: Path) -> None:
     async with through(tmp_path, Scripted(response()), "responses") as caller:
         answer = await caller.post("/v1/responses", json=ASK)
         assert unexplained(response(), answer.json()) == []
@@ -219,42 +219,42 @@ async def test_a_response_is_shown_as_its_server_shows_it(tmp_path: Path) -> Non
         assert "Babelgate-Loss" not in answer.headers
 
 
-async def test_a_stream_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
-    theirs = stream()
-    async with through(tmp_path, Scripted(theirs), "responses") as caller:
-        told = frames_of(await caller.post("/v1/responses", json={**ASK, "stream": True}))
-        assert [event["type"] for event in told] == [event["type"] for event in theirs]
-        # The first two are the gateway's own: they are there before the server has said anything.
-        for expected, shown in zip(theirs[2:], told[2:], strict=True):
-            found = [each for each in unexplained(expected, shown) if each[1:] not in PIECES]
-            assert found == [], (expected, shown)
+async def test_stream_equals_the_upstream_one(tmp_path: Path) -> None:
+    upstream_events = stream()
+    async with through(tmp_path, Scripted(upstream_events), "responses") as caller:
+        events = frames_of(await caller.post("/v1/responses", json={**ASK, "stream": True}))
+        assert [event["type"] for event in events] == [event["type"] for event in upstream_events]
+        # The gateway sends the first two events before the server sends anything.
+        for expected, actual in zip(upstream_events[2:], events[2:], strict=True):
+            found = [each for each in unexplained(expected, actual) if each[1:] not in PIECES]
+            assert found == [], (expected, actual)
 
 
-async def test_the_whole_of_a_stream_is_the_response(tmp_path: Path) -> None:
+async def test_streamed_answer_is_merged_into_the_response(tmp_path: Path) -> None:
     async with through(tmp_path, Scripted(stream()), "responses") as caller:
         assert unexplained(response(), (await caller.post("/v1/responses", json=ASK)).json()) == []
 
 
 @pytest.mark.parametrize("reason", ["max_output_tokens", "content_filter", "another"])
-async def test_why_it_is_incomplete_is_told_in_the_server_s_word(tmp_path: Path, reason: str) -> None:
-    theirs = response("incomplete", incomplete_details={"reason": reason}, completed_at=None)
-    async with through(tmp_path, Scripted(theirs), "responses") as caller:
-        shown = (await caller.post("/v1/responses", json=ASK)).json()
-        assert unexplained(theirs, shown) == []
+async def test_incomplete_reason_is_passed_on_unchanged(tmp_path: Path, reason: str) -> None:
+    upstream_response = response("incomplete", incomplete_details={"reason": reason}, completed_at=None)
+    async with through(tmp_path, Scripted(upstream_response), "responses") as caller:
+        actual = (await caller.post("/v1/responses", json=ASK)).json()
+        assert unexplained(upstream_response, actual) == []
 
 
-async def test_what_is_said_beside_a_response_has_a_limit(tmp_path: Path) -> None:
+async def test_unknown_members_of_a_response_are_limited(tmp_path: Path) -> None:
     image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA" * 100_000}
-    theirs = response(output=[image, SAID], x_large="x" * 300_000)
-    async with through(tmp_path, Scripted(theirs), "responses") as caller:
+    upstream_response = response(output=[image, MESSAGE], x_large="x" * 300_000)
+    async with through(tmp_path, Scripted(upstream_response), "responses") as caller:
         answer = await caller.post("/v1/responses", json=ASK)
-        told = answer.json()
-        assert "x_large" not in told
-        assert told["output"][0] == {**image, "result": None}
+        body = answer.json()
+        assert "x_large" not in body
+        assert body["output"][0] == {**image, "result": None}
         assert "too large" in answer.headers["Babelgate-Loss"]
 
 
-async def test_a_call_is_shown_with_what_the_server_says_of_it(tmp_path: Path) -> None:
+async def test_unknown_members_of_a_call_are_shown(tmp_path: Path) -> None:
     calls: list[Said] = [
         {
             "type": "function_call",
@@ -268,9 +268,9 @@ async def test_a_call_is_shown_with_what_the_server_says_of_it(tmp_path: Path) -
         {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c2", "name": "g", "input": "x", "status": "completed"},
     ]
     async with through(tmp_path, Scripted(response(output=calls)), "responses") as caller:
-        shown = (await caller.post("/v1/responses", json=ASK)).json()["output"]
-        # By this id the call is answered here.
-        assert list(differences(calls, shown)) == ["![0].call_id", "![1].call_id"]
+        output = (await caller.post("/v1/responses", json=ASK)).json()["output"]
+        # The gateway's own id of the call, by which callers answer it.
+        assert list(differences(calls, output)) == ["![0].call_id", "![1].call_id"]
 
 
 # Requests
@@ -297,7 +297,7 @@ INPUT: list[Said] = [
         "call_id": "c",
         "output": {"type": "computer_screenshot", "image_url": "http://x"},
     },
-    {**SAID, "content": [{**SAID["content"][0]}]},
+    {**MESSAGE, "content": [{**MESSAGE["content"][0]}]},
     {"type": "message", "role": "user", "content": "Go on"},
 ]
 REQUEST: Said = {
@@ -328,16 +328,16 @@ REQUEST: Said = {
 }
 
 
-async def test_a_request_reaches_the_server_as_it_was_made(tmp_path: Path) -> None:
-    far = Scripted(response(output=[{**SAID, "content": [{"type": "output_text", "text": "{}"}]}]))
+async def test_request_reaches_the_upstream_unchanged(tmp_path: Path) -> None:
+    far = Scripted(response(output=[{**MESSAGE, "content": [{"type": "output_text", "text": "{}"}]}]))
     async with through(tmp_path, far, "responses") as caller:
         answer = await caller.post("/v1/responses", json=REQUEST)
         assert answer.status_code == 200, answer.text
-        # The gateway asks for a stream, and goes on from it later.
-        assert list(differences(REQUEST, far.asked[-1])) == ["+stream", "+store"]
+        # The gateway requests a stream, and continues from the stored response later.
+        assert list(differences(REQUEST, far.requests[-1])) == ["+stream", "+store"]
 
 
-async def test_items_that_only_the_server_knows_are_refused_in_front_of_other_agents(tmp_path: Path) -> None:
+async def test_items_only_the_upstream_knows_are_rejected_for_others(tmp_path: Path) -> None:
     async with opened(tmp_path, {"echo": demo.echo}) as gateway, bridge(gateway.app) as caller:
         for item, status in (({"type": "item_reference", "id": "x"}, 404), ({"type": "no"}, 400)):
             body = {"model": "echo", "input": [item, {"role": "user", "content": "Hi"}]}
@@ -347,7 +347,7 @@ async def test_items_that_only_the_server_knows_are_refused_in_front_of_other_ag
 # Errors
 
 
-async def test_a_response_that_failed_there_has_failed_here(tmp_path: Path) -> None:
+async def test_response_failed_upstream_is_a_failed_response(tmp_path: Path) -> None:
     error = {"code": "image_parse_error", "message": "Not so", **unknown("error")}
     failed = response("failed", error=error, output=[], usage=None, completed_at=None)
     async with through(tmp_path, Scripted(failed), "responses") as caller:
@@ -356,12 +356,12 @@ async def test_a_response_that_failed_there_has_failed_here(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("status", [400, 422, 429])
-async def test_a_refusal_is_told_as_the_server_told_it(tmp_path: Path, status: int) -> None:
+async def test_upstream_error_is_passed_on_unchanged(tmp_path: Path, status: int) -> None:
     error = {"message": "Not so", "type": "some_error", "param": "input.0", "code": "some_code", **unknown("error")}
     far = Scripted({"error": error})
     far.status = status
     async with through(tmp_path, far, "responses") as caller:
         answer = await caller.post("/v1/responses", json=ASK)
-        told = answer.json()["error"]
-        told.pop("response")
-        assert (answer.status_code, told) == (status, error)
+        error_body = answer.json()["error"]
+        error_body.pop("response")
+        assert (answer.status_code, error_body) == (status, error)

@@ -1,4 +1,4 @@
-"""Ids of tool calls: they lead to one question, and a changed one to none."""
+"""Ids of tool calls: each names one question, and an id that was changed names none."""
 
 from uuid import uuid4
 
@@ -13,9 +13,7 @@ TASK = "0b5b3b0a-3a55-4a5e-9a4e-1f0e0a5ad001"
 
 
 @given(st.uuids(), st.text())
-def test_an_id_leads_to_its_question_and_fits_where_64_characters_are_the_limit(
-    task: object, interrupt_id: str
-) -> None:
+def test_call_id_names_its_question_within_64_characters(task: object, interrupt_id: str) -> None:
     call_id = encode_call_id(str(task), interrupt_id)
     assert len(call_id) <= 64
     assert decode_task_id(call_id) == str(task)
@@ -25,7 +23,7 @@ def test_an_id_leads_to_its_question_and_fits_where_64_characters_are_the_limit(
 @given(
     st.integers(min_value=len("call_bgt_"), max_value=len(encode_call_id(TASK, "q")) - 1), st.characters(codec="ascii")
 )
-def test_an_id_of_which_any_character_was_changed_is_refused_or_leads_elsewhere(at: int, character: str) -> None:
+def test_changed_call_id_is_rejected_or_names_another_question(at: int, character: str) -> None:
     call_id = encode_call_id(TASK, "q")
     changed = call_id[:at] + character + call_id[at + 1 :]
     if changed == call_id:
@@ -39,10 +37,10 @@ def test_an_id_of_which_any_character_was_changed_is_refused_or_leads_elsewhere(
     assert task_id != TASK or find_interrupt(changed, TASK, ["q"]) is None
 
 
-def test_the_same_question_of_another_task_has_another_id() -> None:
+def test_same_question_of_another_task_has_another_call_id() -> None:
     assert find_interrupt(encode_call_id(str(uuid4()), "q"), TASK, ["q"]) is None
 
 
 @pytest.mark.parametrize("call_id", ["call_1", "", "toolu_01", "CALL_BGT_x"])
-def test_ids_that_others_made_are_no_concern(call_id: str) -> None:
+def test_call_ids_of_other_issuers_are_ignored(call_id: str) -> None:
     assert decode_task_id(call_id) is None

@@ -19,19 +19,19 @@ def expand(*items: Any, most: int = 2**20, values: int = 1000) -> list[Any]:
 
 
 def bomb(size: int) -> JsonObject:
-    """Short, of something long."""
+    """Return a small compaction of a large text."""
     return encode_compaction([{"type": "message", "role": "user", "content": "x" * size}])
 
 
-def test_what_is_packed_is_unpacked_and_the_same_is_packed_the_same() -> None:
-    made = encode_compaction(ITEMS)
-    assert is_compaction(made)
-    assert expand({"role": "user"}, made, "?", made) == [{"role": "user"}, *ITEMS, "?", *ITEMS]
-    assert made == encode_compaction(ITEMS)
+def test_compaction_round_trips_and_is_deterministic() -> None:
+    compaction = encode_compaction(ITEMS)
+    assert is_compaction(compaction)
+    assert expand({"role": "user"}, compaction, "?", compaction) == [{"role": "user"}, *ITEMS, "?", *ITEMS]
+    assert compaction == encode_compaction(ITEMS)
 
 
 @pytest.mark.parametrize("content", ["babelgate.1.", "babelgate.1.!", "babelgate.1." + b64encode(b"x" * 40).decode()])
-def test_what_is_none_is_refused(content: str) -> None:
+def test_invalid_compaction_is_rejected(content: str) -> None:
     with pytest.raises(FaultError) as refused:
         expand("?", {"type": "compaction", "encrypted_content": content})
     fault = refused.value.fault
@@ -39,38 +39,38 @@ def test_what_is_none_is_refused(content: str) -> None:
     assert fault.message.startswith("input.1: ")
 
 
-def test_one_that_was_changed_or_cut_is_refused() -> None:
+def test_changed_or_truncated_compaction_is_rejected() -> None:
     content = str(encode_compaction(ITEMS)["encrypted_content"])
     for other in (content[:-8], content[:-8] + "AAAAAAA=", content.replace("babelgate.1.", "babelgate.1.AAAA")):
         with pytest.raises(FaultError):
             expand({"type": "compaction", "encrypted_content": other})
 
 
-def test_all_of_an_input_together_unpack_to_as_much_as_they_may() -> None:
-    made = bomb(2**18)
-    assert len(str(made["encrypted_content"])) < 2000
-    assert len(expand(made, made, made)) == 3
+def test_all_compactions_of_an_input_share_one_size_limit() -> None:
+    compaction = bomb(2**18)
+    assert len(str(compaction["encrypted_content"])) < 2000
+    assert len(expand(compaction, compaction, compaction)) == 3
     with pytest.raises(FaultError) as refused:
-        expand(made, made, made, made)
+        expand(compaction, compaction, compaction, compaction)
     assert refused.value.fault.code is FaultCode.TOO_LARGE
 
 
-def test_and_hold_as_many_values() -> None:
-    made = encode_compaction([{"n": n} for n in range(200)])
-    assert len(expand(made, made)) == 400
+def test_all_compactions_of_an_input_share_one_value_limit() -> None:
+    compaction = encode_compaction([{"n": n} for n in range(200)])
+    assert len(expand(compaction, compaction)) == 400
     with pytest.raises(FaultError) as refused:
-        expand(made, made, made)
+        expand(compaction, compaction, compaction)
     assert refused.value.fault.code is FaultCode.TOO_LARGE
 
 
-def test_a_conversation_that_is_too_long_is_refused_with_what_to_do() -> None:
-    noise = b64encode(Random(0).randbytes(8 * 2**20)).decode()  # no packing makes it shorter than its bytes
+def test_conversation_too_large_to_compact_is_rejected_with_advice() -> None:
+    noise = b64encode(Random(0).randbytes(8 * 2**20)).decode()  # random bytes cannot be compressed
     with pytest.raises(FaultError, match="previous_response_id") as refused:
         encode_compaction([{"type": "message", "role": "user", "content": noise}])
     assert refused.value.fault.code is FaultCode.TOO_LARGE
 
 
-def test_one_of_a_model_s_own_server_is_none_of_ours() -> None:
+def test_compaction_of_another_server_is_not_recognized() -> None:
     assert not is_compaction({"type": "compaction", "encrypted_content": "gAAAA"})
     assert not is_compaction({"type": "message"})
     assert not is_compaction("compaction")

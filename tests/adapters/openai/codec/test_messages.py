@@ -1,4 +1,4 @@
-"""Messages of chat completions, read: what each part becomes, what is new, and what is refused."""
+"""Decoding of chat completion messages: parts, new messages, and refusals."""
 
 from contextlib import suppress
 from typing import Any
@@ -36,30 +36,32 @@ def part_of(part: dict[str, Any]) -> Any:
     return message.parts[0]
 
 
-def test_every_role_has_its_place() -> None:
+def test_every_role_maps_to_a_canonical_role() -> None:
     roles = ("developer", "system", "user", "assistant", "tool", "function")
-    said = read(*({"role": role, "content": "x"} for role in roles))
-    assert [message.role for message in said] == ["system", "system", "user", "agent", "tool", "tool"]
+    messages = read(*({"role": role, "content": "x"} for role in roles))
+    assert [message.role for message in messages] == ["system", "system", "user", "agent", "tool", "tool"]
 
 
-def test_calls_of_functions_and_their_results_are_those_of_tools() -> None:
+def test_deprecated_function_calls_and_results_become_tool_calls() -> None:
     call = {"name": "add", "arguments": '{"a": 2}'}
-    given = [
+    messages = [
         {"role": "user", "content": "2+2?"},
         {"role": "assistant", "content": None, "function_call": call},
         {"role": "function", "name": "add", "content": "4"},
         {"role": "assistant", "content": None, "function_call": call},
         {"role": "function", "name": "add", "content": "5"},
     ]
-    said = Conversation.of([validate(w.ChatMessage, each) for each in given])
-    assert [each.role for each in said.news] == ["tool"]
-    parts = [part for message in decode_messages([*said.before, *said.news]) for part in message.parts[-1:]]
-    told = [(type(part), part.call_id) for part in parts if isinstance(part, ToolCallPart | ToolResultPart)]
+    conversation = Conversation.of([validate(w.ChatMessage, each) for each in messages])
+    assert [each.role for each in conversation.news] == ["tool"]
+    parts = [
+        part for message in decode_messages([*conversation.before, *conversation.news]) for part in message.parts[-1:]
+    ]
+    types_and_ids = [(type(part), part.call_id) for part in parts if isinstance(part, ToolCallPart | ToolResultPart)]
     one, two = "call_function_1", "call_function_3"
-    assert told == [(ToolCallPart, one), (ToolResultPart, one), (ToolCallPart, two), (ToolResultPart, two)]
+    assert types_and_ids == [(ToolCallPart, one), (ToolResultPart, one), (ToolCallPart, two), (ToolResultPart, two)]
 
 
-def test_files_come_by_their_bytes_or_by_url() -> None:
+def test_files_are_decoded_from_bytes_or_url() -> None:
     inline = part_of({"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}})
     low = {"openai": {"inner": {"detail": "low"}}}
     assert inline == FilePart(media_type="image/png", inline=b"hi", size=2, extra=low)
@@ -75,17 +77,17 @@ def test_files_come_by_their_bytes_or_by_url() -> None:
     assert (bare.media_type, bare.inline) == ("application/octet-stream", b"hi")
 
 
-def test_a_json_file_without_a_name_is_data() -> None:
+def test_unnamed_json_file_becomes_data() -> None:
     url = "data:application/json;base64,eyJhIjogWzFdfQ=="
     assert part_of({"type": "file", "file": {"file_data": url}}) == DataPart(data={"a": [1]})
     assert isinstance(part_of({"type": "file", "file": {"file_data": url, "filename": "a.json"}}), FilePart)
 
 
-def test_an_assistant_has_words_refusals_and_calls() -> None:
+def test_assistant_message_has_text_refusal_and_calls() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     custom = {"id": "c2", "type": "custom", "custom": {"name": "g", "input": "x"}}
-    (said,) = read({"role": "assistant", "content": "a", "refusal": "no", "tool_calls": [call, custom]})
-    assert said.parts == (
+    (message,) = read({"role": "assistant", "content": "a", "refusal": "no", "tool_calls": [call, custom]})
+    assert message.parts == (
         TextPart(text="a"),
         RefusalPart(text="no"),
         ToolCallPart(call_id="c1", name="f", arguments="{}", side="caller"),
@@ -109,7 +111,7 @@ def test_an_assistant_has_words_refusals_and_calls() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_part_is_refused(part: dict[str, Any]) -> None:
+def test_invalid_content_part_is_rejected(part: dict[str, Any]) -> None:
     with pytest.raises(FaultError) as refused:
         part_of(part)
     assert refused.value.fault.code in (FaultCode.INVALID, FaultCode.UNSUPPORTED)
@@ -119,31 +121,31 @@ def conversation(*messages: dict[str, Any]) -> Conversation:
     return Conversation.of([validate(w.ChatMessage, each) for each in messages])
 
 
-def test_what_follows_the_last_word_of_the_assistant_is_new() -> None:
-    said = conversation(
+def test_messages_after_the_last_assistant_message_are_new() -> None:
+    split = conversation(
         {"role": "system", "content": "s"},
         {"role": "user", "content": "1"},
         {"role": "assistant", "content": "2"},
         {"role": "user", "content": "3"},
         {"role": "user", "content": "4"},
     )
-    assert [each.content for each in said.before] == ["s", "1", "2"]
-    assert [each.content for each in said.news] == ["3", "4"]
+    assert [each.content for each in split.before] == ["s", "1", "2"]
+    assert [each.content for each in split.news] == ["3", "4"]
     assert conversation({"role": "user", "content": "1"}).before == []
 
 
-def test_results_of_the_gateway_s_own_calls_are_answers_and_others_are_said() -> None:
-    own = encode_call_id(TASK, "q")
-    said = conversation(
-        {"role": "tool", "tool_call_id": own, "content": "Ada"},
+def test_only_results_of_gateway_calls_are_answers() -> None:
+    call_id = encode_call_id(TASK, "q")
+    split = conversation(
+        {"role": "tool", "tool_call_id": call_id, "content": "Ada"},
         {"role": "tool", "tool_call_id": "call_1", "content": "1"},
         {"role": "user", "content": "and"},
     )
-    assert [(each.task_id, each.text) for each in said.answers] == [(TASK, "Ada")]
-    assert [each.content for each in said.others] == ["1", "and"]
+    assert [(each.task_id, each.text) for each in split.answers] == [(TASK, "Ada")]
+    assert [each.content for each in split.others] == ["1", "and"]
 
 
-def test_two_results_of_one_call_and_results_of_two_runs_are_refused() -> None:
+def test_duplicate_results_and_results_of_two_runs_are_rejected() -> None:
     one, other = encode_call_id(TASK, "q"), encode_call_id(TASK.replace("0b", "1b"), "q")
     for second in (one, other):
         with pytest.raises(FaultError):
@@ -160,12 +162,12 @@ def test_two_results_of_one_call_and_results_of_two_runs_are_refused() -> None:
         ("5", {"type": "number"}, "5"),
     ],
 )
-def test_an_answer_is_text_or_the_json_that_its_question_has_a_schema_for(text: str, schema: Any, value: Any) -> None:
+def test_answer_is_json_only_if_the_question_has_a_schema(text: str, schema: Any, value: Any) -> None:
     assert decode_answer(text, schema)[0] == value
 
 
 @given(st.lists(ours.json_values(), max_size=4))
-def test_whatever_is_sent_is_read_or_refused(contents: list[Any]) -> None:
+def test_any_content_is_decoded_or_rejected(contents: list[Any]) -> None:
     for content in contents:
         for part in (content, {"type": "file", "file": content}, {"type": "image_url", "image_url": content}):
             with suppress(FaultError):

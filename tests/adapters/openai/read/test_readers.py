@@ -1,4 +1,5 @@
-"""The readers of both APIs: what they make of any stream, and that a stream and a whole answer say the same."""
+"""Readers of both APIs: any stream becomes a legal run or a fault, and a stream and a whole answer become the same
+run."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -27,8 +28,8 @@ from tests.adapters.openai.model import Answer, Call, Response, chunks, completi
 RUN = "22222222-2222-4222-8222-222222222222"
 
 
-def judged(events: Iterator[Event] | Sequence[Event]) -> Transcript:
-    """What a hub would hear; every event is legal, or this fails."""
+def transcript_of(events: Iterator[Event] | Sequence[Event]) -> Transcript:
+    """Return the transcript of a run, as a hub would receive it. Fails if an event is not legal."""
     referee = Referee()
     for event in events:
         referee.see(event)
@@ -42,7 +43,7 @@ def read_chat(*values: Any, done: bool = False) -> Transcript:
             yield from reader.read(value)
         yield from reader.end(done=done)
 
-    return judged(events())
+    return transcript_of(events())
 
 
 def read_response(*values: Any) -> Transcript:
@@ -52,15 +53,15 @@ def read_response(*values: Any) -> Transcript:
             yield from reader.read(value)
         reader.end()
 
-    return judged(events())
+    return transcript_of(events())
 
 
-def delta(finish: str | None = None, **said: Any) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "delta": said, "finish_reason": finish}]}
+def delta(finish: str | None = None, **members: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": members, "finish_reason": finish}]}
 
 
-def calls_of(heard: Transcript) -> list[Any]:
-    return [event.value for event in heard.events if isinstance(event, InterruptRaised)]
+def calls_of(transcript: Transcript) -> list[Any]:
+    return [event.value for event in transcript.events if isinstance(event, InterruptRaised)]
 
 
 # Any stream
@@ -102,8 +103,8 @@ DELTA: Strategy = st.fixed_dictionaries(
 )
 
 
-def chunk(said: Any, finish: Any, index: Any, key: Any) -> Any:
-    return {"choices": [{"index": index, key: said, "finish_reason": finish}]}
+def chunk(message: Any, finish: Any, index: Any, key: Any) -> Any:
+    return {"choices": [{"index": index, key: message, "finish_reason": finish}]}
 
 
 CHUNK = st.builds(
@@ -199,29 +200,29 @@ END = st.builds(ending, st.sampled_from(["completed", "incomplete", "failed", "c
 
 
 @given(st.lists(CHUNK, max_size=6), st.booleans())
-def test_whatever_a_completion_says_is_a_legal_run_or_a_fault(given_chunks: list[Any], done: bool) -> None:
+def test_any_completion_becomes_a_legal_run_or_a_fault(given_chunks: list[Any], done: bool) -> None:
     try:
-        heard = read_chat(*given_chunks, done=done)
+        transcript = read_chat(*given_chunks, done=done)
     except FaultError as error:
         assert error.fault.code is FaultCode.AGENT_UNREACHABLE
         return
-    assert heard.ended is not None
-    assert (heard.ended.status is RunStatus.PAUSED) == bool(heard.questions)
+    assert transcript.ended is not None
+    assert (transcript.ended.status is RunStatus.PAUSED) == bool(transcript.questions)
 
 
 @given(st.lists(EVENT, max_size=8), END)
-def test_whatever_a_response_says_is_a_legal_run_or_a_fault(events: list[Any], end: Any) -> None:
+def test_any_response_becomes_a_legal_run_or_a_fault(events: list[Any], end: Any) -> None:
     try:
-        heard = read_response(*events, end)
+        transcript = read_response(*events, end)
     except FaultError as error:
         assert error.fault.code in (FaultCode.AGENT_FAILED, FaultCode.INVALID)
         return
-    assert heard.ended is not None
-    assert (heard.ended.status is RunStatus.PAUSED) == bool(heard.questions)
+    assert transcript.ended is not None
+    assert (transcript.ended.status is RunStatus.PAUSED) == bool(transcript.questions)
 
 
 @given(JSON)
-def test_no_json_is_more_than_a_fault(value: Any) -> None:
+def test_any_json_raises_at_most_a_fault(value: Any) -> None:
     for read in (read_chat, read_response):
         with pytest.raises(FaultError):
             read(value)
@@ -240,24 +241,24 @@ ANSWERS = st.builds(
 )
 
 
-def heard_of(heard: Transcript) -> Any:
-    ended = [event for event in heard.events if event.kind == "message_ended"]
+def summary_of(transcript: Transcript) -> Any:
+    endings = [event for event in transcript.events if event.kind == "message_ended"]
     return (
-        [(part.kind, getattr(part, "text", None)) for message in heard.messages for part in message.parts],
-        calls_of(heard),
-        [getattr(event, "finish", None) for event in ended],
-        heard.ended.usage.get("total_tokens") if heard.ended is not None else None,
+        [(part.kind, getattr(part, "text", None)) for message in transcript.messages for part in message.parts],
+        calls_of(transcript),
+        [getattr(event, "finish", None) for event in endings],
+        transcript.ended.usage.get("total_tokens") if transcript.ended is not None else None,
     )
 
 
 @given(ANSWERS)
-def test_a_completion_says_the_same_streamed_and_whole_and_so_does_a_response(answer: Answer) -> None:
-    streamed = heard_of(read_chat(*chunks("m", answer)))
-    assert heard_of(read_chat(completion("m", answer))) == streamed
+def test_streamed_and_whole_answers_become_the_same_run(answer: Answer) -> None:
+    streamed = summary_of(read_chat(*chunks("m", answer)))
+    assert summary_of(read_chat(completion("m", answer))) == streamed
     response = Response("resp_1", {"model": "m"}, answer)
-    told = heard_of(judged(ResponseReader().whole(response.whole())))
-    assert heard_of(read_response(*response.events())) == told
-    assert told == streamed
+    response_summary = summary_of(transcript_of(ResponseReader().whole(response.whole())))
+    assert summary_of(read_response(*response.events())) == response_summary
+    assert response_summary == streamed
 
 
 SPARE = [
@@ -270,31 +271,33 @@ SPARE = [
     "response.reasoning_summary_text.done",
     "response.refusal.done",
 ]
+"""Types of events that repeat what another event holds."""
 
 
 @given(ANSWERS, st.data())
-def test_a_response_whose_server_leaves_events_out_says_the_same(answer: Answer, data: st.DataObject) -> None:
-    """Each of these repeats what another one says."""
+def test_response_without_redundant_events_becomes_the_same_run(answer: Answer, data: st.DataObject) -> None:
     events = Response("resp_1", {"model": "m"}, answer).events()
     spare = data.draw(st.sets(st.sampled_from(SPARE)))
-    kept = [event for event in events if event["type"] not in spare]
-    assert heard_of(read_response(*kept)) == heard_of(read_response(*events))
+    remaining = [event for event in events if event["type"] not in spare]
+    assert summary_of(read_response(*remaining)) == summary_of(read_response(*events))
 
 
-def test_a_response_without_deltas_says_its_words_when_they_are_done() -> None:
+def test_response_without_deltas_takes_its_text_from_done_events() -> None:
     answer = Answer(text="a b", thought="t", refusal="r")
     events = Response("resp_1", {"model": "m"}, answer).events()
-    kept = [event for event in events if not event["type"].endswith(".delta")]
-    assert heard_of(read_response(*kept)) == heard_of(read_response(*events))
+    remaining = [event for event in events if not event["type"].endswith(".delta")]
+    assert summary_of(read_response(*remaining)) == summary_of(read_response(*events))
 
 
-# What servers that call themselves compatible do
+# Deviations of compatible servers
 
 
-def test_a_role_that_is_told_twice_and_other_choices_say_nothing() -> None:
+def test_repeated_role_and_other_choices_are_ignored() -> None:
     both = {"choices": [{"index": 1, "delta": {"content": "x"}}, {"index": 0, "delta": {"content": "b"}}]}
-    heard = read_chat(delta(role="assistant", content="a"), both, delta(role="assistant", content="c"), delta("stop"))
-    assert heard.text == "abc"
+    transcript = read_chat(
+        delta(role="assistant", content="a"), both, delta(role="assistant", content="c"), delta("stop")
+    )
+    assert transcript.text == "abc"
 
 
 def tool(arguments: Any = "{}", index: int = 0, **more: Any) -> dict[str, Any]:
@@ -320,42 +323,44 @@ CALLS: list[tuple[list[Any], list[tuple[str | None, Any]]]] = [
     CALLS,
     ids=["one index", "an id twice", "no ids", "an index of 3", "no JSON", "a function of before there were tools"],
 )
-def test_calls_are_found_in_every_form(chunks: list[Any], calls: list[tuple[str | None, Any]]) -> None:
-    found = calls_of(read_chat(*chunks, delta("tool_calls")))
-    assert {call["name"] for call in found} == {"f"}
-    expected = [(call_id or found[0]["call_id"], arguments) for call_id, arguments in calls]
-    assert [(call["call_id"], call["arguments"]) for call in found] == expected
+def test_tool_calls_are_read_in_every_form(chunks: list[Any], calls: list[tuple[str | None, Any]]) -> None:
+    received = calls_of(read_chat(*chunks, delta("tool_calls")))
+    assert {call["name"] for call in received} == {"f"}
+    expected = [(call_id or received[0]["call_id"], arguments) for call_id, arguments in calls]
+    assert [(call["call_id"], call["arguments"]) for call in received] == expected
 
 
-def test_a_call_that_the_limit_of_tokens_cut_off_is_not_asked_for() -> None:
-    heard = read_chat(delta("length", tool_calls=[tool(id="c0"), tool('{"x', 1, id="c1")]))
-    assert [call["call_id"] for call in calls_of(heard)] == ["c0"]
-    assert [event.feature for event in heard.events if isinstance(event, LossNoted)] == ["caller-tools"]
+def test_call_cut_off_by_the_token_limit_is_dropped() -> None:
+    transcript = read_chat(delta("length", tool_calls=[tool(id="c0"), tool('{"x', 1, id="c1")]))
+    assert [call["call_id"] for call in calls_of(transcript)] == ["c0"]
+    assert [event.feature for event in transcript.events if isinstance(event, LossNoted)] == ["caller-tools"]
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_both_names_of_the_field_for_thoughts_are_read_and_kept(name: str) -> None:
-    heard = read_chat(delta(**{name: "hm"}), delta(**{name: " yes"}), delta(content="ok"), delta("stop"))
-    [added] = [event.part for event in heard.events if isinstance(event, PartAdded) and event.part.kind == "reasoning"]
+def test_both_names_of_the_reasoning_field_are_read_and_kept(name: str) -> None:
+    transcript = read_chat(delta(**{name: "hm"}), delta(**{name: " yes"}), delta(content="ok"), delta("stop"))
+    [added] = [
+        event.part for event in transcript.events if isinstance(event, PartAdded) and event.part.kind == "reasoning"
+    ]
     assert isinstance(added, ReasoningPart)
     assert added.extra == {"openai": {"field": name}}
-    assert heard.messages[0].parts[0] == ReasoningPart(text="hm yes", extra={"openai": {"field": name}})
+    assert transcript.messages[0].parts[0] == ReasoningPart(text="hm yes", extra={"openai": {"field": name}})
 
 
-def test_content_in_parts_is_text_and_thoughts() -> None:
+def test_content_in_parts_becomes_text_and_reasoning() -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-    heard = read_chat(delta("stop", content=[thinking, {"type": "text", "text": "ok"}]))
-    assert [part.kind for part in heard.messages[0].parts] == ["reasoning", "text"]
-    assert heard.text == "ok"
+    transcript = read_chat(delta("stop", content=[thinking, {"type": "text", "text": "ok"}]))
+    assert [part.kind for part in transcript.messages[0].parts] == ["reasoning", "text"]
+    assert transcript.text == "ok"
 
 
-def test_every_delta_is_one_event_and_none_is_merged() -> None:
-    heard = read_chat(*(delta(content=text) for text in "abc"), delta("stop"))
+def test_every_delta_becomes_one_event() -> None:
+    transcript = read_chat(*(delta(content=text) for text in "abc"), delta("stop"))
     assert [
         event.part.text
         if isinstance(event, PartAdded) and isinstance(event.part, TextPart)
         else getattr(event, "text", "")
-        for event in heard.events
+        for event in transcript.events
         if isinstance(event, PartAdded | PartDelta)
     ] == ["a", "b", "c"]
 
@@ -367,57 +372,61 @@ def test_citations_count_from_the_start_of_the_message() -> None:
 
     item = {"type": "message", "id": "m", "content": [text(0, "four"), text(1, "more")]}
     response: Any = {"id": "r", "status": "completed", "output": [item]}
-    heard = judged(ResponseReader().whole(response))
-    cited = [part for part in heard.messages[0].parts if part.kind == "annotation"]
+    transcript = transcript_of(ResponseReader().whole(response))
+    cited = [part for part in transcript.messages[0].parts if part.kind == "annotation"]
     assert [(part.start, part.end) for part in cited] == [(0, 2), (4, 6)]
 
 
-def test_a_response_that_was_cancelled_upstream_ends_the_run_as_cancelled() -> None:
+def test_response_cancelled_upstream_ends_the_run_as_cancelled() -> None:
     events = Response("resp_1", {"model": "m"}, Answer(text="half")).events()
     end: Any = {"type": "response.incomplete", "response": {"id": "resp_1", "status": "cancelled", "output": []}}
-    heard = read_response(*events[:5], end)
-    assert heard.ended is not None
-    assert heard.ended.status is RunStatus.CANCELLED
+    transcript = read_response(*events[:5], end)
+    assert transcript.ended is not None
+    assert transcript.ended.status is RunStatus.CANCELLED
 
 
-def test_a_response_that_is_only_queued_is_none() -> None:
+def test_queued_response_is_rejected() -> None:
     with pytest.raises(FaultError):
         ResponseReader().whole({"id": "r", "status": "queued"})
 
 
-def test_usage_has_one_form_whatever_api_counted() -> None:
-    heard = read_chat(delta("stop"), {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "x": None}})
-    assert isinstance(heard.ended, RunEnded)
-    assert heard.ended.usage == {"input_tokens": 1, "output_tokens": 2}
+def test_usage_of_chat_completions_uses_canonical_names() -> None:
+    transcript = read_chat(
+        delta("stop"), {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "x": None}}
+    )
+    assert isinstance(transcript.ended, RunEnded)
+    assert transcript.ended.usage == {"input_tokens": 1, "output_tokens": 2}
 
 
-def test_a_last_event_that_leaves_thoughts_out_repeats_nothing() -> None:
-    """Its items stand at other places then than they had in the stream."""
+def test_last_event_without_reasoning_items_repeats_nothing() -> None:
+    """Check that items are recognized although their indices in the last event differ from those in the stream."""
     answer = Answer(text="a b", thought="t", citations=((0, 1, "http://page"),))
     events = Response("resp_1", {"model": "m"}, answer).events()
     whole = events[-1]["response"]
     short = {**events[-1], "response": {**whole, "output": whole["output"][1:]}}
-    assert heard_of(read_response(*events[:-1], short)) == heard_of(read_response(*events))
+    assert summary_of(read_response(*events[:-1], short)) == summary_of(read_response(*events))
 
 
-def test_two_messages_of_a_response_are_two_messages() -> None:
+def test_two_message_items_become_two_messages() -> None:
     def item(name: str) -> Any:
         return {"type": "message", "id": name, "content": [{"type": "output_text", "text": name}]}
 
-    heard = judged(ResponseReader().whole({"id": "r", "status": "completed", "output": [item("a"), item("b")]}))
-    assert [message.text for message in heard.messages] == ["a", "b"]
+    transcript = transcript_of(
+        ResponseReader().whole({"id": "r", "status": "completed", "output": [item("a"), item("b")]})
+    )
+    assert [message.text for message in transcript.messages] == ["a", "b"]
 
 
 # Functions that the server calls itself
 
 
-def test_a_function_call_that_has_its_output_is_the_agents_own_and_no_question() -> None:
+def test_function_call_with_its_output_is_not_a_question() -> None:
     call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "weather", "arguments": '{"city":"Rome"}'}
     output = {"type": "function_call_output", "id": "o_1", "call_id": "c1", "output": '{"temp":21}'}
-    said = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Sunny."}]}
+    message = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Sunny."}]}
     other = {**call, "id": "fc_2", "call_id": "c2", "name": "ask"}
-    body: JsonObject = {"id": "r", "status": "completed", "output": [call, output, said]}
-    whole = judged(ResponseReader().whole(body))
+    body: JsonObject = {"id": "r", "status": "completed", "output": [call, output, message]}
+    whole = transcript_of(ResponseReader().whole(body))
     streamed = read_response(
         *(
             {"type": "response.output_item.done", "output_index": at, "item": each}
@@ -425,26 +434,26 @@ def test_a_function_call_that_has_its_output_is_the_agents_own_and_no_question()
         ),
         {"type": "response.completed", "response": body},
     )
-    for heard in (whole, streamed):
-        tools = [event for event in heard.events if isinstance(event, ToolStarted | ToolEnded)]
+    for transcript in (whole, streamed):
+        tools = [event for event in transcript.events if isinstance(event, ToolStarted | ToolEnded)]
         assert tools == [
             ToolStarted(call_id="c1", name="weather", input={"city": "Rome"}),
             ToolEnded(call_id="c1", name="weather", output={"temp": 21}),
         ]
-        assert (calls_of(heard), heard.text) == ([], "Sunny.")
+        assert (calls_of(transcript), transcript.text) == ([], "Sunny.")
     body["output"] = [call, output, other]
-    asking = judged(ResponseReader().whole(body))
-    assert [asked["call_id"] for asked in calls_of(asking)] == ["c2"]
+    asking = transcript_of(ResponseReader().whole(body))
+    assert [question["call_id"] for question in calls_of(asking)] == ["c2"]
 
 
-def test_an_output_of_no_call_is_kept_as_it_is() -> None:
+def test_output_without_a_call_is_a_noted_loss() -> None:
     output = {"type": "function_call_output", "call_id": "c1", "output": "x"}
     body: JsonObject = {"id": "r", "status": "completed", "output": [output]}
-    heard = judged(ResponseReader().whole(body))
-    assert [event.feature for event in heard.events if isinstance(event, LossNoted)] == ["custom"]
+    transcript = transcript_of(ResponseReader().whole(body))
+    assert [event.feature for event in transcript.events if isinstance(event, LossNoted)] == ["custom"]
 
 
-def test_what_is_said_beside_a_completion_has_a_limit() -> None:
+def test_unknown_members_of_a_completion_are_limited() -> None:
     whole = completion("m", Answer(text="Hi")) | {"x_cost": {"usd": 0.1}}
     [about] = natives(whole)
     assert about.extra["openai"]["x_cost"] == {"usd": 0.1}

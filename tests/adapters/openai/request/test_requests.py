@@ -1,4 +1,4 @@
-"""What callers configure, in the form of either API, and small things that both share."""
+"""Request bodies of both APIs from a caller's configuration, and conversions that both APIs share."""
 
 from typing import Any
 
@@ -16,22 +16,22 @@ from babelgate.canonical import FaultError, Feature, FilePart, Message
 from babelgate.canonical.agent import AGENT_NAME
 from tests.difference import differences
 
-SAID = (Message.of("Hi", "user"),)
+MESSAGES = (Message.of("Hi", "user"),)
 
 
 def chat(**config: Any) -> dict[str, Any]:
-    return encode_chat("m", SAID, config, None, Losses())
+    return encode_chat("m", MESSAGES, config, None, Losses())
 
 
 def response(**config: Any) -> dict[str, Any]:
     return encode_response("m", [], config, None)
 
 
-def test_what_both_apis_call_alike_is_passed_and_nothing_else() -> None:
+def test_only_shared_configuration_keys_are_sent_unchanged() -> None:
     config = {"temperature": 0, "user": "u", "configurable": {"thread_id": "t"}, "recursion_limit": 25, "top_p": None}
-    for made in (chat(**config), response(**config)):
-        assert (made["temperature"], made["user"]) == (0, "u")
-        assert not made.keys() & {"configurable", "recursion_limit", "top_p", "metadata"}
+    for body in (chat(**config), response(**config)):
+        assert (body["temperature"], body["user"]) == (0, "u")
+        assert not body.keys() & {"configurable", "recursion_limit", "top_p", "metadata"}
 
 
 @pytest.mark.parametrize(
@@ -49,30 +49,30 @@ def test_what_both_apis_call_alike_is_passed_and_nothing_else() -> None:
          {"text": {"format": {"type": "json_object"}}}),
     ],
 )  # fmt: skip
-def test_what_they_call_differently_is_renamed(
+def test_configuration_keys_are_renamed_for_each_api(
     config: dict[str, Any], in_chat: dict[str, Any], in_responses: dict[str, Any]
 ) -> None:
-    for made, expected in ((chat(**config), in_chat), (response(**config), in_responses)):
+    for body, expected in ((chat(**config), in_chat), (response(**config), in_responses)):
         plain = {"model", "messages", "stream", "stream_options", "input", "store"}
-        assert {key: value for key, value in made.items() if key not in plain} == expected
+        assert {key: value for key, value in body.items() if key not in plain} == expected
 
 
-def test_instructions_are_the_systems_words() -> None:
+def test_instructions_become_a_system_message_or_instructions() -> None:
     assert chat(instructions="Be kind")["messages"][0] == {"role": "system", "content": "Be kind"}
     assert response(instructions="Be kind")["instructions"] == "Be kind"
 
 
-def test_tools_that_only_responses_have_are_a_loss_in_chat_completions() -> None:
+def test_tools_only_responses_have_are_lost_in_chat_completions() -> None:
     tools: Any = [{"type": "web_search"}, {"type": "function", "name": "f", "parameters": {}}]
     losses = Losses()
-    made = encode_chat("m", SAID, {"tools": tools}, None, losses)
-    assert [tool["function"]["name"] for tool in made["tools"]] == ["f"]
+    body = encode_chat("m", MESSAGES, {"tools": tools}, None, losses)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["f"]
     assert [loss.feature for loss in losses] == [Feature.CALLER_TOOLS]
     assert response(tools=tools)["tools"] == tools
 
 
 @pytest.mark.parametrize("tools", [None, {}, "x", [1, None, "x"]])
-def test_tools_that_are_none_are_none(tools: Any) -> None:
+def test_invalid_tools_are_left_out(tools: Any) -> None:
     assert "tools" not in chat(tools=tools, tool_choice="auto")
     assert "tool_choice" not in response(tools=tools, tool_choice="auto")
 
@@ -80,12 +80,12 @@ def test_tools_that_are_none_are_none(tools: Any) -> None:
 @pytest.mark.parametrize(
     "yes", [True, "yes", " Yes ", "true", {"approve": True}, {"approved": True}, {"approve": "ok"}]
 )
-def test_a_yes_is_a_yes(yes: Any) -> None:
+def test_affirmative_answers_approve(yes: Any) -> None:
     assert is_approved(yes)
 
 
 @pytest.mark.parametrize("no", [False, None, "no", "", "yes, but", {}, {"approve": False}, 1, []])
-def test_everything_else_is_a_no(no: Any) -> None:
+def test_all_other_answers_do_not_approve(no: Any) -> None:
     assert not is_approved(no)
 
 
@@ -95,16 +95,16 @@ def test_output_is_json_that_can_be_stored() -> None:
         assert output_of(text) is None
 
 
-def test_usage_is_told_in_one_form() -> None:
+def test_usage_is_decoded_to_canonical_names() -> None:
     assert decode_usage({"prompt_tokens": 1, "total_tokens": 3, "x": None}) == {"input_tokens": 1, "total_tokens": 3}
     assert decode_usage(None) == {}
 
 
-def test_a_file_without_a_type_is_bytes() -> None:
+def test_file_without_a_type_is_an_octet_stream() -> None:
     assert data_url(FilePart(inline=b"\x00")) == "data:application/octet-stream;base64,AA=="
 
 
-def test_every_feature_is_declared_and_every_loss_has_a_reason_and_a_source() -> None:
+def test_every_feature_is_declared_with_reason_and_source() -> None:
     assert set(CARRIES) == set(Feature)
     for feature, carry in CARRIES.items():
         assert carry.level == "full" or (carry.how and carry.source), feature
@@ -113,7 +113,7 @@ def test_every_feature_is_declared_and_every_loss_has_a_reason_and_a_source() ->
 # Models
 
 
-def test_models_are_agents_with_names_of_their_own() -> None:
+def test_models_become_agents_with_unique_valid_names() -> None:
     ids = ["Org/One", "org-one", "ft:gpt-4o:acme::x", "é", "x" * 100]
     infos = decode_models({"object": "list", "data": [{"id": name} for name in ids]})
     assert [upstream_name(info) for info in infos] == ids
@@ -131,17 +131,17 @@ MODEL: dict[str, Any] = {
 }
 
 
-def test_a_model_is_listed_as_its_server_lists_it() -> None:
+def test_model_keeps_the_members_its_server_reports() -> None:
     [info] = decode_models({"data": [MODEL]})
     assert list(differences(MODEL, encode_model(info).model_dump())) == []
 
 
-def test_what_is_said_of_a_model_has_a_limit() -> None:
+def test_oversized_description_of_a_model_is_dropped() -> None:
     [info] = decode_models({"data": [{**MODEL, "x": "x" * 70_000}]})
     assert encode_model(info).model_dump().keys() == {"id", "object", "created", "owned_by"}
 
 
-def test_a_bare_list_of_models_is_understood() -> None:
+def test_bare_list_of_models_is_accepted() -> None:
     assert [info.name for info in decode_models([{"id": "a"}])] == ["a"]
 
 
@@ -149,7 +149,7 @@ NO_LISTS: list[Any] = [None, {}, {"data": None}, {"data": [{}]}, [1], "x"]
 
 
 @pytest.mark.parametrize("answer", NO_LISTS)
-def test_what_is_no_list_of_models_is_refused(answer: Any) -> None:
+def test_invalid_list_of_models_is_rejected(answer: Any) -> None:
     with pytest.raises(FaultError):
         decode_models(answer)
 
@@ -157,11 +157,11 @@ def test_what_is_no_list_of_models_is_refused(answer: Any) -> None:
 # Faults
 
 
-def test_a_secret_is_covered_wherever_it_stands_and_short_words_are_left() -> None:
+def test_secrets_are_redacted_everywhere_except_short_words() -> None:
     fault = decode_error_response(
         400, Error(message="Bearer abcdefghij is abcdefghij", param="abcdefghij", code="true")
     )
-    shown = redact_fault(fault, ["Bearer abcdefghij", "abcdefghij", "true"])
-    assert "abcdefghij" not in repr(shown)
-    assert shown.message == "The agent's server answered 400: *** is ***"
-    assert shown.details["openai"]["code"] == "true"
+    redacted = redact_fault(fault, ["Bearer abcdefghij", "abcdefghij", "true"])
+    assert "abcdefghij" not in repr(redacted)
+    assert redacted.message == "The agent's server answered 400: *** is ***"
+    assert redacted.details["openai"]["code"] == "true"

@@ -1,4 +1,4 @@
-"""What a model that remembers nothing is told: calls and results in their places, and in pairs."""
+"""Transcripts for stateless models: calls and results are at their places, and in pairs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,28 +49,30 @@ def created(run: str, text: str, cause: Any = "input") -> tuple[str, int, Event]
     return run, 0, RunCreated(run_id=run, cause=cause, messages=(user(text, f"{run}-in"),))
 
 
-def records(*told: tuple[str, int, Event]) -> list[Record]:
-    return [Record(seq, seq, "k", run, attempt, event) for seq, (run, attempt, event) in enumerate(told, start=1)]
+def records(*transcript_of: tuple[str, int, Event]) -> list[Record]:
+    return [
+        Record(seq, seq, "k", run, attempt, event) for seq, (run, attempt, event) in enumerate(transcript_of, start=1)
+    ]
 
 
-def call(run: str = "r1", **given: Any) -> Invocation:
-    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id=run, **given)
+def call(run: str = "r1", **fields: Any) -> Invocation:
+    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id=run, **fields)
 
 
-def told(call: Invocation, past: Sequence[Record] = ()) -> list[Any]:
-    """As a chat completion is told it: role, and content or ids."""
-    found: list[Any] = []
+def transcript_of(call: Invocation, past: Sequence[Record] = ()) -> list[Any]:
+    """Return the transcript as chat completions receive it: roles, with contents or ids."""
+    entries: list[Any] = []
     for message in encode_messages(transcript(call, past), Losses()):
         calls = tuple(each["id"] for each in message.get("tool_calls", ()))
-        found.append((message["role"], message.get("content"), *calls))
+        entries.append((message["role"], message.get("content"), *calls))
         if message["role"] == "tool":
-            found[-1] = (*found[-1], message["tool_call_id"])
-    return found
+            entries[-1] = (*entries[-1], message["tool_call_id"])
+    return entries
 
 
-def test_the_history_comes_before_the_input() -> None:
+def test_history_precedes_the_input() -> None:
     history = (Message.of("be kind", "system"), user("a"), Message.of("b", "agent"))
-    assert told(call(history=history, messages=(user("c"),))) == [
+    assert transcript_of(call(history=history, messages=(user("c"),))) == [
         ("system", "be kind"),
         ("user", "a"),
         ("assistant", "b"),
@@ -78,13 +80,13 @@ def test_the_history_comes_before_the_input() -> None:
     ]
 
 
-def test_data_that_is_no_message_is_told_as_its_text() -> None:
-    assert told(call(data={"prompt": "x"})) == [("user", "x")]
-    assert told(call(data={"a": 1, "b": 2})) == [("user", '{"a": 1, "b": 2}')]
-    assert told(call()) == [("user", "")]
+def test_data_without_a_message_is_sent_as_text() -> None:
+    assert transcript_of(call(data={"prompt": "x"})) == [("user", "x")]
+    assert transcript_of(call(data={"a": 1, "b": 2})) == [("user", '{"a": 1, "b": 2}')]
+    assert transcript_of(call()) == [("user", "")]
 
 
-def test_the_calls_of_a_run_are_said_with_its_last_words_and_the_results_follow() -> None:
+def test_calls_are_in_the_last_message_and_results_follow() -> None:
     past = records(
         created("r1", "go"), *said("r1", "x"), *said("r1", "y"), called("r1", "a"), called("r1", "b"),
         created("r2", "ignored", "answer"), answered("r2", "a", "1"), answered("r2", "b", "2"),
@@ -92,7 +94,7 @@ def test_the_calls_of_a_run_are_said_with_its_last_words_and_the_results_follow(
     now = call("r2", cause="answer", answers=(InterruptAnswered(interrupt_id="i-a", value="1"),
                InterruptAnswered(interrupt_id="i-b", value="2")))  # fmt: skip
     history = (user("before", "other"), user("go", "r1-in"), Message(message_id="r1-1-x"), Message(message_id="r1-1-y"))
-    assert told(replace(now, history=history), past) == [
+    assert transcript_of(replace(now, history=history), past) == [
         ("user", "before"),
         ("user", "go"),
         ("assistant", "x"),
@@ -102,14 +104,14 @@ def test_the_calls_of_a_run_are_said_with_its_last_words_and_the_results_follow(
     ]
 
 
-def test_answers_that_came_one_by_one_are_told_once_and_together() -> None:
+def test_answers_given_one_by_one_are_sent_once_together() -> None:
     past = records(
         created("r1", "go"), called("r1", "a"), called("r1", "b"),
         created("r2", "1", "answer"), answered("r2", "a", "1"),
         created("r3", "2", "answer"), answered("r3", "b", "2"),
     )  # fmt: skip
     answers = tuple(InterruptAnswered(interrupt_id=f"i-{c}", value=v) for c, v in (("a", "1"), ("b", "2")))
-    assert told(call("r3", cause="answer", answers=answers), past) == [
+    assert transcript_of(call("r3", cause="answer", answers=answers), past) == [
         ("user", "go"),
         ("assistant", None, "a", "b"),
         ("tool", "1", "a"),
@@ -117,13 +119,13 @@ def test_answers_that_came_one_by_one_are_told_once_and_together() -> None:
     ]
 
 
-def test_a_later_input_finds_the_calls_of_earlier_rounds_of_its_task() -> None:
+def test_later_input_includes_calls_of_earlier_runs() -> None:
     past = records(
         created("r1", "go"), called("r1", "a"),
         created("r2", "1", "answer"), answered("r2", "a", "1"), *said("r2", "done"),
         created("r3", "more", "follow_up"),
     )  # fmt: skip
-    assert told(call("r3", cause="follow_up", messages=(user("more", "r3-in"),)), past) == [
+    assert transcript_of(call("r3", cause="follow_up", messages=(user("more", "r3-in"),)), past) == [
         ("user", "go"),
         ("assistant", None, "a"),
         ("tool", "1", "a"),
@@ -132,22 +134,22 @@ def test_a_later_input_finds_the_calls_of_earlier_rounds_of_its_task() -> None:
     ]
 
 
-def test_a_call_that_nobody_answered_is_not_told() -> None:
+def test_unanswered_call_is_left_out() -> None:
     past = records(created("r1", "go"), *said("r1", "x"), called("r1", "a"), created("r3", "other", "follow_up"))
-    assert told(call("r3", cause="follow_up", messages=(user("other", "r3-in"),)), past) == [
+    assert transcript_of(call("r3", cause="follow_up", messages=(user("other", "r3-in"),)), past) == [
         ("user", "go"),
         ("assistant", "x"),
         ("user", "other"),
     ]
 
 
-def test_what_was_said_in_a_removed_run_is_not_told() -> None:
+def test_messages_of_a_removed_run_are_left_out() -> None:
     past = records(
         created("r1", "gone"), *said("r1", "gone"), ("r1", 0, RunRemoved(run_id="r1", why="rollback")),
         created("r2", "go"), *said("r2", "whole"),
         created("r3", "more", "follow_up"),
     )  # fmt: skip
-    assert told(call("r3", cause="follow_up", messages=(user("more", "r3-in"),)), past) == [
+    assert transcript_of(call("r3", cause="follow_up", messages=(user("more", "r3-in"),)), past) == [
         ("user", "go"),
         ("assistant", "whole"),
         ("user", "more"),
@@ -169,9 +171,9 @@ def result(call_id: str, output: Any = "out", role: Any = "tool") -> Message:
     return Message(role=role, parts=(ToolResultPart(call_id=call_id, output=output),))
 
 
-def test_results_in_a_message_each_are_those_of_one_turn() -> None:
+def test_results_in_separate_messages_belong_to_one_turn() -> None:
     history = (agent(tool("a"), tool("b")), result("a"), result("b"))
-    assert told(call(history=history, messages=(user("c"),))) == [
+    assert transcript_of(call(history=history, messages=(user("c"),))) == [
         ("assistant", None, "a", "b"),
         ("tool", "out", "a"),
         ("tool", "out", "b"),
@@ -179,14 +181,14 @@ def test_results_in_a_message_each_are_those_of_one_turn() -> None:
     ]
 
 
-def test_results_in_the_input_answer_the_calls_of_the_history() -> None:
+def test_results_in_the_input_answer_calls_of_the_history() -> None:
     now = call(history=(user("x"), agent(tool("a"))), messages=(result("a", {"n": 1}),))
-    assert told(now) == [("user", "x"), ("assistant", None, "a"), ("tool", '{"n": 1}', "a")]
+    assert transcript_of(now) == [("user", "x"), ("assistant", None, "a"), ("tool", '{"n": 1}', "a")]
 
 
-def test_calls_without_results_and_results_without_calls_do_not_go_out_as_such() -> None:
+def test_unpaired_calls_are_dropped_and_unpaired_results_become_text() -> None:
     history = (agent(TextPart(text="x"), tool("a"), tool("b")), result("a"), agent(tool("c")), result("z", "stray"))
-    assert told(call(history=history, messages=(user("c"),))) == [
+    assert transcript_of(call(history=history, messages=(user("c"),))) == [
         ("assistant", "x", "a"),
         ("tool", "out", "a"),
         ("user", "stray"),
@@ -194,9 +196,9 @@ def test_calls_without_results_and_results_without_calls_do_not_go_out_as_such()
     ]
 
 
-def test_a_message_that_holds_calls_and_results_is_taken_apart_in_order() -> None:
+def test_message_with_calls_and_results_is_split_in_order() -> None:
     mixed = agent(TextPart(text="x"), tool("a"), ToolResultPart(call_id="a", output="1"), TextPart(text="y"))
-    assert told(call(history=(mixed,), messages=(user("c"),))) == [
+    assert transcript_of(call(history=(mixed,), messages=(user("c"),))) == [
         ("assistant", "x", "a"),
         ("tool", "1", "a"),
         ("assistant", "y"),
@@ -204,7 +206,7 @@ def test_a_message_that_holds_calls_and_results_is_taken_apart_in_order() -> Non
     ]
 
 
-def test_a_file_of_an_earlier_turn_is_named_and_the_loss_is_noted() -> None:
+def test_file_of_an_earlier_turn_is_named_and_noted_lost() -> None:
     losses = Losses()
     file = FilePart(name="a.png", media_type="image/png", blob="0" * 64)
     now = call(history=(Message(role="user", parts=(file,)),), messages=(user("c"),))
@@ -213,7 +215,7 @@ def test_a_file_of_an_earlier_turn_is_named_and_the_loss_is_noted() -> None:
     assert [loss.feature for loss in losses] == ["file-bytes"]
 
 
-def test_a_call_without_arguments_is_told_with_an_empty_object() -> None:
+def test_call_without_arguments_is_sent_with_an_empty_object() -> None:
     bare = agent(ToolCallPart(call_id="a", name="f"))
     now = call(history=(bare, result("a")), messages=(user("c"),))
     [first, *_] = encode_messages(transcript(now), Losses())

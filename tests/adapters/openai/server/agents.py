@@ -1,4 +1,4 @@
-"""A gateway with the agents that the tests of chat completions and of responses call."""
+"""A gateway with the agents that tests of chat completions and responses call."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from tests.running import Running, running
 
 
 class Latch:
-    """An event that is a new one for each test: each module has a loop of its own."""
+    """Event that each test replaces, because each module has its own event loop."""
 
     def __init__(self) -> None:
         self.clear()
@@ -49,9 +49,9 @@ ENDED: Final = Latch()
 
 
 ASKS: Final = frozenset({"ask", "twice", "approve"})
-"""Agents that ask. The tests declare the tool by which they do, unless they say otherwise."""
+"""Agents that ask questions. Tests declare the tool by which agents ask, unless they say otherwise."""
 ASK_TOOL: Final = {"type": "function", "name": "ask_caller"}
-"""As responses declare it."""
+"""Tool by which agents ask, as responses declare it."""
 CHAT_ASK_TOOL: Final = {"type": "function", "function": {"name": "ask_caller"}}
 
 
@@ -68,7 +68,7 @@ async def gated(text: str) -> AsyncGenerator[str]:
 
 
 async def waiting(text: str) -> AsyncGenerator[str]:
-    """Waits until it is cancelled."""
+    """Wait until the run is cancelled."""
     STARTED.set()
     try:
         yield "first"
@@ -86,7 +86,7 @@ async def history(call: Invocation) -> str:
 
 
 async def saying(call: Invocation) -> str:
-    """Says what it is told to, whatever came before."""
+    """Return the input text, and ignore the history."""
     return call.text
 
 
@@ -95,7 +95,7 @@ async def settings(call: Invocation) -> str:
 
 
 async def rich(text: str) -> AsyncGenerator[Any]:
-    """Everything that an item can be."""
+    """Yield every kind of item."""
     yield Message.of("Half way.", phase="progress")
     yield ReasoningPart(text="Hm. ")
     yield ToolCall("word_count", {"text": text}, output={"words": 2})
@@ -127,12 +127,12 @@ async def twice(text: str) -> AsyncGenerator[Any, Any]:
 
 
 async def pays(text: str) -> AsyncGenerator[Any, Any]:
-    """Asks with data beside the words."""
+    """Ask a question with data in addition to its text."""
     yield f"{(yield Ask('Pay?', value={'amount': 5}))}"
 
 
 async def shapes(call: Invocation) -> str:
-    """The files that it is given."""
+    """Return the names, types and sizes of the input files."""
     return ", ".join(f"{file.name} {file.media_type} {len(file.inline or b'')}" for file in call.files)
 
 
@@ -148,5 +148,5 @@ AGENTS: Final[dict[str, Any]] = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    async with running(tmp_path_factory.mktemp("openai"), AGENTS) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("openai"), AGENTS) as running_gateway:
+        yield running_gateway

@@ -1,4 +1,4 @@
-"""A gateway with agents, and hubs without HTTP before them, for what servers ask of one."""
+"""Fixtures: a gateway with agents, and hubs without HTTP for tests that call a server's parts directly."""
 
 from tests.adapters.openai.server.agents import closed as closed
 from tests.adapters.openai.server.agents import gateway as gateway

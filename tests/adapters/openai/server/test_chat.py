@@ -1,4 +1,4 @@
-"""Chat completions over a whole gateway: what is sent, what is shown, and who may come back to it."""
+"""Chat completions over a whole gateway: requests, answers, and who can read a stored completion."""
 
 import asyncio
 import json
@@ -29,9 +29,9 @@ def body(model: str, *messages: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 async def ask(gateway: Running, model: str, *messages: dict[str, Any], **more: Any) -> Any:
-    made = await gateway.http.post("/v1/chat/completions", json=body(model, *messages, **more))
-    assert made.status_code == 200, made.text
-    return made.json()
+    answer = await gateway.http.post("/v1/chat/completions", json=body(model, *messages, **more))
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 async def text_of(gateway: Running, model: str, *messages: dict[str, Any], **more: Any) -> str:
@@ -39,55 +39,55 @@ async def text_of(gateway: Running, model: str, *messages: dict[str, Any], **mor
 
 
 async def refused(gateway: Running, status: int, model: str, *messages: dict[str, Any], **more: Any) -> Any:
-    made = await gateway.http.post("/v1/chat/completions", json=body(model, *messages, **more))
-    assert made.status_code == status, made.text
-    assert made.headers["x-should-retry"] == "false"
-    return made.json()["error"]
+    answer = await gateway.http.post("/v1/chat/completions", json=body(model, *messages, **more))
+    assert answer.status_code == status, answer.text
+    assert answer.headers["x-should-retry"] == "false"
+    return answer.json()["error"]
 
 
 async def streamed(gateway: Running, model: str, *messages: dict[str, Any], **more: Any) -> list[Any]:
-    asked = body(model, *messages, stream=True, **more)
-    async with gateway.http.stream("POST", "/v1/chat/completions", json=asked) as response:
+    request_body = body(model, *messages, stream=True, **more)
+    async with gateway.http.stream("POST", "/v1/chat/completions", json=request_body) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         raw = (await response.aread()).decode()
     *frames, last = raw.strip().split("\n\n")
-    told = [json.loads(frame.removeprefix("data: ")) for frame in frames]
-    return told if last == "data: [DONE]" else [*told, json.loads(last.removeprefix("data: "))]
+    chunks = [json.loads(frame.removeprefix("data: ")) for frame in frames]
+    return chunks if last == "data: [DONE]" else [*chunks, json.loads(last.removeprefix("data: "))]
 
 
-# What is shown
+# Answers
 
 
-async def test_texts_thoughts_and_citations_are_one_message(gateway: Running) -> None:
+async def test_texts_reasoning_and_citations_form_one_message(gateway: Running) -> None:
     message = (await ask(gateway, "cited"))["choices"][0]["message"]
     assert message["content"] == "One.\nTwo."
     assert message["reasoning_content"] == "Hm. "
     (cited,) = message["annotations"]
-    found = cited["url_citation"]
-    assert message["content"][found["start_index"] : found["end_index"]] == "Two."
+    citation = cited["url_citation"]
+    assert message["content"][citation["start_index"] : citation["end_index"]] == "Two."
     chunks = await streamed(gateway, "cited")
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
     assert "".join(delta.get("content", "") for delta in deltas) == message["content"]
     assert deltas[-1]["annotations"] == message["annotations"]
 
 
-async def test_a_refusal_is_no_content(gateway: Running) -> None:
+async def test_refusal_is_not_content(gateway: Running) -> None:
     message = (await ask(gateway, "refusing"))["choices"][0]["message"]
     assert (message["content"], message["refusal"]) == (None, "I will not.")
 
 
-async def test_usage_and_the_limit_of_tokens_are_told(gateway: Running) -> None:
-    made = await ask(gateway, "counted")
-    assert made["choices"][0]["finish_reason"] == "length"
+async def test_usage_and_token_limit_are_reported(gateway: Running) -> None:
+    completion = await ask(gateway, "counted")
+    assert completion["choices"][0]["finish_reason"] == "length"
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    assert made["usage"] == {**usage, "completion_tokens_details": {"reasoning_tokens": 1}}
+    assert completion["usage"] == {**usage, "completion_tokens_details": {"reasoning_tokens": 1}}
     *chunks, last = await streamed(gateway, "counted", stream_options={"include_usage": True})
-    assert (last["choices"], last["usage"]) == ([], made["usage"])
+    assert (last["choices"], last["usage"]) == ([], completion["usage"])
     assert all(chunk["usage"] is None for chunk in chunks)
     assert all("usage" not in chunk for chunk in await streamed(gateway, "counted"))
 
 
-async def test_a_failure_brings_what_was_said_and_is_not_tried_again(gateway: Running) -> None:
+async def test_failure_includes_partial_output_and_forbids_retry(gateway: Running) -> None:
     error = await refused(gateway, 500, "fail", user("boom"))
     assert "boom" in error["message"]
     assert (error["type"], error["code"]) == ("server_error", "agent_failed")
@@ -96,38 +96,38 @@ async def test_a_failure_brings_what_was_said_and_is_not_tried_again(gateway: Ru
     assert last == {"error": {name: error[name] for name in ("message", "type", "param", "code")}}
 
 
-# What is sent
+# Requests
 
 
-async def test_what_a_request_configures_reaches_the_agent(gateway: Running) -> None:
+async def test_configuration_of_a_request_reaches_the_agent(gateway: Running) -> None:
     tools = [{"type": "function", "function": {"name": "f", "strict": True}}]
     more: dict[str, Any] = {"temperature": 0.5, "tools": tools, "tool_choice": "auto", "stop": ["x"]}
-    told = json.loads(await text_of(gateway, "settings", **more, metadata={"of": "ada"}, n=1, store=False))
-    assert told == {"config": more, "metadata": {"of": "ada"}}
+    received = json.loads(await text_of(gateway, "settings", **more, metadata={"of": "ada"}, n=1, store=False))
+    assert received == {"config": more, "metadata": {"of": "ada"}}
 
 
-async def test_tools_that_the_agent_does_not_know_of_are_a_declared_loss(gateway: Running) -> None:
+async def test_tools_unknown_to_the_agent_are_a_declared_loss(gateway: Running) -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
-    made = await gateway.http.post("/v1/chat/completions", json=body("echo", tools=tools))
-    assert "caller-tools=" in made.headers["babelgate-loss"]
+    answer = await gateway.http.post("/v1/chat/completions", json=body("echo", tools=tools))
+    assert "caller-tools=" in answer.headers["babelgate-loss"]
     assert "babelgate-loss" not in (await gateway.http.post("/v1/chat/completions", json=body("echo"))).headers
 
 
 USER: Final = {"role": "user", "content": "Count."}
-SAID: Final = {"role": "assistant", "content": "One, two,"}
+ASSISTANT: Final = {"role": "assistant", "content": "One, two,"}
 
 
 @pytest.mark.parametrize(
-    ("messages", "said"),
+    ("messages", "expected"),
     [
-        ([USER, SAID], "user: Count. | agent: One, two,"),
-        ([SAID], "agent: One, two,"),
-        ([USER, SAID, SAID], "user: Count. | agent: One, two, | agent: One, two,"),
+        ([USER, ASSISTANT], "user: Count. | agent: One, two,"),
+        ([ASSISTANT], "agent: One, two,"),
+        ([USER, ASSISTANT, ASSISTANT], "user: Count. | agent: One, two, | agent: One, two,"),
     ],
 )
-async def test_the_assistant_goes_on_with_its_last_message(gateway: Running, messages: list[Any], said: str) -> None:
-    made = await gateway.http.post("/v1/chat/completions", json={"model": "history", "messages": messages})
-    assert made.json()["choices"][0]["message"]["content"] == said
+async def test_assistant_continues_its_last_message(gateway: Running, messages: list[Any], expected: str) -> None:
+    answer = await gateway.http.post("/v1/chat/completions", json={"model": "history", "messages": messages})
+    assert answer.json()["choices"][0]["message"]["content"] == expected
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,16 @@ async def test_the_assistant_goes_on_with_its_last_message(gateway: Running, mes
     ],
     ids=str,
 )
-async def test_what_cannot_be_done_is_refused_by_name(gateway: Running, more: dict[str, Any], param: str) -> None:
-    made = await gateway.http.post("/v1/chat/completions", json={**body("echo"), **more})
-    assert (made.status_code, made.json()["error"]["param"]) == (400, param), made.text
+async def test_invalid_request_is_rejected_with_the_field_name(
+    gateway: Running, more: dict[str, Any], param: str
+) -> None:
+    answer = await gateway.http.post("/v1/chat/completions", json={**body("echo"), **more})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
 
 
-async def test_without_a_model_nothing_runs(gateway: Running) -> None:
-    made = await gateway.http.post("/v1/chat/completions", json={"messages": [user("hi")]})
-    assert (made.status_code, made.json()["error"]["param"]) == (400, "model")
+async def test_request_without_a_known_model_is_rejected(gateway: Running) -> None:
+    answer = await gateway.http.post("/v1/chat/completions", json={"messages": [user("hi")]})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
     error = await refused(gateway, 404, "nobody")
     assert (error["param"], error["code"]) == ("model", "model_not_found")
 
@@ -164,24 +166,24 @@ async def test_without_a_model_nothing_runs(gateway: Running) -> None:
 FORMAT: Final = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": True}}
 
 
-async def test_an_answer_that_fits_its_schema_is_given(gateway: Running) -> None:
+async def test_answer_that_matches_its_schema_is_returned(gateway: Running) -> None:
     assert await text_of(gateway, "saying", user('{"a": 1}'), response_format=FORMAT) == '{"a": 1}'
     assert await text_of(gateway, "saying", user("{}"), response_format={"type": "json_object"}) == "{}"
 
 
-@pytest.mark.parametrize("said", ['{"a": "x"}', "{}", "no JSON", "[1"])
-async def test_an_answer_that_does_not_fit_is_an_error_also_at_the_end_of_a_stream(gateway: Running, said: str) -> None:
-    error = await refused(gateway, 502, "saying", user(said), response_format=FORMAT)
+@pytest.mark.parametrize("text", ['{"a": "x"}', "{}", "no JSON", "[1"])
+async def test_answer_that_violates_its_schema_is_an_error(gateway: Running, text: str) -> None:
+    error = await refused(gateway, 502, "saying", user(text), response_format=FORMAT)
     assert error["code"] == "invalid_output"
-    assert error["completion"]["choices"][0]["message"]["content"] == said
-    *_, last = await streamed(gateway, "saying", user(said), response_format=FORMAT)
+    assert error["completion"]["choices"][0]["message"]["content"] == text
+    *_, last = await streamed(gateway, "saying", user(text), response_format=FORMAT)
     assert last["error"]["code"] == "invalid_output"
 
 
-async def test_a_refusal_and_a_question_need_not_fit(gateway: Running) -> None:
+async def test_refusal_and_question_need_not_match_the_schema(gateway: Running) -> None:
     for model, finish in (("refusing", "stop"), ("ask", "tool_calls"), ("counted", "length")):
-        made = await ask(gateway, model, response_format=FORMAT)
-        assert made["choices"][0]["finish_reason"] == finish
+        completion = await ask(gateway, model, response_format=FORMAT)
+        assert completion["choices"][0]["finish_reason"] == finish
 
 
 # Threads
@@ -195,14 +197,14 @@ CONVERSATION: Final = (
 )
 
 
-async def test_a_call_of_its_own_is_told_the_whole_conversation(gateway: Running) -> None:
-    told = "system: Be kind. | user: one | agent: 1 | user: two"
-    assert await text_of(gateway, "history", *CONVERSATION) == told
-    assert await text_of(gateway, "history", *CONVERSATION) == told
+async def test_request_without_a_thread_sends_the_whole_conversation(gateway: Running) -> None:
+    expected = "system: Be kind. | user: one | agent: 1 | user: two"
+    assert await text_of(gateway, "history", *CONVERSATION) == expected
+    assert await text_of(gateway, "history", *CONVERSATION) == expected
 
 
 @pytest.mark.parametrize("named", ["uuid", "a name of my own"])
-async def test_a_thread_is_told_what_is_new(gateway: Running, named: str) -> None:
+async def test_existing_thread_receives_only_new_messages(gateway: Running, named: str) -> None:
     metadata = {"thread_id": str(uuid4()) if named == "uuid" else f"{named} {uuid4()}"}
     first = await text_of(gateway, "history", *CONVERSATION, metadata=metadata)
     assert first == "system: Be kind. | user: one | agent: 1 | user: two"
@@ -210,28 +212,28 @@ async def test_a_thread_is_told_what_is_new(gateway: Running, named: str) -> Non
     assert await text_of(gateway, "history", *again, metadata=metadata) == f"{first} | agent: {first} | user: three"
 
 
-async def test_a_thread_can_be_found_in_another_protocol_and_one_of_a_call_s_own_cannot(gateway: Running) -> None:
+async def test_only_stored_threads_are_visible_in_other_protocols(gateway: Running) -> None:
     for more, is_kept in (({}, False), ({"store": True}, True), ({"metadata": {"thread_id": str(uuid4())}}, True)):
-        made = await gateway.http.post("/v1/chat/completions", json=body("echo", **more))
-        listed = await gateway.http.post("/threads/search", json={"ids": [made.headers["babelgate-thread"]]})
+        answer = await gateway.http.post("/v1/chat/completions", json=body("echo", **more))
+        listed = await gateway.http.post("/threads/search", json={"ids": [answer.headers["babelgate-thread"]]})
         assert len(listed.json()) == is_kept
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Running, stream: bool) -> None:
-    asked = body("waiting", stream=stream)
-    calling = asyncio.ensure_future(gateway.http.post("/v1/chat/completions", json=asked))
+async def test_disconnect_cancels_a_run_that_is_not_stored(gateway: Running, stream: bool) -> None:
+    request_body = body("waiting", stream=stream)
+    calling = asyncio.ensure_future(gateway.http.post("/v1/chat/completions", json=request_body))
     async with asyncio.timeout(BOUND):
         await STARTED.wait()
         calling.cancel()
         await ENDED.wait()
 
 
-async def test_who_hangs_up_on_a_run_that_is_kept_may_read_it_later(gateway: Running) -> None:
+async def test_stored_run_can_be_read_after_a_disconnect(gateway: Running) -> None:
     for more in ({"store": True}, {"metadata": {"thread_id": str(uuid4())}}):
         GATE.clear()
-        asked = body("gated", stream=True, **more)
-        async with gateway.http.stream("POST", "/v1/chat/completions", json=asked) as response:
+        request_body = body("gated", stream=True, **more)
+        async with gateway.http.stream("POST", "/v1/chat/completions", json=request_body) as response:
             run_id, thread_id = response.headers["babelgate-run"], response.headers["babelgate-thread"]
         early = await gateway.http.get(f"/v1/chat/completions/chatcmpl-{run_id}")
         assert early.status_code == 404, "it is not complete yet"
@@ -242,7 +244,7 @@ async def test_who_hangs_up_on_a_run_that_is_kept_may_read_it_later(gateway: Run
 
 
 async def _ended(gateway: Running, thread_id: str) -> Any:
-    """The run of a thread that has one, when it has ended."""
+    """Wait until the run of a thread ends, and return it."""
     run_id: str | None = None
     async with asyncio.timeout(BOUND):
         async for batch in gateway.hub.reads.follow(OWNER, Scope(thread_id)):
@@ -257,16 +259,16 @@ async def _ended(gateway: Running, thread_id: str) -> Any:
 # Questions
 
 
-def calls_of(made: Any) -> list[Any]:
-    assert made["choices"][0]["finish_reason"] == "tool_calls"
-    return made["choices"][0]["message"]["tool_calls"]
+def calls_of(completion: Any) -> list[Any]:
+    assert completion["choices"][0]["finish_reason"] == "tool_calls"
+    return completion["choices"][0]["message"]["tool_calls"]
 
 
 def result(call: Any, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call["id"], "content": text}
 
 
-async def test_the_stream_of_a_question_has_the_same_call(gateway: Running) -> None:
+async def test_streamed_question_has_the_same_call(gateway: Running) -> None:
     chunks = await streamed(gateway, "ask", store=True)
     delta = next(chunk["choices"][0]["delta"] for chunk in chunks if "tool_calls" in chunk["choices"][0]["delta"])
     stored = (await gateway.http.get(f"/v1/chat/completions/{chunks[0]['id']}")).json()
@@ -274,16 +276,16 @@ async def test_the_stream_of_a_question_has_the_same_call(gateway: Running) -> N
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_of_two_questions_each_can_be_answered_by_itself(gateway: Running) -> None:
+async def test_two_questions_can_be_answered_separately(gateway: Running) -> None:
     first, second = calls_of(await ask(gateway, "twice"))
-    told = json.loads(second["function"]["arguments"])
-    assert told == {"question": "Second?", "kind": "approval", "schema": {"type": "object"}}
+    arguments = json.loads(second["function"]["arguments"])
+    assert arguments == {"question": "Second?", "kind": "approval", "schema": {"type": "object"}}
     left = calls_of(await ask(gateway, "twice", result(first, "one")))
     assert left == [second]
     assert await text_of(gateway, "twice", result(second, '{"b": 2}')) == "one and {'b': 2}"
 
 
-async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway: Running) -> None:
+async def test_changed_call_id_and_another_models_call_are_rejected(gateway: Running) -> None:
     (call,) = calls_of(await ask(gateway, "ask", store=True))
     last = call["id"][-5]
     changed = call["id"][:-5] + ("A" if last != "A" else "B") + call["id"][-4:]
@@ -298,42 +300,44 @@ async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway
 # Stored completions
 
 
-async def test_stored_completions_are_listed_by_pages_and_filters(gateway: Running) -> None:
+async def test_stored_completions_are_listed_with_pages_and_filters(gateway: Running) -> None:
     mark = {"of": f"{uuid4()}"}
-    made = [await ask(gateway, "echo", user(text), store=True, metadata=mark) for text in ("1", "2", "3")]
+    completions = [await ask(gateway, "echo", user(text), store=True, metadata=mark) for text in ("1", "2", "3")]
     await ask(gateway, "echo", user("not kept"), metadata=mark)
     at = f"/v1/chat/completions?metadata[of]={mark['of']}"
     page = (await gateway.http.get(f"{at}&limit=2")).json()
     assert [each["choices"][0]["message"]["content"] for each in page["data"]] == ["3", "2"]
-    assert page["has_more"] and page["last_id"] == made[1]["id"]
+    assert page["has_more"] and page["last_id"] == completions[1]["id"]
     assert page["data"][0]["metadata"] == mark
     rest = (await gateway.http.get(f"{at}&after={page['last_id']}")).json()
-    assert ([each["id"] for each in rest["data"]], rest["has_more"]) == ([made[0]["id"]], False)
+    assert ([each["id"] for each in rest["data"]], rest["has_more"]) == ([completions[0]["id"]], False)
     assert (await gateway.http.get(f"{at}&model=ask")).json()["data"] == []
     assert (await gateway.http.get(f"{at}&order=asc")).status_code == 400
 
 
-async def test_a_completion_that_is_deleted_is_gone(gateway: Running) -> None:
-    made = await ask(gateway, "echo", store=True)
-    path = f"/v1/chat/completions/{made['id']}"
-    told = {**(await gateway.http.get(path)).json(), "metadata": None}
-    assert told == {**made, "metadata": None}
-    gone = (await gateway.http.delete(path)).json()
-    assert gone == {"id": made["id"], "object": "chat.completion.deleted", "deleted": True}
+async def test_deleted_completion_is_not_found(gateway: Running) -> None:
+    completion = await ask(gateway, "echo", store=True)
+    path = f"/v1/chat/completions/{completion['id']}"
+    stored = {**(await gateway.http.get(path)).json(), "metadata": None}
+    assert stored == {**completion, "metadata": None}
+    deleted = (await gateway.http.delete(path)).json()
+    assert deleted == {"id": completion["id"], "object": "chat.completion.deleted", "deleted": True}
     assert (await gateway.http.get(path)).status_code == 404
     assert (await gateway.http.delete(path)).status_code == 404
 
 
-async def test_the_metadata_of_a_stored_completion_are_replaced_everywhere(gateway: Running) -> None:
-    made = await gateway.http.post("/v1/chat/completions", json=body("echo", store=True, metadata={"a": "1", "b": "2"}))
-    path = f"/v1/chat/completions/{made.json()['id']}"
+async def test_metadata_of_a_stored_completion_is_replaced_everywhere(gateway: Running) -> None:
+    created = await gateway.http.post(
+        "/v1/chat/completions", json=body("echo", store=True, metadata={"a": "1", "b": "2"})
+    )
+    path = f"/v1/chat/completions/{created.json()['id']}"
     now = f"{uuid4()}"
     changed = await gateway.http.post(path, json={"metadata": {"a": now}})
     assert (changed.status_code, changed.json()["metadata"]) == (200, {"a": now})
     assert changed.json() == (await gateway.http.get(path)).json()
     listed = (await gateway.http.get(f"/v1/chat/completions?metadata[a]={now}")).json()
     assert listed["data"] == [changed.json()]
-    run_id, thread_id = made.headers["babelgate-run"], made.headers["babelgate-thread"]
+    run_id, thread_id = created.headers["babelgate-run"], created.headers["babelgate-thread"]
     response = (await gateway.http.get(f"/v1/responses/resp_{run_id.replace('-', '')}")).json()
     run = (await gateway.http.get(f"/threads/{thread_id}/runs/{run_id}")).json()
     assert (response["metadata"], run["metadata"]["a"]) == ({"a": now}, now)
@@ -341,35 +345,35 @@ async def test_the_metadata_of_a_stored_completion_are_replaced_everywhere(gatew
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "metadata.a")
 
 
-async def test_the_messages_that_a_stored_completion_answers_are_listed(gateway: Running) -> None:
+async def test_input_messages_of_a_stored_completion_are_listed(gateway: Running) -> None:
     parts = [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
     ]
-    made = await ask(gateway, "saying", {"role": "system", "content": "Be kind."}, user("hi"), store=True)
-    listed = (await gateway.http.get(f"/v1/chat/completions/{made['id']}/messages")).json()
+    completion = await ask(gateway, "saying", {"role": "system", "content": "Be kind."}, user("hi"), store=True)
+    listed = (await gateway.http.get(f"/v1/chat/completions/{completion['id']}/messages")).json()
     assert [(each["role"], each["content"]) for each in listed["data"]] == [("system", "Be kind."), ("user", "hi")]
-    seen = await ask(gateway, "saying", {"role": "user", "content": parts}, store=True)
-    (one,) = (await gateway.http.get(f"/v1/chat/completions/{seen['id']}/messages")).json()["data"]
+    with_parts = await ask(gateway, "saying", {"role": "user", "content": parts}, store=True)
+    (one,) = (await gateway.http.get(f"/v1/chat/completions/{with_parts['id']}/messages")).json()["data"]
     assert (one["content"], one["content_parts"]) == ("look", parts)
 
 
-async def test_a_call_that_keeps_nothing_is_not_stored(gateway: Running) -> None:
-    made = await ask(gateway, "ask")
-    assert (await gateway.http.get(f"/v1/chat/completions/{made['id']}")).status_code == 404
+async def test_completion_without_store_is_not_stored(gateway: Running) -> None:
+    completion = await ask(gateway, "ask")
+    assert (await gateway.http.get(f"/v1/chat/completions/{completion['id']}")).status_code == 404
 
 
-async def test_a_run_of_another_protocol_is_a_completion_too(gateway: Running) -> None:
+async def test_run_of_another_protocol_can_be_read_as_completion(gateway: Running) -> None:
     run = {"agent_name": "fail", "input": [{"role": "user", "parts": [{"content": "boom"}]}]}
     failed = await gateway.http.post("/acp/runs", json=run)
-    told = await gateway.http.get(f"/v1/chat/completions/chatcmpl-{failed.headers['babelgate-run']}")
-    assert (told.status_code, told.json()["error"]["code"]) == (500, "agent_failed")
+    answer = await gateway.http.get(f"/v1/chat/completions/chatcmpl-{failed.headers['babelgate-run']}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "agent_failed")
 
 
 # Models
 
 
-async def test_agents_are_models(gateway: Running) -> None:
+async def test_agents_are_listed_as_models(gateway: Running) -> None:
     listed = (await gateway.http.get("/v1/models")).json()
     assert listed["object"] == "list"
     assert {"echo", "ask", "gated"} <= {each["id"] for each in listed["data"]}
@@ -380,7 +384,7 @@ async def test_agents_are_models(gateway: Running) -> None:
     assert [each["id"] for each in alone] == ["echo"]
 
 
-async def test_what_is_not_served_is_told_with_what_is(gateway: Running) -> None:
+async def test_unknown_path_is_answered_with_the_served_paths(gateway: Running) -> None:
     answer = await gateway.http.post("/v1/embeddings", json={"model": "echo", "input": "hi"})
     assert answer.status_code == 404
     assert answer.json()["error"]["message"] == (
@@ -390,7 +394,7 @@ async def test_what_is_not_served_is_told_with_what_is(gateway: Running) -> None
 
 @pytest.mark.parametrize("root", ["", "/agent/echo"])
 @pytest.mark.parametrize(("path", "why"), [("input_tokens", "tokenizer")])
-async def test_what_responses_do_not_have_is_told_with_the_reason(
+async def test_unsupported_responses_path_is_answered_with_the_reason(
     gateway: Running, root: str, path: str, why: str
 ) -> None:
     answer = await gateway.http.post(f"{root}/v1/responses/{path}", json={"model": "echo", "input": "hi"})
@@ -407,63 +411,63 @@ OTHER_TOOL: dict[str, Any] = {"type": "function", "function": {"name": "get_weat
 
 
 @pytest.mark.parametrize("tools", [[], [OTHER_TOOL]], ids=["no tools", "another tool"])
-async def test_a_question_is_text_that_the_next_user_message_answers(gateway: Running, tools: list[Any]) -> None:
-    said = [{"role": "system", "content": "first"}, user("hi")]
-    made = await ask(gateway, "ask", *said, tools=tools)
-    choice = made["choices"][0]
+async def test_question_is_text_that_the_next_user_message_answers(gateway: Running, tools: list[Any]) -> None:
+    messages = [{"role": "system", "content": "first"}, user("hi")]
+    completion = await ask(gateway, "ask", *messages, tools=tools)
+    choice = completion["choices"][0]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("What is your name?", "stop")
     assert "tool_calls" not in choice["message"]
-    said = [{"role": "system", "content": "second"}, user("hi"), choice["message"], user("Ada")]
-    assert await text_of(gateway, "ask", *said, tools=tools) == "Hello, Ada."
-    again = await ask(gateway, "ask", *said, tools=tools)
+    messages = [{"role": "system", "content": "second"}, user("hi"), choice["message"], user("Ada")]
+    assert await text_of(gateway, "ask", *messages, tools=tools) == "Hello, Ada."
+    again = await ask(gateway, "ask", *messages, tools=tools)
     assert again["choices"][0]["message"]["content"] == "What is your name?", "a question has one answer"
 
 
-async def test_a_header_has_questions_called_without_a_tool(gateway: Running) -> None:
+async def test_header_turns_questions_into_calls_without_a_tool(gateway: Running) -> None:
     headers = {"Babelgate-Questions": "calls"}
-    made = await gateway.http.post("/v1/chat/completions", json=body("ask", tools=[]), headers=headers)
-    assert made.json()["choices"][0]["finish_reason"] == "tool_calls"
+    answer = await gateway.http.post("/v1/chat/completions", json=body("ask", tools=[]), headers=headers)
+    assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
 
 
-async def test_a_streamed_question_is_text(gateway: Running) -> None:
+async def test_streamed_question_is_text(gateway: Running) -> None:
     chunks = await streamed(gateway, "ask", tools=[])
     choices = [chunk["choices"][0] for chunk in chunks if chunk["choices"]]
     assert "".join(choice["delta"].get("content") or "" for choice in choices) == "What is your name?"
     assert choices[-1]["finish_reason"] == "stop"
 
 
-async def test_a_question_on_a_thread_is_answered_by_the_next_user_message(gateway: Running) -> None:
+async def test_next_user_message_answers_a_question_on_a_thread(gateway: Running) -> None:
     thread: dict[str, Any] = {"metadata": {"thread_id": "asked in words"}, "tools": []}
     assert await text_of(gateway, "ask", user("hi"), **thread) == "What is your name?"
     assert await text_of(gateway, "ask", user("Ada"), **thread) == "Hello, Ada."
 
 
-async def test_questions_in_words_are_answered_one_after_the_other(gateway: Running) -> None:
-    said = [user("hi")]
-    first = await text_of(gateway, "twice", *said, tools=[])
-    said += [{"role": "assistant", "content": first}, user("one")]
-    second = await text_of(gateway, "twice", *said, tools=[])
-    said += [{"role": "assistant", "content": second}, user("two")]
-    last = await text_of(gateway, "twice", *said, tools=[])
+async def test_questions_shown_as_text_are_answered_in_order(gateway: Running) -> None:
+    messages = [user("hi")]
+    first = await text_of(gateway, "twice", *messages, tools=[])
+    messages += [{"role": "assistant", "content": first}, user("one")]
+    second = await text_of(gateway, "twice", *messages, tools=[])
+    messages += [{"role": "assistant", "content": second}, user("two")]
+    last = await text_of(gateway, "twice", *messages, tools=[])
     assert ("one" in last, "two" in last) == (True, True), (first, second, last)
 
 
-async def test_another_conversation_answers_nothing(gateway: Running) -> None:
+async def test_message_of_another_conversation_answers_no_question(gateway: Running) -> None:
     question = await text_of(gateway, "ask", user("hello there"), tools=[])
-    said = [user("something else"), {"role": "assistant", "content": question}, user("Ada")]
-    assert await text_of(gateway, "ask", *said, tools=[]) == question
+    messages = [user("something else"), {"role": "assistant", "content": question}, user("Ada")]
+    assert await text_of(gateway, "ask", *messages, tools=[]) == question
 
 
-async def test_a_question_in_words_need_not_fit_and_names_what_it_lost(gateway: Running) -> None:
+async def test_question_shown_as_text_ignores_schema_and_reports_loss(gateway: Running) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
-    asked = body("approve", tools=[], response_format=form)
-    made = await gateway.http.post("/v1/chat/completions", json=asked)
-    assert made.json()["choices"][0]["finish_reason"] == "stop"
-    assert "answer-schema" in made.headers["Babelgate-Loss"]
+    request_body = body("approve", tools=[], response_format=form)
+    answer = await gateway.http.post("/v1/chat/completions", json=request_body)
+    assert answer.json()["choices"][0]["finish_reason"] == "stop"
+    assert "answer-schema" in answer.headers["Babelgate-Loss"]
 
 
 @pytest.mark.parametrize(("agent", "is_lost"), [("ask", False), ("twice", False), ("pays", True)])
-async def test_data_of_a_question_in_words_is_a_declared_loss(gateway: Running, agent: str, is_lost: bool) -> None:
-    made = await gateway.http.post("/v1/chat/completions", json=body(agent, tools=[]))
-    lost = [each.partition("=")[0].strip() for each in made.headers.get("Babelgate-Loss", "").split(",")]
-    assert ("question" in lost) is is_lost
+async def test_data_of_a_question_shown_as_text_is_lost(gateway: Running, agent: str, is_lost: bool) -> None:
+    answer = await gateway.http.post("/v1/chat/completions", json=body(agent, tools=[]))
+    lost_features = [each.partition("=")[0].strip() for each in answer.headers.get("Babelgate-Loss", "").split(",")]
+    assert ("question" in lost_features) is is_lost

@@ -1,4 +1,4 @@
-"""Conversations as one item, over a whole gateway."""
+"""Compactions of conversations, over a whole gateway."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -24,8 +24,8 @@ async def recall(call: Invocation) -> str:
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     folder: Path = tmp_path_factory.mktemp("compact")
     agents = {"recall": recall, "echo": demo.echo, "ask": demo.ask}
-    async with running(folder, agents, keys={"alice": "wonderland", "bob": "builder"}) as made:
-        yield made
+    async with running(folder, agents, keys={"alice": "wonderland", "bob": "builder"}) as running_gateway:
+        yield running_gateway
 
 
 async def post(gateway: Running, path: str, key: str = "wonderland", **body: Any) -> tuple[int, Any]:
@@ -34,42 +34,45 @@ async def post(gateway: Running, path: str, key: str = "wonderland", **body: Any
 
 
 async def compact(gateway: Running, **body: Any) -> Any:
-    status, made = await post(gateway, f"{AT}/compact", **{"model": "recall", **body})
-    assert status == 200, made
-    assert (made["object"], [item["type"] for item in made["output"]]) == ("response.compaction", ["compaction"])
-    return made
+    status, compaction = await post(gateway, f"{AT}/compact", **{"model": "recall", **body})
+    assert status == 200, compaction
+    assert (compaction["object"], [item["type"] for item in compaction["output"]]) == (
+        "response.compaction",
+        ["compaction"],
+    )
+    return compaction
 
 
 def text_of(response: Any) -> str:
     return response["output"][-1]["content"][0]["text"]
 
 
-async def test_what_was_compacted_is_gone_on_from_without_an_id(gateway: Running) -> None:
-    given = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
-    made = await compact(gateway, input=given, prompt_cache_key="k")
+async def test_compaction_is_continued_without_an_id(gateway: Running) -> None:
+    items = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    compaction = await compact(gateway, input=items, prompt_cache_key="k")
     status, answer = await post(
-        gateway, AT, model="recall", input=[*made["output"], {"role": "user", "content": "three"}], tools=[]
+        gateway, AT, model="recall", input=[*compaction["output"], {"role": "user", "content": "three"}], tools=[]
     )
     assert status == 200, answer
     assert text_of(answer) == "user: one | agent: two | user: three"
 
 
-async def test_a_conversation_is_compacted_by_its_last_response_and_what_came_later_is_not_in_it(
+async def test_compaction_ends_with_the_response_it_names(
     gateway: Running,
 ) -> None:
     _, first = await post(gateway, AT, model="echo", input="one")
     _, second = await post(gateway, AT, model="echo", input="two", previous_response_id=first["id"])
     await post(gateway, AT, model="echo", input="three", previous_response_id=second["id"])
-    made = await compact(gateway, previous_response_id=second["id"], input="and")
-    again = await compact(gateway, input=[*made["output"], {"role": "user", "content": "so on"}])
+    compaction = await compact(gateway, previous_response_id=second["id"], input="and")
+    again = await compact(gateway, input=[*compaction["output"], {"role": "user", "content": "so on"}])
     status, answer = await post(gateway, AT, model="recall", input=again["output"])
     assert status == 200, answer
     assert text_of(answer) == "user: one | agent: one | user: two | agent: two | user: and | user: so on"
 
 
-async def test_what_cannot_be_compacted_is_refused(gateway: Running) -> None:
+async def test_invalid_compact_request_is_rejected(gateway: Running) -> None:
     _, asking = await post(gateway, AT, model="ask", input="Hi")
-    _, alices = await post(gateway, AT, model="echo", input="one")
+    _, stored = await post(gateway, AT, model="echo", input="one")
     for body, code in (
         ({"model": "recall"}, None),
         ({"input": "hi"}, "missing_required_parameter"),
@@ -79,12 +82,12 @@ async def test_what_cannot_be_compacted_is_refused(gateway: Running) -> None:
     ):
         status, error = await post(gateway, f"{AT}/compact", **body)
         assert (status, error["error"]["code"]) == (400, code), error
-    status, error = await post(gateway, f"{AT}/compact", "builder", model="recall", previous_response_id=alices["id"])
+    status, error = await post(gateway, f"{AT}/compact", "builder", model="recall", previous_response_id=stored["id"])
     assert (status, error["error"]["code"]) == (400, "previous_response_not_found")
     assert (await post(gateway, f"{AT}/compact", model="nobody", input="hi"))[0] == 404
 
 
-async def test_a_changed_compaction_is_refused(gateway: Running) -> None:
+async def test_changed_compaction_is_rejected(gateway: Running) -> None:
     (item,) = (await compact(gateway, input="one"))["output"]
     content = item["encrypted_content"]
     status, error = await post(

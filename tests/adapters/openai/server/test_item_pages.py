@@ -1,4 +1,4 @@
-"""Pages of a conversation's items are what a reading of the whole conversation shows at their places."""
+"""Pages of a conversation's items, compared with slices of the whole conversation."""
 
 import json
 from collections.abc import Sequence
@@ -52,13 +52,14 @@ async def whole(hub: Hub, thread_id: str) -> list[JsonObject]:
 
 
 def queries(items: Sequence[JsonObject], *limits: int) -> list[dict[str, str]]:
-    """After every item, and of none, in both orders."""
+    """Return the queries for pages after each item, and without a cursor, in both orders."""
     cursors: tuple[dict[str, str], ...] = ({}, *({"after": str(item["id"])} for item in items))
     return [{**at, "order": order, "limit": str(limit)} for at in cursors for order in ORDERS for limit in limits]
 
 
 async def check(hub: Hub, thread_id: str, *limits: int) -> list[JsonObject]:
-    """All pages of these sizes, by themselves and one after the other, as somebody reads them who goes through all."""
+    """Compare all pages of these sizes with slices of the whole conversation. Then read the pages one after the
+    other."""
     items = await whole(hub, thread_id)
     for query in queries(items, *limits):
         page = await ItemPages(hub).read(OWNER, thread_id, query)
@@ -69,36 +70,36 @@ async def check(hub: Hub, thread_id: str, *limits: int) -> list[JsonObject]:
 
 async def check_walk(hub: Hub, thread_id: str, items: Sequence[JsonObject]) -> None:
     for order in ORDERS:
-        pages, found, after = ItemPages(hub), list[JsonObject](), dict[str, str]()
-        while len(found) <= len(items):
+        pages, read_items, after = ItemPages(hub), list[JsonObject](), dict[str, str]()
+        while len(read_items) <= len(items):
             page: Any = await pages.read(OWNER, thread_id, {**after, "order": order, "limit": "3"})
-            found += page["data"]
+            read_items += page["data"]
             if not page["has_more"]:
                 break
             after = {"after": page["last_id"]}
-        assert json.dumps(found) == json.dumps(items[::-1] if order == "desc" else items)
+        assert json.dumps(read_items) == json.dumps(items[::-1] if order == "desc" else items)
 
 
 async def update(hub: Hub, thread_id: str, *messages: Message, forget: Sequence[str] = ()) -> None:
     await hub.update_state(OWNER, StateUpdate(thread_id=thread_id, messages=messages, removed_ids=tuple(forget)))
 
 
-def message(words: str, message_id: str, role: Any = "user") -> Message:
-    return Message.of(words, role).replace(message_id=message_id)
+def message(text: str, message_id: str, role: Any = "user") -> Message:
+    return Message.of(text, role).replace(message_id=message_id)
 
 
-async def run(hub: Hub, agent: Scripted, thread_id: str, *said: Any, ended: RunEnded | None = None) -> Receipt:
+async def run(hub: Hub, agent: Scripted, thread_id: str, *output: Any, ended: RunEnded | None = None) -> Receipt:
     receipt = await submit(hub, "a", thread_id=thread_id)
-    (await agent.called()).say(*said).end(ended)
+    (await agent.called()).say(*output).end(ended)
     await ends(hub, receipt)
     return receipt
 
 
-async def says(hub: Hub, thread_id: str, words: str) -> None:
-    """Wait until the log has these words."""
+async def says(hub: Hub, thread_id: str, text: str) -> None:
+    """Wait until the log has this text."""
     async with aclosing(batches(hub, Scope(thread_id))) as reading:
         async for records in reading:
-            if any(words.encode() in encode_event(record.event) for record in records):
+            if any(text.encode() in encode_event(record.event) for record in records):
                 return
 
 
@@ -120,7 +121,7 @@ async def start(hubs: House) -> tuple[Hub, Scripted, str]:
 
 
 @pytest.mark.slow
-async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_all_kinds_of_items_match_the_whole(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
     hub, agent, thread_id = await start(hubs)
     assert await check(hub, thread_id) == []
 
@@ -128,8 +129,8 @@ async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.Monk
     for words in ("one", "two", "three"):
         await ends(hub, await submit(hub, "echo", words, thread_id=thread_id))
     picture = FilePart(name="a.png", media_type="image/png", inline=b"\x89PNG" * 20)
-    seen = Message(role="user", parts=(TextPart(text="look"), picture), message_id="m3")
-    await update(hub, thread_id, seen, message("said anew", "m1"))
+    with_picture = Message(role="user", parts=(TextPart(text="look"), picture), message_id="m3")
+    await update(hub, thread_id, with_picture, message("said anew", "m1"))
     thought = [MessageStarted(), PartAdded(part=ReasoningPart(text="hm")), MessageEnded()]
     tool = [ToolStarted(call_id="t1", name="add", input={"a": 1}), ToolEnded(call_id="t1", name="add", output="2")]
     await run(hub, agent, thread_id, *thought, *called("c1"), *result("c1", "found"), *tool, "done")
@@ -137,7 +138,7 @@ async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.Monk
     assert (await hub.reads.run(OWNER, failed.run_id)).status is RunStatus.ERROR
     await check(hub, thread_id)
 
-    # A task of several runs, with questions that are answered one by one and a result that comes in a later run.
+    # A task of several runs. Its questions are answered one by one, and a result comes in a later run.
     asking = await submit(hub, "a", thread_id=thread_id)
     (await agent.called()).say(*called("c2"), *called("c3", "caller"), "wait").ask("q1", "q2").end()
     await reaches(hub, asking, TaskState.INPUT_REQUIRED)
@@ -151,7 +152,7 @@ async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.Monk
     (await agent.called()).say("at last").end(RunEnded(output={"a": 1}))
     await ends(hub, asking)
 
-    # What was taken out: by callers, by the agent, before it is said again, and a whole run.
+    # Removed messages: by callers, by the agent, before they are sent again, and of a whole run.
     removed = await run(hub, agent, thread_id, "nobody sees this")
     await hub.remove_run(OWNER, removed.run_id)
     await run(hub, agent, thread_id, MessageStarted(message_id="x1"), PartAdded(part=TextPart(text="x")))
@@ -160,25 +161,25 @@ async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.Monk
     await update(hub, thread_id, forget=("m2",))
     await update(hub, thread_id, message("at the end", "m9"))
     cancelled = await submit(hub, "a", thread_id=thread_id)
-    going = await agent.called()
-    going.open("so far")
+    running = await agent.called()
+    running.open("so far")
     await run_is(hub, cancelled.run_id, thread_id, RunStatus.RUNNING)
     await hub.cancel(OWNER, cancelled.task_id)
     await ends(hub, cancelled)
 
-    # A run that waits for its turn, and one that is at work.
+    # A queued run, and an active one.
     first = await submit(hub, "a", thread_id=thread_id)
-    working = (await agent.called()).open("still")
-    await says(hub, thread_id, "still")  # pages are read one after the other, and nothing is to be said meanwhile
+    active = (await agent.called()).open("still")
+    await says(hub, thread_id, "still")  # nothing may be added while the pages are read one after the other
     second = await submit(hub, "echo", "queued", thread_id=thread_id, strategy="enqueue")
     items = await check(hub, thread_id)
     assert len(items) > 30
-    working.end()
+    active.end()
     await ends(hub, first)
     await ends(hub, second)
     items = await check(hub, thread_id, 1, 20)
 
-    # Whatever is read at once.
+    # Any number of turns and records read at once.
     for name, value in (("_ROOM", 300), ("_MOST_RECORDS", 2), ("_SPAN", 5)):
         monkeypatch.setattr(turns, name, value)
     await check_walk(hub, thread_id, items)
@@ -190,7 +191,7 @@ async def test_a_conversation_of_all_kinds(hubs: House, monkeypatch: pytest.Monk
     assert caught.value.fault.code is FaultCode.NOT_FOUND
 
 
-async def test_a_conversation_of_what_callers_said_alone(hubs: House) -> None:
+async def test_pages_of_caller_messages_match_the_whole(hubs: House) -> None:
     hub, _, thread_id = await start(hubs)
     for number in range(30):
         await update(hub, thread_id, message(f"{number}", f"m{number}"), message("again", f"m{number // 3}"))
@@ -200,22 +201,22 @@ async def test_a_conversation_of_what_callers_said_alone(hubs: House) -> None:
         assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
 
 
-async def test_messages_that_are_said_again_under_their_ids(hubs: House) -> None:
-    """Callers that tell everything that was said with each request."""
+async def test_pages_of_messages_sent_again_match_the_whole(hubs: House) -> None:
+    """Check callers that send the whole conversation with each request."""
     hub, agent, thread_id = await start(hubs)
     for number in range(5):
-        said = tuple(message(f"{each}", f"m{each}") for each in range(number + 1))
+        messages = tuple(message(f"{each}", f"m{each}") for each in range(number + 1))
         receipt = await submit(hub, "a", thread_id=thread_id)
         assert receipt.thread_id == thread_id
         (await agent.called()).say(f"{number}").end()
         await ends(hub, receipt)
-        await update(hub, thread_id, *said)
+        await update(hub, thread_id, *messages)
     items = await whole(hub, thread_id)
     for query in queries(items[::2], 4):
         assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
 
 
-async def test_a_cursor_that_was_taken_out_is_refused(hubs: House) -> None:
+async def test_cursor_of_a_removed_item_is_rejected(hubs: House) -> None:
     hub, _, thread_id = await start(hubs)
     await update(hub, thread_id, message("one", "m1"), message("two", "m2"))
     pages = ItemPages(hub)
