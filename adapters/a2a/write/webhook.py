@@ -1,4 +1,4 @@
-"""A2A push notifications (webhook bodies): the records of a task, in the dialect of whoever registered for them."""
+"""A2A push notifications (webhook bodies): the records of a task, in the version in which the webhook was registered."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -40,7 +40,7 @@ class Writer:
         updates = self._writer.write(record)
         if not self._shown and isinstance(record.event, RunCreated):
             self._shown = True
-            # A StreamResponse of its first kind, so that whoever is called knows the task.
+            # A StreamResponse of its first kind, so that the receiver knows the task.
             return [encode(self._codec.encode_update(self._writer.snapshot()))]
         return [encode(self._codec.encode_update(update)) for update in updates]
 

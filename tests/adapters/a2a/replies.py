@@ -48,7 +48,7 @@ def heard(events: Sequence[Event]) -> Transcript:
     for event in events:
         referee.see(event)
     referee.close()
-    return referee.heard
+    return referee.transcript
 
 
 def recalled(events: Sequence[Event], reader: EventReader | None = None) -> EventReader:

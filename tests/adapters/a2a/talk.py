@@ -9,8 +9,8 @@ from babelgate.conformance.contract import Dialogue
 
 
 class Talk(Dialogue):
-    def call(self, said: str | Message | dict[str, Any] = "", cause: Cause = "input") -> Invocation:
-        call = super().call(said, cause)
+    def call(self, content: str | Message | dict[str, Any] = "", cause: Cause = "input") -> Invocation:
+        call = super().call(content, cause)
         ids: dict[str, str] = {}
         for record in self.records:
             if isinstance(record.event, UpstreamBound):

@@ -39,7 +39,7 @@ async def test_each_event_has_one_record_after_the_one_before(site: Site, method
         after = record["seq"]
     reader = RecordReader()
     read = [event for told in (first, *others) if told is not None for event in reader.read(told)]
-    assert reader.is_stopped
+    assert reader.stopped
     assert "".join(event.text for event in read if isinstance(event, PartDelta)) == "let me thinkHello, world"
     assert [(event.name, event.value) for event in read if isinstance(event, Custom)] == [("mood", "good")]
     assert {"input_tokens": 3} in [event.usage for event in read if isinstance(event, MessageEnded)]
@@ -86,7 +86,7 @@ async def test_a_finished_task_has_its_records_from_the_first_on_up_to_a_bound(s
     for told in envelopes(events_of(missed)):
         if told is not None:
             reader.read(told)
-    assert reader.is_stopped
+    assert reader.stopped
 
 
 async def test_a_question_is_declined_by_a_request_that_activates_it_by_itself(site: Site) -> None:

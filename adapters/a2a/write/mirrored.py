@@ -1,0 +1,67 @@
+"""Parts of another A2A server's task that no canonical event carries, shown to callers of A2A as they came."""
+
+import msgspec
+
+from babelgate.adapters.a2a.wire.task import AGAIN, DRAFT, IN_STATUS, PROTOCOL, STATUS, TASK, Status, Update
+from babelgate.adapters.a2a.write.pieces import EMPTY, Origin
+from babelgate.adapters.a2a.write.status import StatusWriter
+from babelgate.adapters.a2a.write.summary import TaskSummary
+from babelgate.canonical import Fault, Message, Record, TaskState
+from babelgate.canonical.event import Native
+from babelgate.canonical.state import TERMINAL, WAITING
+from babelgate.canonical.value import Extra, JsonObject
+
+
+class Mirrored:
+    """The `Native` events of one task."""
+
+    def __init__(self, summary: TaskSummary, status: StatusWriter) -> None:
+        self.is_relayed = False
+        """True if another A2A server reports the task: its metadata contain the usage."""
+        self._summary = summary
+        self._status = status
+        self._message_ids: set[str] = set()
+        """The server's ids of the messages that are shown as they came, and not as they were read."""
+        self._stop: JsonObject = {}
+        """The server's status at the next stop of the task."""
+
+    def has_shown(self, extra: Extra) -> bool:
+        """Return True if an event was read from something that is shown as it came."""
+        if not extra:
+            return False
+        own: JsonObject = extra.get(PROTOCOL) or {}
+        if AGAIN in extra or DRAFT in extra:
+            return True
+        return (IN_STATUS in extra and bool(self._message_ids)) or own.get("messageId") in self._message_ids
+
+    def write(self, event: Native, record: Record) -> tuple[Update, ...]:
+        """Return the updates of a native event. A status that stops the task waits for the task's own change."""
+        foreign: JsonObject = event.extra.get(PROTOCOL) or {}
+        if event.protocol != PROTOCOL or event.event not in (STATUS, TASK) or not foreign:
+            return ()
+        self.is_relayed = True
+        if event.event == TASK:
+            self._summary.read_task(foreign.get("own") or {}, foreign.get("metadata") or {})
+            return ()
+        if "message" in foreign:
+            self._message_ids.add(foreign["message"]["extra"][PROTOCOL]["messageId"])
+        state = TaskState(foreign["state"])
+        if state in TERMINAL or state in WAITING:
+            self._stop = foreign
+            return ()
+        message = message_of(foreign) if "message" in foreign else None
+        status = Status(self._status.status.state, record.at, message, foreign.get("status") or {})
+        return (self._status.write(status, Origin(record.run_id), foreign),)
+
+    def take_stop(self, state: TaskState) -> JsonObject:
+        """Return what the server said when its task came to this state; empty if it said nothing."""
+        stop, self._stop = self._stop, {}
+        return stop if stop.get("state") == state else {}
+
+
+def message_of(foreign: JsonObject, fault: Fault | None = None) -> Message:
+    """Return the message of another server's status, with the code of the fault that was read from it."""
+    message = msgspec.convert(foreign["message"], Message)
+    if fault is not None:
+        message = message.replace(metadata={**message.metadata, "babelgate": {"fault": fault.code.value}})
+    return message if message.parts else message.replace(parts=(EMPTY,))

@@ -1,0 +1,72 @@
+"""Status and history of a task."""
+
+from babelgate.adapters.a2a.wire.task import Status, StatusUpdate, derived_id
+from babelgate.adapters.a2a.write.pieces import Origin
+from babelgate.adapters.a2a.write.summary import TaskSummary
+from babelgate.canonical import Message, Part, Record
+from babelgate.canonical.event import RunStarted
+from babelgate.canonical.value import JsonObject
+
+
+class StatusWriter:
+    """The current status of one task, and the messages before it."""
+
+    def __init__(self, summary: TaskSummary, status: Status) -> None:
+        self.status = status
+        self._summary = summary
+        self._origin = Origin()
+        """Origin of the status's message."""
+        self._history: list[tuple[Message, Origin]] = []
+        self._place = 0
+        """Index in the history at which the status's message belongs once another status follows."""
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """Messages before the current status's one."""
+        return tuple(message for message, _ in self._history)
+
+    def add(self, message: Message, origin: Origin) -> None:
+        """Add a message to the history."""
+        self._history.append((message, origin))
+
+    def write(self, status: Status, origin: Origin, foreign: JsonObject | None = None) -> StatusUpdate:
+        """Change the status, and return the update.
+
+        `foreign` is what another server said of it: `metadata`, and members of the update that only it knows (`own`).
+        """
+        foreign = foreign or {}
+        metadata = self._summary.take_metadata(foreign.get("metadata") or {})
+        if self.status.message is not None:
+            self._history.insert(self._place, (self.status.message, self._origin))
+        self._place = len(self._history)
+        self.status, self._origin = status, origin
+        return StatusUpdate(
+            task_id=self._summary.task_id,
+            context_id=self._summary.context_id,
+            status=status,
+            # Only with the end: each event would repeat it.
+            metadata={**metadata, **self._summary.about()} if status.is_stop else metadata,
+            own=foreign.get("own") or {},
+        )
+
+    def write_activity(
+        self, record: Record, part: Part, metadata: JsonObject, message_id: str | None = None
+    ) -> StatusUpdate:
+        """Change the status's message to what the agent does. Answers are artifacts (specification 1.0, 3.7)."""
+        message = self.message(record, (part,), metadata)
+        return self.write(Status(self.status.state, record.at, message), Origin(record.run_id, message_id))
+
+    def message(self, record: Record, parts: tuple[Part, ...], metadata: JsonObject) -> Message:
+        """Return a message for a status. Its id is the same whenever the record is written."""
+        message_id = derived_id(self._summary.task_id, "status", str(record.seq))
+        return Message(message_id=message_id, role="agent", parts=parts, metadata=metadata)
+
+    def void(self, record: Record, start: RunStarted) -> bool:
+        """Remove the messages that a restart voids. Returns True if the status's own message is one of them."""
+        is_void = self.status.message is not None and self._origin.is_void(record, start)
+        before, after = self._history[: self._place], self._history[self._place :]
+        before, after = ([entry for entry in part if not entry[1].is_void(record, start)] for part in (before, after))
+        self._history, self._place = [*before, *after], len(before)
+        if is_void:
+            self.status = Status(self.status.state, self.status.at)
+        return is_void

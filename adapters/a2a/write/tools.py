@@ -1,0 +1,50 @@
+"""Tool calls of a task, each as the message of a status."""
+
+from collections.abc import Sequence
+
+from babelgate.adapters.a2a.wire.task import Update
+from babelgate.adapters.a2a.write.activity import encode_call, encode_result
+from babelgate.adapters.a2a.write.mirrored import Mirrored
+from babelgate.adapters.a2a.write.status import StatusWriter
+from babelgate.canonical import Record
+from babelgate.canonical.event import ToolEnded, ToolStarted
+
+
+class ToolWriter:
+    """The tool calls of one run. Some agents report a call in a message, and then again: it is shown once."""
+
+    def __init__(self, status: StatusWriter, mirrored: Mirrored) -> None:
+        self._status = status
+        self._mirrored = mirrored
+        self._names: dict[str, str] = {}
+        """Names of the started tools, by call id."""
+        self._ended: set[str] = set()
+        """Ids of the calls with an end."""
+
+    def clear(self) -> None:
+        """Drop all calls."""
+        self._names.clear()
+        self._ended.clear()
+
+    def name_of(self, call_id: str) -> str:
+        """Return the name of a started tool."""
+        return self._names.get(call_id, "tool")
+
+    def start(self, event: ToolStarted, record: Record) -> Sequence[Update]:
+        """Return the update of a call."""
+        call_id = event.call_id or ""
+        if self._mirrored.has_shown(event.extra):
+            self._ended.add(call_id)  # its server has reported the end, or does not report it
+            return ()
+        if call_id and call_id in self._names:
+            return ()
+        self._names[call_id] = event.name
+        return (self._status.write_activity(record, *encode_call(event)),)
+
+    def end(self, event: ToolEnded, record: Record) -> Sequence[Update]:
+        """Return the update of a result."""
+        call_id = event.call_id or ""
+        if self._mirrored.has_shown(event.extra) or (call_id and call_id in self._ended):
+            return ()
+        self._ended.add(call_id)
+        return (self._status.write_activity(record, *encode_result(event)),)
