@@ -27,7 +27,7 @@ class _Event(Value):
 
 
 class ThreadChanged(_Event):
-    """First record of every thread, and every later change of the metadata and settings that the caller keeps on it."""
+    """Seq 1 of every thread, and every later change of what the caller keeps on it."""
 
     kind: ClassVar[Literal["thread_changed"]] = "thread_changed"
     metadata: JsonObject = {}
@@ -42,7 +42,7 @@ class ThreadChanged(_Event):
 
 
 class LossNoted(_Event):
-    """Content that the upstream's reader could not carry. Losses on the server side are computed by the encoder."""
+    """Something that the upstream's reader could not carry. A server's own losses are computed by its encoder."""
 
     kind: ClassVar[Literal["loss_noted"]] = "loss_noted"
     feature: str
@@ -64,8 +64,8 @@ class TaskCreated(_Event):
 
 
 class RunCreated(RunInput):
-    """New run with its input. The members of the input are fields of the event, because the log had this form before
-    `RunInput` existed."""
+    """A run, and what it is started with. The input's members are the event's own, so that the log reads as it did
+    before there was a `RunInput`."""
 
     kind: ClassVar[Literal["run_created"]] = "run_created"
     run_id: str
@@ -114,7 +114,7 @@ class RunStarted(_Event):
 
 
 class UpstreamBound(_Event):
-    """Ids that the upstream gave to this run. Resume, cancel and re-attach need them."""
+    """The upstream's own ids of this run: what resume, cancel and re-attach need."""
 
     kind: ClassVar[Literal["upstream_bound"]] = "upstream_bound"
     protocol: str
@@ -148,8 +148,8 @@ class RunRemoved(_Event):
 
 
 class RunChanged(_Event):
-    """Change of a caller's metadata of an ended run. The record belongs to the thread and not to the run, because
-    nothing follows the end of a run."""
+    """A caller changed what it keeps with a run that has ended. Of the thread, not of the run: nothing comes after the
+    end of a run."""
 
     kind: ClassVar[Literal["run_changed"]] = "run_changed"
     run_id: str
@@ -169,7 +169,7 @@ class MessageStarted(_Event):
 
 
 class PartAdded(_Event):
-    """Part of an open message. The part is complete, unless `open` is True: then deltas follow until `PartEnded`."""
+    """A part of an open message: whole, unless `open`, when deltas follow until `PartEnded`."""
 
     kind: ClassVar[Literal["part_added"]] = "part_added"
     message_id: str | None = None
@@ -199,7 +199,7 @@ class MessageEnded(_Event):
 
 
 class ToolStarted(_Event):
-    """Call of a tool that the agent executes itself."""
+    """A tool that the agent itself calls."""
 
     kind: ClassVar[Literal["tool_started"]] = "tool_started"
     call_id: str | None = None
@@ -238,8 +238,8 @@ class StepEnded(_Event):
 
 
 class ArtifactAdded(_Event):
-    """Named output or upload, or one piece of it. With `append` the part is added to the artifact with the same
-    `artifact_id`. `last` marks the final piece."""
+    """A named output or an upload, whole or one more piece of it: with `append` the part goes to the end of what has
+    the same `artifact_id`, and `last` says that no more will come."""
 
     kind: ClassVar[Literal["artifact_added"]] = "artifact_added"
     artifact_id: str | None = None
@@ -255,7 +255,7 @@ class ArtifactAdded(_Event):
 
 
 class InterruptRaised(_Event):
-    """Question that stopped the agent."""
+    """A question that the agent stopped for."""
 
     kind: ClassVar[Literal["interrupt_raised"]] = "interrupt_raised"
     interrupt_id: str | None = None
@@ -276,7 +276,7 @@ class InterruptAnswered(_Event):
 
 
 class StateSaved(_Event):
-    """Revision of the thread's values."""
+    """A revision of the thread's values."""
 
     kind: ClassVar[Literal["state_saved"]] = "state_saved"
     checkpoint_id: str | None = None
@@ -300,8 +300,8 @@ class StateSaved(_Event):
 
 
 class StatesPruned(_Event):
-    """Removal of all revisions of the thread but the newest, at a caller's request. The earlier ones are hidden, and
-    their states are deleted from the log."""
+    """A caller has had all of the thread's revisions forgotten but for the newest: those before it are shown no more,
+    and the states that were saved in them are gone from the log."""
 
     kind: ClassVar[Literal["states_pruned"]] = "states_pruned"
     checkpoint_id: str
@@ -316,7 +316,7 @@ class Custom(_Event):
 
 
 class Native(_Event):
-    """Fact that only the same protocol can show on the other side."""
+    """A fact that only the same protocol on the other side can show."""
 
     kind: ClassVar[Literal["native"]] = "native"
     protocol: str
@@ -405,7 +405,7 @@ def _without_bytes(event: Event) -> Event:
 
 
 class Record(Value, kw_only=False):
-    """Committed event of a thread's log."""
+    """One committed event of a thread's log."""
 
     seq: int
     """Number in the thread: 1, 2, 3… without a gap."""
