@@ -554,7 +554,7 @@ class Hub(Protocol):
     # On a caller's behalf
 
     async def find_schema_error(self, schema: JsonObject, value: Json) -> str | None:
-        """Return the first violation of a caller's JSON Schema by a value, or None if the value is valid. Raises
+        """Return how a value violates a JSON Schema that a caller wrote, or None if the value is valid. Raises
         invalid if the schema is wrong or cannot be checked within its bounds."""
         ...
 
